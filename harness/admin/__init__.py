@@ -1,8 +1,14 @@
-"""Administering any Kafka cluster over its own protocol, from outside.
+"""Administers any Kafka cluster over Kafka's protocol: topics, settings, replicas, voters.
 
-`client` finds brokers, agrees on versions, retries what passes and gives up at a bound; `topics`,
-`configs`, `reassignments` and `inspection` are the requests, one function each; `model` is what
-they answer. `balance` plans where replicas should be, `throttles` and `files` are Kafka's formats
-of limits and of JSON files, `text` its tools' output: all four pure. Nothing here knows whose
-broker it talks to.
+It knows nothing of how the cluster is run. The commands of `highwater cluster` are in
+`harness.cli.cluster`, and the administrator of a run in `harness.run.administration`.
+
+    client          finds brokers, agrees on versions, repeats requests within a time limit
+    topics configs reassignments inspection voters   the requests, one function each
+    descriptions    the answers as plain values
+    replica_moves   a reassignment from start to end; scaling: brokers that join or leave
+    balance         where replicas should be                               (pure)
+    throttles       the settings that limit a reassignment                 (pure)
+    tool_files      the JSON files of Kafka's tools                        (pure)
+    tool_text       the output of Kafka's tools                            (pure)
 """

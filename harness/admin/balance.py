@@ -1,17 +1,18 @@
-"""Where replicas should be when brokers come or go: the least data moved for the goal. Pure.
+"""Plans where replicas should be when brokers join or leave, with the least data moved. Pure.
 
-Two goals. `spread` wants every broker to hold equally many replicas, within one, and moves the
-fewest bytes (then the fewest replicas) that reach that. `drain` moves only what brokers that leave
-hold, and puts it where it evens the load best. In both, partitions keep their number of replicas,
-no partition is on fewer racks than before, and afterwards leaders (first replicas) are evened by
-reordering alone, which costs no data: with one replication factor that always ends within one.
+There are two goals. `spread` gives all brokers the same number of replicas, within one, and moves
+the fewest bytes (then the fewest replicas) for that. `drain` moves only the replicas of leaving
+brokers, and puts them where they even the load best. In both, partitions keep their number of
+replicas, and no partition is on fewer racks than before. Afterwards leaders (first replicas) are
+evened by reordering alone, which moves no data. If all partitions have the same replication factor,
+the numbers of leaders are then equal within one.
 
-Both are minimum-cost flows from partitions over their racks to brokers and on to a sink whose k-th
-unit of a broker is the dearer the larger k is; `_Flow` solves them exactly, by successive shortest
-paths that start at what is. Since only how partitions reach brokers matters, its graph has just the
-brokers as nodes: an edge X -> Y is the cheapest partition that may change X for Y. That a path then
-never uses one partition twice in ways that conflict is because paths with fewer edges are preferred
-among equally cheap ones: such a path could always be cut short.
+Both goals are minimum-cost flows: from partitions over their racks to brokers, and on to a sink.
+The cost from a broker to the sink rises with each unit, so an even load is cheapest. `_MinCostFlow`
+solves them exactly by successive shortest paths, starting from the present assignment. Its graph
+has only the brokers as nodes. An edge X -> Y is the cheapest partition that may replace X by Y.
+Among equally cheap paths, the one with the fewest edges is taken. So no path uses a partition twice
+in conflicting ways: such a path could be shortened.
 """
 
 import heapq
@@ -28,7 +29,7 @@ Assignment = Mapping[TopicPartition, tuple[int, ...]]
 
 _SINK: Final = -2
 _NOWHERE: Final = -1
-"""Holds the leaderships of partitions whose first replica leaves."""
+"""The node of the graph for the leaderships of partitions whose first replica leaves."""
 
 
 class BalanceError(Exception):
@@ -36,25 +37,25 @@ class BalanceError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to change: the new replicas of every partition that changes, and what that costs."""
+class PlacementPlan:
+    """The new replicas of every partition that changes, and the cost of the change."""
 
     targets: dict[TopicPartition, tuple[int, ...]]
     moved_replicas: int
-    """Replicas that have to be copied to a broker that lacks them."""
+    """The number of replicas that are copied to a new broker."""
     moved_bytes: int
-    """What those copies hold, as far as sizes are known."""
+    """The bytes of these copies, as far as the sizes are known."""
 
 
 def spread(
     current: Assignment,
     brokers: Mapping[int, str | None],
     sizes: Mapping[TopicPartition, int] | None = None,
-) -> Plan:
-    """The cheapest plan that evens replicas and leaders over `brokers` (number -> rack).
+) -> PlacementPlan:
+    """Return the cheapest plan that evens replicas and leaders over `brokers` (number -> rack).
 
-    Replicas on other brokers leave them. `sizes` are bytes of a replica. Racks count only if every
-    broker has one. Raises BalanceError when a partition has more replicas than there are brokers.
+    Replicas on other brokers move to these. `sizes` are the bytes of a replica. Racks count only if
+    every broker has one. Raises BalanceError when a partition has more replicas than `brokers`.
     """
     return _plan(current, brokers, sizes or {}, even_first=True)
 
@@ -63,8 +64,8 @@ def drain(
     current: Assignment,
     brokers: Mapping[int, str | None],
     sizes: Mapping[TopicPartition, int] | None = None,
-) -> Plan:
-    """The plan that moves nothing but the replicas outside of `brokers`; see `spread`."""
+) -> PlacementPlan:
+    """Return the plan that moves only the replicas outside of `brokers`; see `spread`."""
     return _plan(current, brokers, sizes or {}, even_first=False)
 
 
@@ -74,8 +75,8 @@ def _plan(
     sizes: Mapping[TopicPartition, int],
     *,
     even_first: bool,
-) -> Plan:
-    # Interleaved by number, so that ties do not move one topic's partitions all to one broker.
+) -> PlacementPlan:
+    # Topics are interleaved, so that ties do not move all partitions of a topic to one broker.
     names = sorted(current, key=lambda name: (name.partition, name.topic))
     for name in names:
         if len(current[name]) > len(brokers):
@@ -85,12 +86,12 @@ def _plan(
             )
     racks = dict(brokers) if all(brokers.values()) else dict.fromkeys(brokers)
     replicas = sum(len(each) for each in current.values())
-    # One replica moved weighs less than one byte, so that bytes are compared first.
+    # A moved replica costs less than a byte, so that bytes are compared first.
     costs = [sizes.get(name, 0) * (replicas + 1) + 1 for name in names]
     all_moves = sum(costs) * max(1, len(brokers)) + 1
     all_units = (replicas + 1) ** 2 * len(brokers) + 1
     uneven, move = (all_moves, 1) if even_first else (1, all_units)
-    flow = _Flow(
+    flow = _MinCostFlow(
         held=[current[name] for name in names],
         allowed=[frozenset(brokers)] * len(names),
         costs=[cost * move for cost in costs],
@@ -109,7 +110,7 @@ def _plan(
         if after != tuple(current[name])
     }
     moved = {name: len(set(after) - set(current[name])) for name, after in targets.items()}
-    return Plan(
+    return PlacementPlan(
         targets=dict(sorted(targets.items())),
         moved_replicas=sum(moved.values()),
         moved_bytes=sum(sizes.get(name, 0) * count for name, count in moved.items()),
@@ -117,7 +118,7 @@ def _plan(
 
 
 def _in_place(before: tuple[int, ...], after: frozenset[int]) -> tuple[int, ...]:
-    """Who stays keeps its place; who comes takes the place of one that goes."""
+    """Return the replicas in order: those that stay keep their place, new ones take free places."""
     new = iter(sorted(after - set(before)))
     return tuple(node if node in after else next(new) for node in before)
 
@@ -125,8 +126,8 @@ def _in_place(before: tuple[int, ...], after: frozenset[int]) -> tuple[int, ...]
 def _leaders(
     placed: Sequence[tuple[int, ...]], before: Sequence[int], brokers: Sequence[int]
 ) -> list[tuple[int, ...]]:
-    """The replicas, reordered for even leaderships with the fewest changes of leader."""
-    flow = _Flow(
+    """Return the replicas, reordered for even leaders with the fewest leader changes."""
+    flow = _MinCostFlow(
         held=[
             (leader if leader in replicas else _NOWHERE,)
             for leader, replicas in zip(before, placed, strict=True)
@@ -145,8 +146,8 @@ def _leaders(
     return result
 
 
-class _Flow:
-    """Partitions on brokers, and the cheapest way to even them. See the module."""
+class _MinCostFlow:
+    """Partitions on brokers, and the cheapest way to even them; the module has the method."""
 
     def __init__(
         self,
@@ -159,9 +160,11 @@ class _Flow:
         uneven: int,
         off_rack: int,
     ) -> None:
-        """`held[p]` is where p is; it may be on `allowed[p]`, at `costs[p]` for each broker new to
-        it. A broker's k-th unit costs `uneven` more than the one before it; a replica too many (or
-        the one that leaves too few) in a rack costs `off_rack`.
+        """Take the assignment and the costs.
+
+        Partition p is on `held[p]` and may be on `allowed[p]`; each broker that is new for it costs
+        `costs[p]`. Each further unit of a broker costs `uneven` more than the one before. A replica
+        too many or too few in a rack costs `off_rack`.
         """
         self._before = [frozenset(each) for each in held]
         self._now = [set(each) for each in held]
@@ -174,7 +177,7 @@ class _Flow:
         units = sum(map(len, held))
         self._share, more = divmod(units, len(brokers))
         loads = Counter(node for each in held for node in each)
-        # Units that a broker passes on to the sink: at first an equal share each, whatever it has.
+        # Units that a broker passes on to the sink: at first an equal share for each broker.
         self._passed = dict.fromkeys(brokers, self._share)
         self._excess = {
             node: loads[node] - self._passed.get(node, 0) for node in sorted({*loads, *brokers})
@@ -183,10 +186,10 @@ class _Flow:
         self._limits = [self._rack_limits(each) for each in held]
         self._edges: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for number in range(len(held)):
-            self._offer(number)
+            self._add_edges(number)
 
     def solve(self) -> list[frozenset[int]]:
-        """Where every partition ends up."""
+        """Return the brokers of every partition at the lowest cost."""
         for node in [node for node, excess in self._excess.items() if excess > 0]:
             while self._excess[node] > 0:
                 path = self._cheapest_path(node)
@@ -196,10 +199,10 @@ class _Flow:
                 self._excess[path[-1]] += 1
         return [frozenset(each) for each in self._now]
 
-    # -- racks: each has a least and a greatest number of a partition's replicas
+    # -- racks: each rack has a least and a greatest number of a partition's replicas
 
     def _rack_limits(self, held: tuple[int, ...]) -> dict[str | None, tuple[int, int]]:
-        # An even spread, or as it is: never worse, and nothing is moved only to mend it.
+        # An even spread, or the present one: never worse, and no move only to improve it.
         names = sorted({rack for rack in self._racks.values() if rack is not None})
         if not names:
             return {}
@@ -225,21 +228,21 @@ class _Flow:
             return -self._off_rack
         return self._off_rack * max(0, unit - high)
 
-    # -- edges: who may change X for Y, cheapest first; what no longer holds is dropped when met
+    # -- edges: partitions that may replace X by Y, cheapest first; stale entries are dropped late
 
     def _cost(self, number: int, leaves: int, comes: int) -> int:
         new = self._costs[number] * (comes not in self._before[number])
         old = self._costs[number] * (leaves not in self._before[number])
         return new - old + self._rack_cost(number, leaves, comes)
 
-    def _offer(self, number: int) -> None:
+    def _add_edges(self, number: int) -> None:
         for leaves in self._now[number]:
             for comes in self._allowed[number] - self._now[number]:
                 edge = (self._cost(number, leaves, comes), number)
                 heapq.heappush(self._edges.setdefault((leaves, comes), []), edge)
 
     def _cheapest(self, leaves: int, comes: int) -> tuple[int, int] | None:
-        """(cost, partition) of the edge, or None."""
+        """Return (cost, partition) of the edge, or None."""
         edges = self._edges.get((leaves, comes), [])
         while edges:
             cost, number = edges[0]
@@ -250,9 +253,10 @@ class _Flow:
         return None
 
     def _cheapest_path(self, start: int) -> list[int]:
-        """From `start` to whoever lacks something: the cheapest, of those with the fewest edges.
+        """Return the cheapest path from `start` to a node with too few units.
 
-        Bellman and Ford's, in rounds: costs may be negative, cycles are not.
+        Among equally cheap paths it is one with the fewest edges. This is the Bellman-Ford
+        algorithm: costs may be negative, cycles may not.
         """
         edges = [
             (here, there, cost)
@@ -305,4 +309,4 @@ class _Flow:
             number = found[1]
             self._now[number].remove(here)
             self._now[number].add(there)
-            self._offer(number)
+            self._add_edges(number)

@@ -1,13 +1,13 @@
-"""Requests to a Kafka cluster as an administrator makes them: found, negotiated, repeated, bounded.
+"""The client for administrative requests: finds brokers, agrees on versions, repeats, gives up.
 
-The client knows the brokers by Metadata, agrees with each on the highest version of a request that
-both have (ApiVersions), and asks whoever may answer: any broker, one broker, or the controller. In
-KRaft every broker passes on what only the controller decides; NOT_CONTROLLER sends us to the one
-that Metadata names, as a ZooKeeper cluster wants it.
+The client learns the brokers from Metadata. It agrees with each broker on the highest version of a
+request that both know (ApiVersions). It sends a request to any broker, to one broker, or to the
+controller. In KRaft every broker forwards requests that only the controller decides. After
+NOT_CONTROLLER the client asks the controller that Metadata names, as ZooKeeper clusters need it.
 
-Every request made here can be repeated without harm, by its nature or because its caller knows how
-to read the second answer; so a request without an answer is asked again, elsewhere where that is
-possible, until `timeout_s` is over.
+Every request here can be repeated without harm: by its nature, or because its caller knows how to
+read the second answer. So a request without an answer is sent again, to another broker if possible,
+until `timeout_s` is over.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
 from harness.admin.codes import check
-from harness.admin.errors import BadRequest, Passing, Unreachable
+from harness.admin.errors import BadRequest, TransientError, Unreachable
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
@@ -35,25 +35,25 @@ Address = tuple[str, int]
 TIMEOUT_S: Final = 60.0
 """How long one operation may take, retries included."""
 REQUEST_TIMEOUT_S: Final = 10.0
-"""How long one request may take: long enough for a controller's election on the other side."""
+"""How long one request may take; long enough for the election of a controller."""
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 1.0
 CLIENT_ID: Final = "highwater-admin"
 
 ANY: Final = None
-"""Any broker will do."""
+"""The request goes to any broker."""
 CONTROLLER: Final = -1
-"""The controller, or a broker that passes the request on to it."""
+"""The request goes to the controller, or to a broker that forwards it."""
 
 _API_KEYS: Final = {name: key for key, name in api_key_map.items()}
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:
-    """The addresses of "host:port,host:port". Raises BadRequest."""
+    """Return the addresses of "host:port,host:port". Raises BadRequest."""
     addresses = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = item.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise BadRequest(f"bootstrap servers {text!r}: {item!r} is no host:port")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:
@@ -62,7 +62,7 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
 
 
 class AdminClient:
-    """See the module. For one event loop; `async with` closes its connections."""
+    """A client for one event loop, as the module describes. `async with` closes its connections."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class AdminClient:
     async def request(
         self, api: str, *, to: int | Address | None = ANY, at_least: int = 0, **values: Any
     ) -> Any:
-        """The response to one request, whatever error codes it holds.
+        """Send one request; return the response with whatever error codes it has.
 
-        `api` is kio's name of it ("create_topics"), `values` its fields (see `fill`); fields that
-        the agreed version lacks are left out, so name the version from which they matter
-        (`at_least`). With `to` a broker's number or address or CONTROLLER, only that broker is
-        asked, else one after the other. Raises Unreachable, and BadRequest where the version is too
-        old or `to` is no broker of the cluster.
+        `api` is kio's name of the request ("create_topics"). `values` are its fields (see `fill`).
+        Fields that the agreed version lacks are left out; `at_least` is the version from which they
+        matter. `to` is a broker's number or address, CONTROLLER, or ANY: then one broker after the
+        other is asked until one answers. Raises Unreachable, and BadRequest when the agreed version
+        is too old or `to` is no broker of the cluster.
         """
         failures = []
         for address in await self._candidates(to):
@@ -123,10 +123,10 @@ class AdminClient:
     async def repeat(
         self, attempt: Callable[[], Awaitable[T]], *, longest_pause_s: float = LAST_RETRY_S
     ) -> T:
-        """What `attempt` returns, which is made again while it raises Passing or Unreachable, after
-        pauses that grow up to `longest_pause_s`.
+        """Call `attempt` until it raises neither TransientError nor Unreachable; return its result.
 
-        Raises Unreachable, with what the last attempt said, once `timeout_s` is over.
+        The pauses between attempts grow up to `longest_pause_s`. Raises Unreachable, with the
+        message of the last attempt, when `timeout_s` is over.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout_s
@@ -134,17 +134,17 @@ class AdminClient:
         while True:
             try:
                 return await attempt()
-            except (Passing, Unreachable) as error:
+            except (TransientError, Unreachable) as error:
                 if loop.time() + pause_s > deadline:
                     text = f"gave up after {self.timeout_s:g} s: {error}"
                     raise Unreachable(text) from error
-                if isinstance(error, Passing) and error.code is ErrorCode.not_controller:
+                if isinstance(error, TransientError) and error.code is ErrorCode.not_controller:
                     self._controller = None
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, longest_pause_s)
 
     async def serves(self, api: str) -> bool:
-        """Whether the cluster (a broker that answers) knows this request."""
+        """Return whether the cluster (the first broker that answers) serves this request."""
         key = _API_KEYS[api]
         for address in await self._candidates(ANY):
             try:
@@ -155,18 +155,16 @@ class AdminClient:
 
     @property
     def request_timeout(self) -> timedelta:
-        """What to put in a request's own timeout field: less than we wait for its answer."""
+        """The value for a request's own timeout field: shorter than the wait for its answer."""
         return timedelta(seconds=self._request_timeout_s * 0.8)
 
     async def refresh(self) -> Any:
-        """Learn who the brokers and the controller are; returns the Metadata response."""
+        """Learn the brokers and the controller from Metadata; return its response."""
         answer = await self.request("metadata", topics=(), allow_auto_topic_creation=False)
         self._brokers = {int(b.node_id): (str(b.host), int(b.port)) for b in answer.brokers}
         controller = int(answer.controller_id)
         self._controller = controller if controller in self._brokers else None
         return answer
-
-    # -- inside
 
     async def _candidates(self, to: int | Address | None) -> list[Address]:
         if isinstance(to, tuple):
@@ -196,17 +194,17 @@ class AdminClient:
         version = next((v for v in sorted(schema_name_map[api], reverse=True) if v <= high), -1)
         if version < max(low, at_least):
             raise BadRequest(
-                f"{address[0]}:{address[1]} serves {api} in versions {low} to {high} only, which "
-                "cannot express this"
+                f"{address[0]}:{address[1]} serves {api} only in versions {low} to {high}, which "
+                "lack a field of this request"
             )
         schema: Any = load_request_schema(key, version)
         return await self._channel(address).request(fill(schema, **values))
 
     async def _agreed(self, address: Address) -> dict[int, tuple[int, int]]:
-        """api key -> least and greatest version that the broker at `address` serves."""
+        """Return the versions that the broker at `address` serves: api key -> least, greatest."""
         agreed = self._versions.get(address)
         if agreed is None:
-            # Version 0: the only one that every broker of every age understands.
+            # Version 0: the only version that every broker understands, however old.
             answer = await self._channel(address).request(ApiVersionsRequest())
             check(answer.error_code, f"{address[0]}:{address[1]}")
             agreed = {int(a.api_key): (a.min_version, a.max_version) for a in answer.api_keys}

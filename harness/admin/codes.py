@@ -1,10 +1,10 @@
-"""Kafka's error codes in answers to an administrator: which pass, and what the rest say."""
+"""Kafka's error codes in answers to an administrator: which are transient, and their messages."""
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin.errors import Passing, Refused
+from harness.admin.errors import RequestRefused, TransientError
 
-PASSING = frozenset(
+TRANSIENT = frozenset(
     {
         ErrorCode.not_controller,
         ErrorCode.request_timed_out,
@@ -17,14 +17,15 @@ PASSING = frozenset(
         ErrorCode.replica_not_available,
     }
 )
-"""Errors after which the same request may succeed. Kafka calls more errors retriable; those name
-states that do not pass by themselves (an unknown topic, an election that is not needed)."""
+"""Errors after which the same request may succeed. Kafka calls more errors retriable, but the
+others are of states that do not end by themselves (an unknown topic, an election that is not
+needed)."""
 
 
 def check(code: ErrorCode, subject: str, message: str | None = None) -> None:
-    """Return when `code` is none. Raises Passing or Refused about `subject`, in Kafka's words."""
+    """Raise TransientError or RequestRefused about `subject`, unless `code` is none."""
     if code is ErrorCode.none:
         return
-    said = f"{code.name.upper()}: {message}" if message else code.name.upper()
-    kind = Passing if code in PASSING else Refused
-    raise kind(code, f"{subject}: {said}" if subject else said)
+    text = f"{code.name.upper()}: {message}" if message else code.name.upper()
+    kind = TransientError if code in TRANSIENT else RequestRefused
+    raise kind(code, f"{subject}: {text}" if subject else text)

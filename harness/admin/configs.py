@@ -1,7 +1,7 @@
-"""Configurations of topics and brokers: what is in force, why, and setting it (KIP-339).
+"""Requests for the configuration of topics and brokers: describe and alter (KIP-339).
 
-A resource is ("topic", name), ("broker", number) or ("broker", ""), the default of all brokers. A
-broker answers for its own resource only, so those requests go to it.
+A resource is ("topic", name), ("broker", number) or ("broker", ""), the default of all brokers.
+Only the broker itself answers for a broker resource, so the request goes to that broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ _SOURCES: Final = {
 
 
 class Resource(NamedTuple):
-    """What a configuration belongs to, by Kafka's numbers of types."""
+    """The owner of a configuration; `kind` is Kafka's number of the type."""
 
     kind: int
     name: str
 
     @property
     def node(self) -> int | None:
-        """The broker that alone answers for it, or None."""
+        """The only broker that answers for this resource; None when any broker does."""
         return int(self.name) if self.kind == BROKER and self.name else None
 
     def __str__(self) -> str:
@@ -48,19 +48,19 @@ class Resource(NamedTuple):
 
 
 def topic(name: str) -> Resource:
-    """The configuration of a topic."""
+    """Return the resource of a topic."""
     return Resource(TOPIC, name)
 
 
 def broker(node: int | None) -> Resource:
-    """The configuration of a broker, or with None what holds for all brokers."""
+    """Return the resource of a broker, or with None that of the defaults of all brokers."""
     return Resource(BROKER, "" if node is None else str(node))
 
 
 async def describe(
     admin: AdminClient, resources: Sequence[Resource]
 ) -> dict[Resource, list[Config]]:
-    """Every entry of each resource, by name. Raises Refused."""
+    """Return the settings of each resource, by name. Raises RequestRefused."""
     found: dict[Resource, list[Config]] = {}
     for node, group in _by_node(resources):
 
@@ -102,9 +102,9 @@ def _config(entry: Any) -> Config:
 
 
 async def alter(admin: AdminClient, changes: Mapping[Resource, Mapping[str, str | None]]) -> None:
-    """Set entries, or delete those whose value is None. Each resource is changed whole or not.
+    """Set settings; remove those whose value is None. Each resource is changed whole or not at all.
 
-    Raises Refused about the first resource that cannot be changed; others may have been.
+    Raises RequestRefused about the first resource that cannot be changed. Others may be changed.
     """
     for node, group in _by_node(list(changes)):
 

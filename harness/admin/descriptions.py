@@ -1,4 +1,4 @@
-"""What a cluster says of itself, as plain values; None is what it does not say."""
+"""The answers of a cluster as plain values; None stands for facts that it does not report."""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from nodes.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One registered broker. `fenced` ones (told of by DescribeCluster v2 only) serve nobody."""
+    """One registered broker. A fenced broker serves no client; only DescribeCluster v2 lists it."""
 
     node_id: int
     host: str
@@ -57,7 +57,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """One configuration entry of a resource; `value` is None where it is secret or unset.
+    """One setting of a resource; `value` is None when it is secret or unset.
 
     `source` and the synonyms' sources are Kafka's names (DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG...).
     """
@@ -68,17 +68,17 @@ class Config:
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str, str | None], ...] = ()
-    """(source, name, value), the one in force first."""
+    """(source, name, value) of this setting's values, the one in force first."""
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it anywhere."""
+        """Whether the setting has its default, and is set nowhere."""
         return self.source == "DEFAULT_CONFIG"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition on its way: all replicas of now, those that come and those that go."""
+    """A moving partition: all its present replicas, those being added and those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -86,13 +86,13 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Where it is going to be."""
+        """The replicas after the move."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """One log directory of one broker: sizes in bytes and how far behind each replica is."""
+    """One log directory of one broker, with the size and lag of each replica."""
 
     path: str
     error: str | None
@@ -101,7 +101,10 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSize:
-    """The size of one replica's log, its lag in records, and whether it is a move's copy."""
+    """The size of one replica's log and its lag in records.
+
+    A `future` replica is a copy that moves between log directories.
+    """
 
     size_bytes: int
     offset_lag: int
@@ -121,8 +124,8 @@ class QuorumReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
-    """The metadata quorum as its leader sees it."""
+class QuorumDescription:
+    """The metadata quorum, as its leader reports it."""
 
     leader: int
     epoch: int
@@ -133,7 +136,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """What a replica remembers of one producer; None stands for no open transaction."""
+    """One replica's state of a producer; `transaction_start` is None without a transaction."""
 
     producer_id: int
     epoch: int
@@ -144,6 +147,6 @@ class Producer:
 
 
 def id_text(value: UUID | None) -> str:
-    """An id as Kafka writes it: base64 for URLs, without padding; zeros for None."""
+    """Return an id as Kafka writes it: URL-safe base64 without padding; None as zeros."""
     raw = value.bytes if value is not None else bytes(16)
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

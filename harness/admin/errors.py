@@ -1,15 +1,15 @@
-"""What can go wrong between an administrator and a cluster.
+"""The errors of administrative requests.
 
 AdminError
-├── BadRequest     what was asked for cannot be done; asking again changes nothing
-│   └── Refused    the cluster said so: `code` is Kafka's error
-├── Passing        the cluster cannot do it at this moment; `AdminClient` asks again on it
-└── Unreachable    nobody answered, or not in time; what was asked for may have happened
+├── BadRequest            the request cannot be done; repeating it changes nothing
+│   └── RequestRefused    the cluster refused it: `code` is Kafka's error
+├── TransientError        the cluster cannot do it at this moment; `AdminClient` repeats the request
+└── Unreachable           no broker answered in time; the request may have been done
 """
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the command line tells these errors apart without loading the protocol
+if TYPE_CHECKING:  # the command line uses these errors without loading the protocol
     from kio.schema.errors import ErrorCode
 
 
@@ -18,18 +18,18 @@ class AdminError(Exception):
 
 
 class BadRequest(AdminError):
-    """What was asked for cannot be done as it was asked."""
+    """The request cannot be done as it was made."""
 
 
-class Refused(BadRequest):
-    """The cluster refuses."""
+class RequestRefused(BadRequest):
+    """The cluster refuses the request."""
 
     def __init__(self, code: "ErrorCode", text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-class Passing(AdminError):
+class TransientError(AdminError):
     """The cluster cannot do it at this moment: a leader is being elected, a broker catches up."""
 
     def __init__(self, code: "ErrorCode", text: str) -> None:
@@ -38,4 +38,4 @@ class Passing(AdminError):
 
 
 class Unreachable(AdminError):
-    """No answer within the bound."""
+    """No broker answered within the time limit."""

@@ -1,4 +1,4 @@
-"""What single nodes know: the quorum, log directories, producers; and what they can forget."""
+"""Requests about the state of nodes: quorum, log directories, producers, records, brokers."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,24 @@ from kio.schema.errors import ErrorCode
 from harness.admin import topics
 from harness.admin.client import CONTROLLER, AdminClient
 from harness.admin.codes import check
-from harness.admin.descriptions import LogDir, Producer, Quorum, QuorumReplica, ReplicaSize
-from harness.admin.errors import BadRequest, Passing
-from harness.admin.reassignments import Failure, by_topic
+from harness.admin.descriptions import (
+    LogDir,
+    Producer,
+    QuorumDescription,
+    QuorumReplica,
+    ReplicaSize,
+)
+from harness.admin.errors import BadRequest, TransientError
+from harness.admin.reassignments import PartitionError, by_topic
 from nodes.ids import TopicPartition
 
 METADATA_TOPIC = "__cluster_metadata"
 
 
-async def quorum(admin: AdminClient) -> Quorum:
-    """The metadata quorum (KIP-595, KIP-836)."""
+async def quorum(admin: AdminClient) -> QuorumDescription:
+    """Return the metadata quorum (KIP-595, KIP-836)."""
 
-    async def attempt() -> Quorum:
+    async def attempt() -> QuorumDescription:
         answer = await admin.request(
             "describe_quorum",
             to=CONTROLLER,
@@ -28,15 +34,15 @@ async def quorum(admin: AdminClient) -> Quorum:
         )
         check(answer.error_code, "the metadata quorum", getattr(answer, "error_message", None))
         (partition,) = answer.topics[0].partitions
-        said = getattr(partition, "error_message", None)
-        check(partition.error_code, "the metadata quorum", said)
+        message = getattr(partition, "error_message", None)
+        check(partition.error_code, "the metadata quorum", message)
         endpoints = {
             int(node.node_id): tuple(
                 f"{each.name}://{each.host}:{each.port}" for each in node.listeners
             )
             for node in getattr(answer, "nodes", ())
         }
-        return Quorum(
+        return QuorumDescription(
             leader=int(partition.leader_id),
             epoch=int(partition.leader_epoch),
             high_watermark=int(partition.high_watermark),
@@ -60,7 +66,10 @@ def _replica(answer: Any, endpoints: Mapping[int, tuple[str, ...]]) -> QuorumRep
 
 
 async def log_dirs(admin: AdminClient, broker: int) -> list[LogDir]:
-    """The log directories of one broker and every replica in them. Raises BadRequest, Refused."""
+    """Return the log directories of one broker, with every replica in them.
+
+    Raises BadRequest, RequestRefused.
+    """
 
     async def attempt() -> list[LogDir]:
         answer = await admin.request("describe_log_dirs", to=broker, topics=None)
@@ -87,14 +96,14 @@ async def log_dirs(admin: AdminClient, broker: int) -> list[LogDir]:
 
 async def delete_records(
     admin: AdminClient, before: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int | Failure]:
-    """Delete what lies below the offsets (-1: below the high watermark) (KIP-107).
+) -> dict[TopicPartition, int | PartitionError]:
+    """Delete the records before these offsets; -1 stands for the high watermark (KIP-107).
 
-    Each partition's result is its new log start offset, or Kafka's error.
+    The result of each partition is its new log start offset, or Kafka's error.
     """
 
-    async def attempt() -> dict[TopicPartition, int | Failure]:
-        results: dict[TopicPartition, int | Failure] = {}
+    async def attempt() -> dict[TopicPartition, int | PartitionError]:
+        results: dict[TopicPartition, int | PartitionError] = {}
         for leader, partitions in (await _by_leader(admin, list(before))).items():
             answer = await admin.request(
                 "delete_records",
@@ -126,7 +135,7 @@ async def delete_records(
 async def producers(
     admin: AdminClient, partition: TopicPartition, broker: int | None = None
 ) -> list[Producer]:
-    """The producers that a partition's leader, or its replica on `broker`, knows (KIP-664)."""
+    """Return the producers that a partition's leader or its replica on `broker` knows (KIP-664)."""
 
     async def attempt() -> list[Producer]:
         node = broker
@@ -159,7 +168,7 @@ async def producers(
 
 
 async def unregister(admin: AdminClient, broker: int) -> None:
-    """Make the cluster forget a broker that is gone for good (KIP-500). Raises Refused."""
+    """Remove a stopped broker from the cluster's metadata (KIP-500). Raises RequestRefused."""
     attempts = 0
 
     async def attempt() -> None:
@@ -175,7 +184,7 @@ async def unregister(admin: AdminClient, broker: int) -> None:
 async def _by_leader(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
-    """The partitions by the broker that leads them. Raises Passing while one has no leader."""
+    """Group the partitions by their leader. Raises TransientError while one has no leader."""
     found = {
         each.name: each
         for topic in await topics.describe(admin, sorted({p.topic for p in partitions}))
@@ -187,6 +196,8 @@ async def _by_leader(
             raise BadRequest(f"partition {partition} does not exist")
         leader = found[partition].leader
         if leader is None:
-            raise Passing(ErrorCode.leader_not_available, f"partition {partition} has no leader")
+            raise TransientError(
+                ErrorCode.leader_not_available, f"partition {partition} has no leader"
+            )
         grouped[leader].append(partition)
     return grouped

@@ -1,4 +1,4 @@
-"""Moving replicas between brokers (KIP-455), and electing leaders (KIP-460)."""
+"""Requests that move replicas between brokers (KIP-455) and elect leaders (KIP-460)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,23 +8,23 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from harness.admin.client import CONTROLLER, AdminClient
-from harness.admin.codes import PASSING, check
+from harness.admin.codes import TRANSIENT, check
 from harness.admin.descriptions import Reassignment
-from harness.admin.errors import Passing
+from harness.admin.errors import TransientError
 from nodes.ids import TopicPartition
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
-AT_ONCE: Final = 800
-"""Partitions named by one request: a broker bounds what a request may hold."""
+MAX_PARTITIONS: Final = 800
+"""The most partitions in one request; brokers limit its size."""
 
-Failure = tuple[ErrorCode, str | None]
-"""Kafka's error about one partition, and its message."""
+PartitionError = tuple[ErrorCode, str | None]
+"""Kafka's error code for one partition, and its message."""
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of partitions per topic, both ascending."""
+    """Return the partition numbers of each topic, both ascending."""
     grouped: dict[str, list[int]] = defaultdict(list)
     for each in sorted(partitions):
         grouped[each.topic].append(each.partition)
@@ -34,7 +34,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 async def ongoing(
     admin: AdminClient, partitions: Sequence[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    """The reassignments under way, of these partitions or of all."""
+    """Return the reassignments in progress, of these partitions or of all."""
 
     async def attempt() -> dict[TopicPartition, Reassignment]:
         asked = None
@@ -65,27 +65,28 @@ async def ongoing(
 
 async def alter(
     admin: AdminClient, targets: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, Failure]:
-    """Give partitions these replicas, preferred leader first; None cancels what is under way.
+) -> dict[TopicPartition, PartitionError]:
+    """Start to move partitions to these replicas, preferred leader first; None cancels a move.
 
-    Returns what the cluster refused; the rest has begun. Once it has begun, asking for the same
-    again changes nothing. So many are asked for in one request that a broker takes it.
+    Returns the errors of refused partitions; the other moves have started. A repeated request
+    changes nothing. Large requests are split.
     """
-    refused: dict[TopicPartition, Failure] = {}
+    refused: dict[TopicPartition, PartitionError] = {}
     for some in _parts(list(targets)):
         refused |= await _alter(admin, {partition: targets[partition] for partition in some})
     return dict(sorted(refused.items()))
 
 
 def _parts(partitions: Sequence[TopicPartition]) -> list[Sequence[TopicPartition]]:
-    """The partitions in pieces of at most AT_ONCE."""
-    return [partitions[at : at + AT_ONCE] for at in range(0, len(partitions), AT_ONCE)]
+    """Return the partitions in pieces of at most MAX_PARTITIONS."""
+    starts = range(0, len(partitions), MAX_PARTITIONS)
+    return [partitions[at : at + MAX_PARTITIONS] for at in starts]
 
 
 async def _alter(
     admin: AdminClient, targets: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, Failure]:
-    async def attempt() -> dict[TopicPartition, Failure]:
+) -> dict[TopicPartition, PartitionError]:
+    async def attempt() -> dict[TopicPartition, PartitionError]:
         answer = await admin.request(
             "alter_partition_reassignments",
             to=CONTROLLER,
@@ -120,16 +121,16 @@ async def _alter(
 
 async def elect(
     admin: AdminClient, kind: int, partitions: Sequence[TopicPartition] | None = None
-) -> dict[TopicPartition, Failure]:
-    """Elect leaders of these partitions, or of all that need it.
+) -> dict[TopicPartition, PartitionError]:
+    """Elect leaders of these partitions, or of all partitions that need an election.
 
-    `kind` is PREFERRED, or UNCLEAN: any live replica where no in-sync one is left, which may lose
-    records. The result has an entry for every partition that the cluster decided about, with
-    ErrorCode.none where it was elected.
+    `kind` is PREFERRED or UNCLEAN. An unclean election takes any live replica of a partition
+    without a live in-sync replica, and may lose records. The result has an entry for every
+    partition that the cluster decided about; ErrorCode.none means elected.
     """
     if partitions is None:
         return dict(sorted((await _elect(admin, kind, None)).items()))
-    decided: dict[TopicPartition, Failure] = {}
+    decided: dict[TopicPartition, PartitionError] = {}
     for some in _parts(partitions):
         decided |= await _elect(admin, kind, some)
     return dict(sorted(decided.items()))
@@ -137,8 +138,8 @@ async def elect(
 
 async def _elect(
     admin: AdminClient, kind: int, partitions: Sequence[TopicPartition] | None
-) -> dict[TopicPartition, Failure]:
-    async def attempt() -> dict[TopicPartition, Failure]:
+) -> dict[TopicPartition, PartitionError]:
+    async def attempt() -> dict[TopicPartition, PartitionError]:
         asked = None
         if partitions is not None:
             asked = [
@@ -162,9 +163,9 @@ async def _elect(
             for topic in answer.replica_election_results
             for each in topic.partition_result
         }
-        if results and all(code in PASSING for code, _ in results.values()):
+        if results and all(code in TRANSIENT for code, _ in results.values()):
             code, message = next(iter(results.values()))
-            raise Passing(code, message or code.name.upper())
+            raise TransientError(code, message or code.name.upper())
         return results
 
     return dict(sorted((await admin.repeat(attempt)).items()))

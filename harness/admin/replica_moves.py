@@ -1,7 +1,7 @@
-"""Reassignments from beginning to end: started, limited, watched, verified, cancelled.
+"""A reassignment from start to end: start, throttle, wait, verify, cancel.
 
-Puts the requests of `reassignments` and `configs` together as kafka-reassign-partitions does. A
-reassignment goes on whoever watches it; limits stay until somebody verifies that it is over.
+It combines the requests of `reassignments` and `configs` as kafka-reassign-partitions does. A
+reassignment goes on when nobody watches it. Its throttles stay until `clear_throttles`.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from harness.admin import configs, inspection, reassignments, throttles, topics
 from harness.admin.balance import Assignment
 from harness.admin.client import AdminClient
 from harness.admin.errors import BadRequest, Unreachable
-from harness.admin.reassignments import Failure
+from harness.admin.reassignments import PartitionError
 from nodes.ids import TopicPartition
 
 POLL_S: Final = 0.25
 SEEN_S: Final = 10.0
-"""How long brokers may take to learn what the controller has decided."""
+"""How long brokers may take to learn of the controller's decision."""
 BATCH: Final = 1000
-"""Partitions asked for in one request: a record each for the controller, which has a bound."""
+"""Partitions in one request: the controller writes a record for each, and limits their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """One partition of a reassignment: where it was to be, where it is, whether it moves."""
+class MoveStatus:
+    """One partition of a reassignment: wanted replicas, present replicas, whether it moves."""
 
     wanted: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -35,7 +35,10 @@ class Status:
 async def assignment(
     admin: AdminClient, names: Sequence[str] | None = None
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Where the partitions of these topics, or of all, are or, if they move, will be."""
+    """Return the replicas of the partitions of these topics, or of all topics.
+
+    For a moving partition they are the replicas after the move.
+    """
     ongoing = await reassignments.ongoing(admin)
     return {
         each.name: ongoing[each.name].target if each.name in ongoing else each.replicas
@@ -45,7 +48,7 @@ async def assignment(
 
 
 async def sizes(admin: AdminClient, brokers: Sequence[int]) -> dict[TopicPartition, int]:
-    """The bytes of each partition: its largest replica on these brokers, as far as they say."""
+    """Return the bytes of each partition: its largest replica that these brokers report."""
     found: dict[TopicPartition, int] = {}
     if not await admin.serves("describe_log_dirs"):
         return found
@@ -63,24 +66,26 @@ async def start(
     *,
     throttle: int | None = None,
     additional: bool = False,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Begin to move partitions to `targets`; returns where they were.
+    """Start to move partitions to `targets`; return their replicas before the move.
 
-    Raises BadRequest, before anything is changed, when a broker or partition is unknown or others
-    move already (unless `additional`); and when the cluster refuses some partitions, which are
-    named: the others have begun then. `throttle` is in bytes/s.
+    `throttle` is in bytes/s. Raises BadRequest, before any change, when a broker or partition is
+    unknown, or when other partitions move already (unless `additional`). Raises BadRequest also
+    when the cluster refuses some partitions; the moves of the others have started then.
     """
     ongoing = await reassignments.ongoing(admin)
     if ongoing and not additional:
         raise BadRequest(
-            f"{len(ongoing)} partitions are being moved already: wait for them, cancel them, or "
-            "add to them with --additional"
+            f"{len(ongoing)} partitions are moving already: wait for them, cancel them, or use "
+            "--additional"
         )
     known = {broker.node_id for broker in (await topics.cluster(admin)).brokers}
     for name, replicas in targets.items():
         if unknown := [node for node in replicas if node not in known]:
-            raise BadRequest(f"{name}: broker {unknown[0]} is unknown; there are {sorted(known)}")
+            raise BadRequest(
+                f"{name}: broker {unknown[0]} is unknown; the brokers are {sorted(known)}"
+            )
     current = {
         each.name: each.replicas
         for topic in await topics.describe(admin, sorted({name.topic for name in targets}))
@@ -89,35 +94,35 @@ async def start(
     if absent := [name for name in targets if name not in current]:
         raise BadRequest(f"partition {absent[0]} does not exist")
     if throttle is not None:
-        await _limit(admin, throttles.moves(targets, current, ongoing), throttle)
-        tell(f"The inter-broker throttle limit was set to {throttle} B/s")
-    failed = await ask(admin, targets)
+        await _set_throttles(admin, throttles.moves(targets, current, ongoing), throttle)
+        report(f"The inter-broker throttle limit was set to {throttle} B/s")
+    failed = await request_moves(admin, targets)
     if failed:
         raise BadRequest(f"not all partitions could be moved: {describe_failures(failed)}")
     return {name: current[name] for name in targets}
 
 
-async def ask(
+async def request_moves(
     admin: AdminClient, targets: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, Failure]:
-    """`reassignments.alter` in requests of bounded size."""
+) -> dict[TopicPartition, PartitionError]:
+    """Call `reassignments.alter` with at most BATCH partitions at a time."""
     names = sorted(targets)
-    failed: dict[TopicPartition, Failure] = {}
+    failed: dict[TopicPartition, PartitionError] = {}
     for at in range(0, len(names), BATCH):
         some = {name: targets[name] for name in names[at : at + BATCH]}
         failed |= await reassignments.alter(admin, some)
     return failed
 
 
-def describe_failures(failed: Mapping[TopicPartition, Failure]) -> str:
-    """What the cluster said of partitions that it refused."""
-    shown = [f"{name}: {said or code.name.upper()}" for name, (code, said) in failed.items()]
+def describe_failures(failed: Mapping[TopicPartition, PartitionError]) -> str:
+    """Return the cluster's errors about partitions in one line."""
+    shown = [f"{name}: {text or code.name.upper()}" for name, (code, text) in failed.items()]
     more = f" (and {len(shown) - 10} more)" if len(shown) > 10 else ""
     return "; ".join(shown[:10]) + more
 
 
-async def status(admin: AdminClient, targets: Assignment) -> dict[TopicPartition, Status]:
-    """How far the partitions are. A partition that does not exist has no replicas."""
+async def status(admin: AdminClient, targets: Assignment) -> dict[TopicPartition, MoveStatus]:
+    """Return the progress of the partitions. A partition that does not exist has no replicas."""
     ongoing = await reassignments.ongoing(admin)
     known = set(await topics.names(admin))
     current = {
@@ -128,7 +133,7 @@ async def status(admin: AdminClient, targets: Assignment) -> dict[TopicPartition
         for each in topic.partitions
     }
     return {
-        name: Status(
+        name: MoveStatus(
             wanted=tuple(replicas),
             replicas=current.get(name, ()),
             moving=name in ongoing,
@@ -144,10 +149,10 @@ async def finish(
     give_up_s: float,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Wait until no partition of `targets` moves any more; tells (those left, all).
+    """Wait until no partition of `targets` moves; `progress` gets (moving, all).
 
-    A cluster that does not answer is waited for. Raises BadRequest when some ended elsewhere (it
-    was cancelled), or nothing has moved on for `give_up_s`.
+    It also waits for a cluster that does not answer. Raises BadRequest when a partition ended on
+    other replicas (its move was cancelled), or when no move ended for `give_up_s`.
     """
     loop = asyncio.get_running_loop()
     last, since = -1, loop.time()
@@ -166,12 +171,13 @@ async def finish(
             progress(last, len(targets))
         if loop.time() - since > give_up_s:
             raise BadRequest(
-                f"{len(waiting)} partitions have not moved for {give_up_s:g} s, {waiting[0]} among "
-                "them: is a broker down? The move goes on; `reassign list` shows it"
+                f"the moves of {len(waiting)} partitions made no progress for {give_up_s:g} s, for "
+                f"example {waiting[0]}: is a broker down? The moves go on; `reassign list` shows "
+                "them"
             )
         await asyncio.sleep(POLL_S)
     progress(0, len(targets))
-    # The controller has ended it; the brokers, who are asked where partitions are, learn it later.
+    # The controller has ended the moves. The brokers, which report the replicas, learn it later.
     deadline = loop.time() + SEEN_S
     while True:
         elsewhere = {
@@ -192,15 +198,15 @@ async def finish(
 
 async def cancel(
     admin: AdminClient, names: Sequence[TopicPartition]
-) -> tuple[list[TopicPartition], dict[TopicPartition, Failure]]:
-    """End the moves of these partitions where they were; returns who moved, and what failed."""
+) -> tuple[list[TopicPartition], dict[TopicPartition, PartitionError]]:
+    """Cancel the moves of these partitions; return those that moved, and the errors."""
     ongoing = await reassignments.ongoing(admin, names)
     moving = [name for name in sorted(names) if name in ongoing]
-    return moving, await ask(admin, dict.fromkeys(moving))
+    return moving, await request_moves(admin, dict.fromkeys(moving))
 
 
-async def _limit(
-    admin: AdminClient, moving: Mapping[TopicPartition, throttles.Move], rate: int
+async def _set_throttles(
+    admin: AdminClient, moving: Mapping[TopicPartition, throttles.MovingPartition], rate: int
 ) -> None:
     await configs.alter(
         admin,
@@ -215,10 +221,11 @@ async def _limit(
     )
 
 
-async def clear_limits(admin: AdminClient, targets: Assignment) -> tuple[list[int], list[str]]:
-    """Remove every limit that a reassignment of `targets` can have set, from all brokers in
-    service and the topics; returns which those are. A broker that is down keeps its rates, which
-    bind nobody once the topics name no replicas.
+async def clear_throttles(admin: AdminClient, targets: Assignment) -> tuple[list[int], list[str]]:
+    """Remove the throttles of a reassignment of `targets` from all brokers in service and topics.
+
+    Returns these brokers and topics. A broker that is down keeps its rates. They have no effect
+    once the topics name no throttled replicas.
     """
     brokers = [broker.node_id for broker in (await topics.cluster(admin)).live]
     known = set(await topics.names(admin))

@@ -1,8 +1,8 @@
-"""Limits on what a reassignment may use of the network (KIP-73), as Kafka's tool sets them. Pure.
+"""The throttles of a reassignment (KIP-73), as Kafka's tool sets them. Pure.
 
-A broker's two rates hold for throttled replicas only: on the leader's side all replicas of now of a
-partition that moves, on the follower's side those that come. Which those are stands in the topics'
-configuration, as "partition:broker,...".
+A broker has two rates, for throttled replicas only. On the leader's side, these are all present
+replicas of a moving partition; on the follower's side, the replicas that are being added. The
+configuration of the topics lists them, as "partition:broker,...".
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,14 @@ LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 CLEARED_BROKER: Final[Mapping[str, None]] = {LEADER_RATE: None, FOLLOWER_RATE: None}
-"""The change of a broker's configuration that removes its limits."""
+"""The change that removes the throttles from a broker's configuration."""
 CLEARED_TOPIC: Final[Mapping[str, None]] = {LEADER_REPLICAS: None, FOLLOWER_REPLICAS: None}
+"""The change that removes the throttles from a topic's configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Of one partition: who gives and who takes."""
+class MovingPartition:
+    """The brokers that send and receive the data of one partition."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -34,10 +35,10 @@ def moves(
     targets: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
     ongoing: Mapping[TopicPartition, Reassignment],
-) -> dict[TopicPartition, Move]:
-    """What moves once `targets` are set: what is under way already, and the new."""
+) -> dict[TopicPartition, MovingPartition]:
+    """Return all moves once `targets` are set: those in progress, and the new ones."""
     made = {
-        name: Move(
+        name: MovingPartition(
             sources=frozenset(each.replicas) - frozenset(each.adding),
             destinations=frozenset(each.adding),
         )
@@ -45,12 +46,12 @@ def moves(
     }
     for name, replicas in targets.items():
         sources = made[name].sources if name in made else frozenset(current[name])
-        made[name] = Move(sources=sources, destinations=frozenset(replicas) - sources)
+        made[name] = MovingPartition(sources=sources, destinations=frozenset(replicas) - sources)
     return made
 
 
-def topic_limits(moving: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """For every topic, the configuration that names its throttled replicas."""
+def topic_limits(moving: Mapping[TopicPartition, MovingPartition]) -> dict[str, dict[str, str]]:
+    """Return for each topic the configuration that lists its throttled replicas."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     for name, move in moving.items():
@@ -67,7 +68,9 @@ def topic_limits(moving: Mapping[TopicPartition, Move]) -> dict[str, dict[str, s
     }
 
 
-def broker_limits(moving: Mapping[TopicPartition, Move], rate: int) -> dict[int, dict[str, str]]:
-    """For every broker that gives or takes, the configuration with `rate` in bytes/s."""
+def broker_limits(
+    moving: Mapping[TopicPartition, MovingPartition], rate: int
+) -> dict[int, dict[str, str]]:
+    """Return for each sending or receiving broker its configuration, with `rate` in bytes/s."""
     brokers = {node for move in moving.values() for node in move.sources | move.destinations}
     return {node: {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)} for node in sorted(brokers)}

@@ -1,6 +1,6 @@
-"""The JSON files of Kafka's administrative tools, read and written. Pure; takes and gives text.
+"""The JSON files of Kafka's administrative tools: reads and writes their text. Pure.
 
-Everything wrong with a file is a BadRequest that says what it lacks and how it should look.
+A wrong file is a BadRequest that names the mistake and shows an example.
 """
 
 import json
@@ -20,9 +20,9 @@ _OFFSETS: Final = '{"version": 1, "partitions": [{"topic": "foo", "partition": 0
 
 
 def reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of each partition of a reassignment file, preferred leader first.
+    """Return the replicas of each partition of a reassignment file, preferred leader first.
 
-    Log directories other than "any" are refused: the cluster chooses them.
+    Log directories other than "any" are refused, because the cluster chooses them.
     """
     found = {}
     for entry in _entries(text, "partitions", _REASSIGNMENT, "partition reassignment"):
@@ -33,33 +33,33 @@ def reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
         if not replicas:
             raise BadRequest(f"{name}: the list of replicas is empty")
         if twice := _twice(replicas):
-            raise BadRequest(f"{name}: broker {twice} is there twice")
+            raise BadRequest(f"{name}: broker {twice} is listed twice")
         if any(each != "any" for each in entry.get("log_dirs") or ()):
-            raise BadRequest(f'{name}: log_dirs other than "any" cannot be asked for')
+            raise BadRequest(f'{name}: log_dirs other than "any" are not supported')
         found[name] = tuple(replicas)
     return found
 
 
 def topics_to_move(text: str) -> list[str]:
-    """The topics that a file for `reassign generate` names."""
+    """Return the topics of a file for `reassign generate`."""
     names = []
     for entry in _entries(text, "topics", _TOPICS, "list of topics"):
         if not isinstance(entry.get("topic"), str):
             raise BadRequest(f"an entry without a topic: {entry!r}; expected {_TOPICS}")
         names.append(entry["topic"])
     if twice := _twice(names):
-        raise BadRequest(f"topic {twice} is there twice")
+        raise BadRequest(f"topic {twice} is listed twice")
     return names
 
 
 def partitions(text: str) -> list[TopicPartition]:
-    """The partitions that a file for `elect-leaders` names."""
+    """Return the partitions of a file for `elect-leaders`."""
     entries = _entries(text, "partitions", _PARTITIONS, "list of partitions")
     return [_partition(entry, _PARTITIONS) for entry in entries]
 
 
 def offsets(text: str) -> dict[TopicPartition, int]:
-    """The offsets before which a file for `delete-records` wants everything deleted."""
+    """Return the offsets of a file for `delete-records`: records before them are deleted."""
     found = {}
     for entry in _entries(text, "partitions", _OFFSETS, "list of offsets"):
         name = _partition(entry, _OFFSETS)
@@ -71,7 +71,7 @@ def offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def write_reassignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """A reassignment file, on one line as Kafka's tool prints it."""
+    """Return a reassignment file on one line, as Kafka's tool prints it."""
     entries = [
         {
             "topic": name.topic,
@@ -92,7 +92,7 @@ def _entries(text: str, key: str, example: str, what: str) -> list[dict[str, Any
     if not isinstance(read, dict) or not isinstance(read.get(key), list):
         raise BadRequest(f'the {what} has no list "{key}"; expected {example}')
     if read.get("version", 1) != 1:
-        raise BadRequest(f"the {what} has version {read['version']!r}; only 1 is known")
+        raise BadRequest(f"the {what} has version {read['version']!r}; only 1 is supported")
     if not read[key]:
         raise BadRequest(f"the {what} is empty")
     for entry in read[key]:
@@ -117,7 +117,7 @@ def _is_number(value: object) -> bool:
 
 
 def _twice(items: Iterable[Any]) -> Any:
-    """One item that occurs more than once, or None."""
+    """Return an item that occurs more than once, or None."""
     counts = Counter(map(_hashable, items))
     return next((item for item, count in counts.items() if count > 1), None)
 

@@ -1,7 +1,8 @@
-"""What Kafka's administrative tools print, line by line, and the same as JSON-able data. Pure.
+"""The output of Kafka's administrative tools, line by line, and the same facts for --json. Pure.
 
-Formats are those of kafka-topics, kafka-configs, kafka-reassign-partitions, kafka-leader-election,
-kafka-metadata-quorum, kafka-log-dirs and kafka-transactions of Kafka 3.9, since scripts parse them.
+The formats are those of kafka-topics, kafka-configs, kafka-reassign-partitions,
+kafka-leader-election, kafka-metadata-quorum, kafka-log-dirs and kafka-transactions of Kafka 3.9,
+because scripts parse them.
 """
 
 import json
@@ -13,7 +14,7 @@ from harness.admin.descriptions import (
     LogDir,
     Partition,
     Producer,
-    Quorum,
+    QuorumDescription,
     QuorumReplica,
     Reassignment,
     Topic,
@@ -24,12 +25,12 @@ from nodes.ids import TopicPartition
 
 
 def listed(items: Iterable[object]) -> str:
-    """Joined by commas, without blanks."""
+    """Return the items joined by commas, without blanks."""
     return ",".join(map(str, items))
 
 
 def replication_factor(partition: Partition, ongoing: Reassignment | None) -> int:
-    """The number of replicas that a partition has or, while it moves, is going to have."""
+    """Return the number of a partition's replicas; while it moves, the number after the move."""
     changing = set[int]() if ongoing is None else {*ongoing.adding, *ongoing.removing}
     if ongoing is not None and changing & set(partition.replicas):
         return len(ongoing.replicas) - len(ongoing.adding)
@@ -37,7 +38,7 @@ def replication_factor(partition: Partition, ongoing: Reassignment | None) -> in
 
 
 def topic_line(topic: Topic, configs: Sequence[Config], first: Reassignment | None) -> str:
-    """The line of a topic; `first` is what is under way with its first partition."""
+    """Return the line of a topic; `first` is the reassignment of its first partition, if any."""
     overridden = listed(f"{c.name}={c.value}" for c in configs if not c.is_default)
     fields = [f"Topic: {topic.name}"]
     if topic.topic_id is not None:
@@ -51,7 +52,7 @@ def topic_line(topic: Topic, configs: Sequence[Config], first: Reassignment | No
 
 
 def partition_line(partition: Partition, ongoing: Reassignment | None) -> str:
-    """The line of a partition, indented below its topic's."""
+    """Return the line of a partition, indented below the line of its topic."""
     fields = [
         f"\tTopic: {partition.name.topic}",
         f"Partition: {partition.name.partition}",
@@ -70,7 +71,7 @@ def partition_line(partition: Partition, ongoing: Reassignment | None) -> str:
 
 
 def partition_data(partition: Partition, ongoing: Reassignment | None) -> dict[str, Any]:
-    """A partition for --json."""
+    """Return a partition for --json."""
     return {
         "partition": partition.name.partition,
         "leader": partition.leader,
@@ -86,7 +87,7 @@ def partition_data(partition: Partition, ongoing: Reassignment | None) -> dict[s
 
 
 def config_line(config: Config) -> str:
-    """The line of one entry, indented below its resource's."""
+    """Return the line of one setting, indented below the line of its resource."""
     synonyms = ", ".join(f"{source}:{name}={_java(v)}" for source, name, v in config.synonyms)
     return (
         f"  {config.name}={_java(config.value)} sensitive={_java(config.sensitive)} "
@@ -95,7 +96,7 @@ def config_line(config: Config) -> str:
 
 
 def config_data(config: Config) -> dict[str, Any]:
-    """An entry for --json."""
+    """Return a setting for --json."""
     return {
         "name": config.name,
         "value": config.value,
@@ -116,7 +117,7 @@ def _java(value: str | bool | None) -> str:
 
 
 def ongoing_lines(ongoing: Mapping[TopicPartition, Reassignment]) -> Iterator[str]:
-    """The reassignments under way."""
+    """Yield the lines of the reassignments in progress."""
     if not ongoing:
         yield "No partition reassignments found."
         return
@@ -128,7 +129,7 @@ def ongoing_lines(ongoing: Mapping[TopicPartition, Reassignment]) -> Iterator[st
 
 
 def ongoing_data(ongoing: Mapping[TopicPartition, Reassignment]) -> list[dict[str, Any]]:
-    """The reassignments under way, for --json."""
+    """Return the reassignments in progress, for --json."""
     return [
         {
             "topic": name.topic,
@@ -142,7 +143,7 @@ def ongoing_data(ongoing: Mapping[TopicPartition, Reassignment]) -> list[dict[st
 
 
 def rollback_lines(current: Mapping[TopicPartition, Sequence[int]]) -> Iterator[str]:
-    """What is printed before a reassignment begins."""
+    """Yield the lines that are printed before a reassignment starts: how to go back."""
     yield "Current partition replica assignment"
     yield ""
     yield write_reassignment(current)
@@ -153,7 +154,7 @@ def rollback_lines(current: Mapping[TopicPartition, Sequence[int]]) -> Iterator[
 def verified_line(
     name: TopicPartition, wanted: Sequence[int], is_now: Sequence[int], is_moving: bool
 ) -> str:
-    """How far one partition's reassignment is."""
+    """Return the line with the progress of one partition's reassignment."""
     if is_moving:
         return f"Reassignment of partition {name} is still in progress."
     if tuple(wanted) == tuple(is_now):
@@ -164,8 +165,8 @@ def verified_line(
     )
 
 
-def quorum_lines(cluster_id: str, quorum: Quorum) -> Iterator[str]:
-    """The state of the quorum: kafka-metadata-quorum describe --status."""
+def quorum_lines(cluster_id: str, quorum: QuorumDescription) -> Iterator[str]:
+    """Yield the lines of kafka-metadata-quorum describe --status."""
     leader = _leader(quorum)
     last = min(quorum.voters, key=lambda each: each.log_end_offset)
     lag_ms = -1
@@ -186,9 +187,9 @@ def quorum_lines(cluster_id: str, quorum: Quorum) -> Iterator[str]:
         yield f"{name + ':':<24}{value}"
 
 
-def _leader(quorum: Quorum) -> QuorumReplica:
+def _leader(quorum: QuorumDescription) -> QuorumReplica:
     found = [each for each in quorum.voters if each.node_id == quorum.leader]
-    # A leader that was voted out may still lead for a moment.
+    # A leader that is no voter any more may still lead for a moment.
     return found[0] if found else max(quorum.voters, key=lambda each: each.log_end_offset)
 
 
@@ -203,10 +204,10 @@ def _members(replicas: Sequence[QuorumReplica]) -> str:
     return f"[{', '.join(members)}]"
 
 
-def replication_rows(quorum: Quorum, now_ms: int | None = None) -> list[list[str]]:
-    """How far the quorum's members are: header and rows, leader first.
+def replication_rows(quorum: QuorumDescription, now_ms: int | None = None) -> list[list[str]]:
+    """Return the log position of the quorum's members: header and rows, leader first.
 
-    With `now_ms` (since 1970) times are told as "n ms ago".
+    With `now_ms` (since 1970) times are written as "n ms ago".
     """
     leader = _leader(quorum)
 
@@ -232,8 +233,8 @@ def replication_rows(quorum: Quorum, now_ms: int | None = None) -> list[list[str
     ]
 
 
-def quorum_data(cluster_id: str, quorum: Quorum) -> dict[str, Any]:
-    """The quorum for --json."""
+def quorum_data(cluster_id: str, quorum: QuorumDescription) -> dict[str, Any]:
+    """Return the quorum for --json."""
 
     def member(each: QuorumReplica) -> dict[str, Any]:
         return {
@@ -256,7 +257,7 @@ def quorum_data(cluster_id: str, quorum: Quorum) -> dict[str, Any]:
 
 
 def log_dirs_json(found: Mapping[int, Sequence[LogDir]], topics: Sequence[str] = ()) -> str:
-    """The line that kafka-log-dirs prints; all topics, or only these."""
+    """Return the line that kafka-log-dirs prints, for all topics or only these."""
     return json.dumps(
         {
             "version": 1,
@@ -289,7 +290,7 @@ def log_dirs_json(found: Mapping[int, Sequence[LogDir]], topics: Sequence[str] =
 
 
 def producer_rows(producers: Sequence[Producer]) -> list[list[str]]:
-    """Header and rows of kafka-transactions describe-producers."""
+    """Return the header and rows of kafka-transactions describe-producers."""
     header = (
         "ProducerId ProducerEpoch LatestCoordinatorEpoch LastSequence LastTimestamp "
         "CurrentTransactionStartOffset"
@@ -308,7 +309,7 @@ def producer_rows(producers: Sequence[Producer]) -> list[list[str]]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of equal length as lines of padded columns, a tab after each."""
+    """Yield rows of equal length as lines of padded columns, with a tab after each column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))

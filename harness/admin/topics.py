@@ -1,4 +1,4 @@
-"""Topics: what there is, and their creation, growth and end."""
+"""Requests for topics and brokers: describe, create, add partitions, delete."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,17 +8,17 @@ from kio.schema.errors import ErrorCode
 from harness.admin.client import ANY, CONTROLLER, Address, AdminClient
 from harness.admin.codes import check
 from harness.admin.descriptions import Broker, Cluster, Partition, Topic
-from harness.admin.errors import BadRequest, Passing, Refused
+from harness.admin.errors import BadRequest, RequestRefused, TransientError
 from nodes.ids import TopicPartition
 
 PAGE: Final = 2000
-"""Partitions asked for at once, Kafka's own default."""
+"""Partitions in one answer: Kafka's own default."""
 
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 async def cluster(admin: AdminClient) -> Cluster:
-    """The brokers, with fenced ones where the cluster tells."""
+    """Return the brokers, with the fenced ones if the cluster reports them."""
 
     async def attempt() -> Cluster:
         if not await admin.serves("describe_cluster"):
@@ -48,7 +48,7 @@ async def cluster(admin: AdminClient) -> Cluster:
 
 
 async def describe(admin: AdminClient, names: Sequence[str] | None = None) -> list[Topic]:
-    """The topics of these names, or all; by name. Raises Refused for a name that is unknown."""
+    """Return these topics, or all, by name. Raises RequestRefused for an unknown name."""
 
     async def attempt() -> list[Topic]:
         if await admin.serves("describe_topic_partitions"):
@@ -87,14 +87,14 @@ async def _paged(admin: AdminClient, names: Sequence[str] | None) -> list[Topic]
             return [_topic(each, partitions) for each, partitions in found.values()]
         following = {"topic_name": after.topic_name, "partition_index": after.partition_index}
         if following == cursor:
-            raise BadRequest(f"the broker gives the page at {cursor} again and again")
+            raise BadRequest(f"the broker repeats the page at {cursor} of its topics")
         cursor = following
 
 
 def _topic(answer: Any, partitions: list[Any]) -> Topic:
     name = str(answer.name)
     if answer.error_code in _UNKNOWN:
-        raise Refused(answer.error_code, f"topic {name} does not exist")
+        raise RequestRefused(answer.error_code, f"topic {name} does not exist")
     check(answer.error_code, f"topic {name}")
     return Topic(
         name=name,
@@ -128,10 +128,10 @@ async def create(
     configs: Mapping[str, str] | None = None,
     exist_ok: bool = False,
 ) -> None:
-    """Create one topic: the cluster's defaults where nothing is said. Raises Refused.
+    """Create one topic; None stands for the cluster's default. Raises RequestRefused.
 
-    `assignment` names the replicas of partitions 0, 1, ..., and then stands for the numbers. A
-    topic that there is already, however it was made, will do with `exist_ok`.
+    `assignment` lists the replicas of partitions 0, 1, ..., and replaces the two numbers. With
+    `exist_ok` an existing topic is no error, whatever its settings.
     """
     attempts = 0
 
@@ -161,7 +161,7 @@ async def create(
             timeout=admin.request_timeout,
         )
         for each in answer.topics:
-            # An earlier attempt, whose answer was lost, may have done it.
+            # An earlier attempt whose answer was lost may have created the topic.
             may_exist = exist_ok or attempts > 1
             if not may_exist or each.error_code is not ErrorCode.topic_already_exists:
                 check(each.error_code, f"topic {name}", each.error_message)
@@ -169,7 +169,7 @@ async def create(
     await admin.repeat(attempt)
 
 
-async def see_in_sync(
+async def check_in_sync(
     admin: AdminClient,
     name: str,
     *,
@@ -178,9 +178,10 @@ async def see_in_sync(
     by: Sequence[Address],
     preferred: bool = False,
 ) -> None:
-    """Look whether each broker of `by` sees all the topic's partitions led, with so many replicas
-    in sync; with `preferred`, led by the preferred leader. Raises Passing about the first that does
-    not, Unreachable.
+    """Check that each broker of `by` sees a leader and `replicas` in-sync replicas everywhere.
+
+    That is for all `partitions` of the topic. With `preferred` the leader must be the preferred
+    one. Raises TransientError about the first broker that does not see that, Unreachable.
     """
     for address in by:
         answer = await admin.request(
@@ -203,13 +204,13 @@ async def see_in_sync(
             else:
                 continue
             where = f"{address[0]}:{address[1]}"
-            raise Passing(ErrorCode.replica_not_available, f"{where} sees {objection}")
+            raise TransientError(ErrorCode.replica_not_available, f"{where} sees {objection}")
 
 
 async def grow(
     admin: AdminClient, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
 ) -> None:
-    """Raise the topic's number of partitions to `count`; new ones go to `assignment`'s brokers."""
+    """Raise a topic's number of partitions to `count`; `assignment` has the new ones' replicas."""
     attempts = 0
 
     async def attempt() -> None:
@@ -223,7 +224,7 @@ async def grow(
             timeout=admin.request_timeout,
         )
         for each in answer.results:
-            # Refused as "already has that many": an earlier attempt may have done it.
+            # "Already has that many partitions": an earlier attempt may have added them.
             if attempts > 1 and each.error_code is ErrorCode.invalid_partitions:
                 (topic,) = await describe(admin, [name])
                 if len(topic.partitions) == count:
@@ -234,7 +235,7 @@ async def grow(
 
 
 async def delete(admin: AdminClient, names: Sequence[str]) -> None:
-    """Delete the topics. Raises Refused about the first that could not be."""
+    """Delete the topics. Raises RequestRefused about the first topic that is not deleted."""
     attempts = 0
 
     async def attempt() -> None:
@@ -249,14 +250,14 @@ async def delete(admin: AdminClient, names: Sequence[str]) -> None:
         )
         for each in answer.responses:
             if attempts == 1 or each.error_code not in _UNKNOWN:
-                said = getattr(each, "error_message", None)
-                check(each.error_code, f"topic {each.name}", said)
+                message = getattr(each, "error_message", None)
+                check(each.error_code, f"topic {each.name}", message)
 
     await admin.repeat(attempt)
 
 
 async def names(admin: AdminClient) -> list[str]:
-    """The names of all topics, ascending."""
+    """Return the names of all topics, ascending."""
 
     async def attempt() -> list[str]:
         answer = await admin.request(

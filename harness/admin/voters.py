@@ -1,4 +1,4 @@
-"""The voters of the metadata quorum, changed one at a time while it runs (KIP-853)."""
+"""Requests that add and remove voters of the running metadata quorum, one at a time (KIP-853)."""
 
 from uuid import UUID
 
@@ -7,20 +7,20 @@ from kio.schema.errors import ErrorCode
 from harness.admin import inspection
 from harness.admin.client import CONTROLLER, Address, AdminClient
 from harness.admin.codes import check
-from harness.admin.errors import Refused
+from harness.admin.errors import RequestRefused
 
 LISTENER = "CONTROLLER"
-"""What the listener of the metadata quorum is called, as in Kafka's examples."""
+"""The name of the metadata quorum's listener, as in Kafka's examples."""
 
 
 async def add(admin: AdminClient, node: int, directory: UUID, address: Address) -> None:
-    """Give a vote to a controller that follows the quorum from `directory`, as its own files say,
-    and serves it at `address`. It is committed then that the node has a vote, whoever asked for it
-    first: an answer may have been lost.
+    """Make a controller a voter; return when that is committed.
 
-    A leader may still know the node by a directory that it lost, and would take that for a voter:
-    see `directory`. Raises Refused, Passing while it has not caught up or another change is under
-    way.
+    `directory` is the directory id in the node's own files, `address` the address of its quorum
+    listener. A node that is a voter already is no error, because the answer to an earlier request
+    may be lost. But the leader may know the node by a directory that it has lost, and count that as
+    the voter: see `directory`. Raises RequestRefused, and TransientError while the node has not
+    caught up or another change is in progress.
     """
     host, port = address
     answer = await admin.request(
@@ -37,21 +37,23 @@ async def add(admin: AdminClient, node: int, directory: UUID, address: Address) 
 
 
 async def directory(admin: AdminClient, node: int) -> UUID | None:
-    """Of the disk on which the node has a vote, as far as the leader knows; None without a vote.
+    """Return the directory id with which the node is a voter, from the leader; None for no voter.
 
-    What the leader knows last may not be committed, and be lost with it. Raises Refused where
-    votes are for good, because voters are known without their disks (kraft.version 0).
+    The leader's answer may not be committed yet, and may be lost with the leader. Raises
+    RequestRefused with kraft.version 0, where voters have no directory ids and cannot be removed.
     """
     quorum = await inspection.quorum(admin)
     found = next((each for each in quorum.voters if each.node_id == node), None)
     if found is not None and found.directory_id is None:
-        raise Refused(ErrorCode.unsupported_version, f"node {node} has its vote for good")
+        raise RequestRefused(ErrorCode.unsupported_version, f"node {node} cannot lose its vote")
     return None if found is None else found.directory_id
 
 
 async def remove(admin: AdminClient, node: int, directory_id: UUID) -> None:
-    """Take the vote of a voter on that disk. It is committed then that it has none, whoever asked
-    for it first: an answer may have been lost. Raises Refused, Passing.
+    """Remove the voter with this directory id; return when that is committed.
+
+    A node that is no voter is no error, because the answer to an earlier request may be lost.
+    Raises RequestRefused, TransientError.
     """
     answer = await admin.request(
         "remove_raft_voter",

@@ -1,19 +1,20 @@
-"""`highwater bench`: the figures of the replication sources, measured side by side.
+"""`highwater bench`: measures latency, throughput and failover of Kafka clusters side by side.
 
-    points       what is measured, in which rounds, and what the sources say of it   (pure)
-    options      what may be asked for, checked before anything starts               (pure)
+It leaves the command line to `harness.cli`, and starting clusters to `harness.systems`.
+
+    points       what is measured, in which order, and the published figures         (pure)
+    options      the options of a benchmark, checked before anything starts          (pure)
     stats        medians, spreads, ratios                                            (pure)
     results      samples, the machine, the JSON file                                 (pure)
-    frames       the requests that raw clients send, encoded once                    (pure)
-    loops        the raw clients: plain sockets, nothing decoded that need not be
-    rdkafka      the same measured through librdkafka
-    worker       a client's process; workers starts, follows and ends it
-    admin        topics and leaders, of any cluster that speaks the protocol
-    systems      the built-in cluster of a run, or somebody's bootstrap servers
-    outages      gaps in acknowledgements when a leader or the controller goes
-    runner       everything in interleaved rounds
-    table page   the result for a terminal, and as a page with plots (plots: geometry)
+    measurement  one measurement by clients
+    outages      gaps in acknowledgements when a leader or the controller stops
+    systems      a cluster that the benchmark starts, or the bootstrap servers of a running one
+    admin        blocking administration of the measured cluster, by `harness.admin`
+    runner       all measurements in interleaved rounds
+    clients/     the clients that measure, each in a process of its own
+    output/      the result as tables, as a page with plots, and the progress on stderr
 
-The rule of every comparison: what is compared was measured in turn in the same run, by the same
-clients, on the same machine; a ratio is of one round's pair, and is printed with its spread.
+The rule of every comparison: compared systems are measured in turn in the same benchmark, by the
+same clients, on the same machine. A ratio is that of one round's pair; it is printed with its
+spread.
 """

@@ -1,7 +1,7 @@
-"""Topics and leaders of any cluster that speaks the protocol; the little that a benchmark needs.
+"""Blocking administration of a measured cluster: the few requests that a benchmark needs.
 
-One `Admin` asks a system's bootstrap servers as an administrator would, from a loop of its own.
-Every call is synchronous and bounded; failures are MeasureErrors that name the system.
+`BlockingAdmin` makes the requests of `harness.admin` from an event loop of its own. Every call
+blocks, for a bounded time. A failure is a MeasureError that names the system.
 """
 
 import asyncio
@@ -9,39 +9,37 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from harness.admin import reassignments, topics
+from harness.admin import inspection, reassignments, topics
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError, Unreachable
-from harness.bench.clients.workers import MeasureError, Stopped
+from harness.bench.clients.workers import MeasureError, Stop, Stopped
 
 T = TypeVar("T")
 
 ANSWER_S: Final = 30.0
 CREATED_S: Final = 300.0
-"""For ten thousand partitions."""
+"""How long the creation of topics may take; enough for ten thousand partitions."""
 UNREACHABLE_S: Final = 60.0
 RETRY_S: Final = 0.05
 MAX_MESSAGE_BYTES: Final = 16 << 20
 
 
-class Admin:
-    """The cluster behind `bootstrap`. `stopped` is looked at while something is awaited."""
+class BlockingAdmin:
+    """The administrator of the cluster behind `bootstrap`. `stopped` is checked during waits."""
 
-    def __init__(
-        self, name: str, bootstrap: Sequence[Address], stopped: Callable[[], bool]
-    ) -> None:
+    def __init__(self, name: str, bootstrap: Sequence[Address], stopped: Stop) -> None:
         self._name = name
         self._bootstrap = tuple(bootstrap)
         self._stopped = stopped
 
     def create(self, topic: str, *, partitions: int, replicas: int) -> None:
-        """Create a topic; returns when every bootstrap server sees all replicas in sync."""
+        """Create a topic; return when every bootstrap server sees all replicas in sync."""
         self.create_all({topic: partitions}, replicas=replicas)
 
     def create_all(self, wanted: Mapping[str, int], *, replicas: int) -> None:
-        """Create topics with so many partitions each, in one request for each."""
+        """Create topics with these numbers of partitions, with one request each."""
         configs = {
-            # One replica may be missing, as in any cluster that is run with care.
+            # One replica may be missing, as in a well-run cluster.
             "min.insync.replicas": str(max(1, replicas - 1)),
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
         }
@@ -64,21 +62,22 @@ class Admin:
     def await_in_sync(
         self, wanted: Mapping[str, int], *, replicas: int, preferred: bool = False
     ) -> None:
-        """Wait until every bootstrap server sees every partition with all its replicas in sync, and
-        led by its preferred leader, which is elected, where that is asked for. Raises MeasureError,
+        """Wait until every bootstrap server sees all replicas of all partitions in sync.
+
+        With `preferred`, elect the preferred leaders and wait for them too. Raises MeasureError,
         Stopped.
         """
-        heard_s = time.monotonic()
+        answered_s = time.monotonic()
         what = f"the replicas of {_some(wanted)} are not in sync: "
 
         async def look(admin: AdminClient) -> None:
-            nonlocal heard_s
+            nonlocal answered_s
             self._check_stopped()
             try:
-                if preferred:  # a controller leaves a few alone that are led elsewhere
+                if preferred:  # a controller does not move leaders while only few are elsewhere
                     await reassignments.elect(admin, reassignments.PREFERRED)
                 for topic, partitions in wanted.items():
-                    await topics.see_in_sync(
+                    await topics.check_in_sync(
                         admin,
                         topic,
                         partitions=partitions,
@@ -86,9 +85,9 @@ class Admin:
                         by=self._bootstrap,
                         preferred=preferred,
                     )
-                    heard_s = time.monotonic()
+                    answered_s = time.monotonic()
             except Unreachable as error:
-                if time.monotonic() - heard_s > UNREACHABLE_S:
+                if time.monotonic() - answered_s > UNREACHABLE_S:
                     raise MeasureError(f"{self._name}: {what}{error}") from error
                 raise
 
@@ -98,7 +97,7 @@ class Admin:
         self._run(wait, what, bound_s=CREATED_S)
 
     def delete(self, topic: str) -> bool:
-        """Delete a topic; false when the cluster does not do that."""
+        """Delete a topic; return False when the cluster refuses."""
 
         async def delete(admin: AdminClient) -> bool:
             try:
@@ -110,7 +109,7 @@ class Admin:
         return self._run(delete)
 
     def broker_count(self) -> int:
-        """How many brokers the cluster has. Raises MeasureError."""
+        """Return the number of brokers. Raises MeasureError."""
 
         async def ask(admin: AdminClient) -> int:
             return len((await admin.refresh()).brokers)
@@ -118,7 +117,7 @@ class Admin:
         return self._run(ask)
 
     def leader(self, topic: str, partition: int = 0) -> tuple[int, Address]:
-        """The node that leads a partition, and where it serves clients. Raises MeasureError."""
+        """Return the leader of a partition and its address. Raises MeasureError."""
 
         async def ask(admin: AdminClient) -> tuple[int, Address]:
             (found,) = await topics.describe(admin, [topic])
@@ -127,7 +126,24 @@ class Admin:
             for broker in brokers:
                 if broker.node_id == leader:
                     return leader, (broker.host, broker.port)
-            raise MeasureError(f"{self._name}: nobody leads {topic}-{partition}")
+            raise MeasureError(f"{self._name}: {topic}-{partition} has no leader")
+
+        return self._run(ask)
+
+    def leaders(self, topic: str) -> dict[int, int | None]:
+        """Return the leader of each partition of a topic. Raises MeasureError."""
+
+        async def ask(admin: AdminClient) -> dict[int, int | None]:
+            (found,) = await topics.describe(admin, [topic])
+            return {each.name.partition: each.leader for each in found.partitions}
+
+        return self._run(ask)
+
+    def active_controller(self) -> int:
+        """Return the node that leads the metadata quorum. Raises MeasureError."""
+
+        async def ask(admin: AdminClient) -> int:
+            return (await inspection.quorum(admin)).leader
 
         return self._run(ask)
 
@@ -142,7 +158,7 @@ class Admin:
         *,
         bound_s: float = ANSWER_S,
     ) -> T:
-        """Do something with a client. Raises MeasureError that says `what` before the cause."""
+        """Run `work` with a client. Raises MeasureError with `what` before the cause."""
 
         async def working() -> T:
             async with AdminClient(self._bootstrap, timeout_s=bound_s) as admin:

@@ -1,13 +1,14 @@
-"""Gaps: what clients see when a leader is killed or leaves in order, or the controller is killed.
+"""Outages: gaps that clients see when a leader is killed or shut down, or the controller is killed.
 
-Each number of partitions gets a built-in cluster of its own: a small topic that is watched, and
-ballast, so that a node's end moves a third of all leaderships. Between two outages the node is
-started again, everything is awaited in sync, and the leaders go back to where they belong.
+Each number of partitions gets a cluster of its own. It has a small topic that is watched, and
+ballast topics, so that the loss of a node moves a third of all leaders. Between two outages the
+node is started again, all replicas come back in sync, and the preferred leaders lead again.
 
-`gap_ms` is the median over the watched partitions that the node led, `worst_ms` their greatest,
-`usual_ms` the longest gap in the second before: the machine's own noise. After a kill the gap
-holds the session timeout, within which nobody can know; `takeover_ms` is what comes after it, from
-the first broker that names the successor to the successor's first answer.
+`gap_ms` is the median gap of the watched partitions that the stopped node led. `worst_ms` is their
+greatest gap. `usual_ms` is the longest gap in the second before the outage: the machine's own
+noise. After a kill the gap contains the session timeout, because no node can know of the kill
+before it expires. `takeover_ms` is the part after it: from the first broker that names the new
+leader to the new leader's first answer.
 """
 
 import asyncio
@@ -16,23 +17,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
-from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness.bench import systems
 from harness.bench.clients.probe import REQUEST_TIMEOUT_S, Probe, longest_gap_ms
-from harness.bench.clients.workers import MeasureError, Stopped
-from harness.bench.options import Options, SystemName
+from harness.bench.clients.workers import MeasureError, Stop, Stopped
+from harness.bench.options import MeasuredSystem, Options
 from harness.bench.points import Measure, Point, Turn
 from harness.bench.results import Sample
-from harness.bench.systems import UpSystem
+from harness.bench.systems import RunningSystem
 from harness.brokers.errors import DeployError
 from harness.recording.store import Run
-from harness.systems.brokers import CONTROLLER_PORT
 from harness.targets.base import TargetError
 from harness.targets.local import LocalTarget
 from nodes.wire.client import Channel
@@ -43,36 +41,35 @@ REPLICAS: Final = 3
 WATCHED: Final = "watched"
 WATCHED_PARTITIONS: Final = 6
 BALLAST_PARTITIONS: Final = 1_000
-"""Per topic, as many as fit."""
+"""Partitions of each ballast topic at most."""
 CALM_S: Final = 1.0
-"""Before an outage."""
+"""The time before an outage in which `usual_ms` is measured."""
 AFTERWARDS_S: Final = 0.5
-"""How long after everything is served again a gap may still begin."""
+"""How long sends go on after all partitions are served again, so that a later gap shows too."""
 OUTAGE_S: Final = 60.0
-"""A longer one is given up."""
+"""An outage that lasts longer is a failed measurement."""
 STOP_S: Final = 30.0
 LOOK_S: Final = 0.01
 ATTEMPT_S: Final = 0.01
 MAX_ATTEMPTS: Final = 64
-"""Attempts of a decision that may be under way at once."""
+"""Concurrent requests for a decision of the controller, at most."""
 
-OWN_PROPERTIES: Final[Mapping[str, str]] = {"leader.imbalance.check.interval.seconds": "1"}
+OUTAGE_PROPERTIES: Final[Mapping[str, str]] = {"leader.imbalance.check.interval.seconds": "1"}
 
-Stop = Callable[[], bool]
 Values = dict[str, float]
 
 
 def samples(
-    system: SystemName,
+    system: MeasuredSystem,
     points: Sequence[Point],
     options: Options,
     run: Run,
-    told: Callable[[Turn], None],
+    begin: Callable[[Turn], None],
     stop: Stop,
 ) -> Iterator[Sample]:
-    """Measure all outages of a built-in system; a cluster that does not come up fails its points.
+    """Measure all outages on clusters of a system; `begin` gets each measurement before it starts.
 
-    Raises Stopped.
+    The points of a cluster that does not start become failed samples. Raises Stopped.
     """
     for partitions, group in groupby(sorted(points, key=_partitions), _partitions):
         here = list(group)
@@ -81,7 +78,7 @@ def samples(
             cluster: _Cluster | None = None
             error = ""
             for turn in turns:
-                told(turn)
+                begin(turn)
                 values: Values = {}
                 try:
                     if cluster is None and not error:
@@ -102,7 +99,7 @@ def _partitions(point: Point) -> int:
 
 
 def topics_of(partitions: int) -> dict[str, int]:
-    """Topics that have so many partitions in all; the one that is watched comes last."""
+    """Return topics with this number of partitions in all; the watched topic comes last."""
     rest = max(0, partitions - WATCHED_PARTITIONS)
     ballast = {
         f"ballast-{number}": min(BALLAST_PARTITIONS, rest - number * BALLAST_PARTITIONS)
@@ -112,7 +109,7 @@ def topics_of(partitions: int) -> dict[str, int]:
 
 
 def _deploy(
-    system: SystemName,
+    system: MeasuredSystem,
     partitions: int,
     options: Options,
     run: Run,
@@ -120,16 +117,16 @@ def _deploy(
     stop: Stop,
 ) -> "_Cluster":
     label = f"{partitions}-partitions"
-    up = stack.enter_context(systems.up(system, options, run, label, stop, OWN_PROPERTIES))
+    up = stack.enter_context(systems.up(system, options, run, label, stop, OUTAGE_PROPERTIES))
     topics = topics_of(partitions)
     up.admin.create_all(topics, replicas=REPLICAS)
     return _Cluster(up, topics, stop)
 
 
 class _Cluster:
-    """A cluster whose nodes end one at a time."""
+    """A running cluster whose nodes are stopped one at a time."""
 
-    def __init__(self, up: UpSystem, topics: Mapping[str, int], stop: Stop) -> None:
+    def __init__(self, up: RunningSystem, topics: Mapping[str, int], stop: Stop) -> None:
         assert up.target is not None
         self._up = up
         self._target: LocalTarget = up.target
@@ -139,15 +136,17 @@ class _Cluster:
         self._decisions = 0
 
     def measure(self, measure: Measure) -> Values:
-        """One outage, and everything in order again. Raises MeasureError, Stopped."""
+        """Make one outage, then restore the cluster. Raises MeasureError, Stopped."""
         try:
             match measure:
                 case Measure.FAILOVER:
-                    return asyncio.run(self._leader_ends(self._target.kill))
+                    victim, led = self._watched_leader()
+                    return asyncio.run(self._stop_leader(victim, led, self._target.kill))
                 case Measure.SHUTDOWN:
-                    return asyncio.run(self._leader_ends(self._stop_node))
+                    victim, led = self._watched_leader()
+                    return asyncio.run(self._stop_leader(victim, led, self._stop_node))
                 case Measure.CONTROLLER:
-                    return asyncio.run(self._controller_ends())
+                    return asyncio.run(self._kill_controller(self._active_controller()))
                 case _:
                     raise AssertionError(measure)
         finally:
@@ -155,7 +154,7 @@ class _Cluster:
 
     def _stop_node(self, node: int) -> None:
         if not self._target.stop(node, STOP_S):
-            raise MeasureError(f"node {node} did not end within {STOP_S:.0f} s of SIGTERM")
+            raise MeasureError(f"node {node} still ran {STOP_S:.0f} s after SIGTERM")
 
     def _restore(self) -> None:
         for node in self._target.node_ids():
@@ -163,8 +162,10 @@ class _Cluster:
                 self._target.start(node)
         self._up.admin.await_in_sync(self._topics, replicas=REPLICAS, preferred=True)
 
-    async def _leader_ends(self, end: Callable[[int], None]) -> Values:
-        victim, partitions = await self._led_together()
+    async def _stop_leader(
+        self, victim: int, partitions: Sequence[int], end: Callable[[int], None]
+    ) -> Values:
+        """Stop a node with `end` while a client sends to the partitions that the node leads."""
         async with Probe(self._brokers, WATCHED, partitions) as probe:
             started_ns = time.monotonic_ns()
             while not probe.everywhere_since(started_ns):
@@ -191,8 +192,8 @@ class _Cluster:
             "partitions_watched": float(len(partitions)),
         }
 
-    async def _controller_ends(self) -> Values:
-        victim = await self._active_controller()
+    async def _kill_controller(self, victim: int) -> Values:
+        """Kill the controller, and ask the other nodes for a decision until one is made."""
         survivors = [address for node, address in self._brokers.items() if node != victim]
         channels = [
             Channel(*address, client_id="highwater-bench", request_timeout_s=REQUEST_TIMEOUT_S)
@@ -206,11 +207,11 @@ class _Cluster:
         try:
             await ending
             while not any(each.done() and each.result() for each in attempts):
-                self._check(ended_ns, "no controller decides")
+                self._check(ended_ns, "no controller creates a topic")
                 attempts = [each for each in attempts if not each.done() or each.result()]
                 if len(attempts) < MAX_ATTEMPTS:
                     channel = channels[len(attempts) % len(channels)]
-                    attempts.append(asyncio.create_task(_decide(channel, topic)))
+                    attempts.append(asyncio.create_task(_creates_topic(channel, topic)))
                 await asyncio.wait(attempts, timeout=ATTEMPT_S)
             return {"gap_ms": (time.monotonic_ns() - ended_ns) / 1e6}
         finally:
@@ -226,44 +227,23 @@ class _Cluster:
         if time.monotonic_ns() - since_ns > OUTAGE_S * 1e9:
             raise MeasureError(f"{what} after {OUTAGE_S:.0f} s")
 
-    async def _led_together(self) -> tuple[int, list[int]]:
-        """A node, and the watched partitions that it leads."""
-        answer = await self._ask(
-            list(self._brokers.values()),
-            fill(MetadataRequest, topics=[{"name": WATCHED}]),
-        )
-        leaders = {int(p.partition_index): int(p.leader_id) for p in answer.topics[0].partitions}
-        victim = leaders.get(0, -1)
-        if victim not in self._brokers:
-            raise MeasureError(f"nobody leads {WATCHED}-0")
+    def _watched_leader(self) -> tuple[int, list[int]]:
+        """Return the leader of the first watched partition, and the watched partitions it leads."""
+        leaders = self._up.admin.leaders(WATCHED)
+        victim = leaders.get(0)
+        if victim is None or victim not in self._brokers:
+            raise MeasureError(f"{WATCHED}-0 has no leader")
         return victim, sorted(p for p, leader in leaders.items() if leader == victim)
 
-    async def _active_controller(self) -> int:
-        quorum = [(host, CONTROLLER_PORT) for host, _ in self._brokers.values()]
-        partition = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-        request = fill(DescribeQuorumRequest, topics=[partition])
-        for address in quorum:
-            answer = await self._ask([address], request)
-            found = answer.topics[0].partitions[0]
-            if found.error_code is ErrorCode.none and int(found.leader_id) in self._brokers:
-                return int(found.leader_id)
-        raise MeasureError("no node knows the active controller")
-
-    async def _ask(self, addresses: Sequence[tuple[str, int]], request: Any) -> Any:
-        problem = ""
-        for address in addresses:
-            channel = Channel(*address, client_id="highwater-bench", request_timeout_s=5.0)
-            try:
-                return await channel.request(request)
-            except WireError as error:
-                problem = str(error)
-            finally:
-                channel.close()
-        raise MeasureError(problem)
+    def _active_controller(self) -> int:
+        controller = self._up.admin.active_controller()
+        if controller not in self._brokers:
+            raise MeasureError(f"node {controller} leads the quorum and is no node of the cluster")
+        return controller
 
 
-async def _decide(channel: Channel, topic: str) -> bool:
-    """Whether the controller took a decision; an earlier attempt may have made it already."""
+async def _creates_topic(channel: Channel, topic: str) -> bool:
+    """Return whether the controller has created the topic, by this request or an earlier one."""
     request = fill(
         CreateTopicsRequest,
         topics=[{"name": topic, "num_partitions": 1, "replication_factor": 1}],

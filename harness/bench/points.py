@@ -1,19 +1,19 @@
-"""What is measured: points of sweeps, the order of the rounds, and the figures of the sources.
+"""What is measured: the points of the sweeps, the order of the rounds, the published figures.
 
-Pure. A point is one setting under which one number is taken, on every system in turn. The
-throughput points and their units are those of the replication talk of 2013: 1 KB messages, one
-partition with three replicas, rates in MB of message values per second (10^6 bytes).
+Pure. A point is one setting that is measured on every system in turn. The throughput points and
+their units are those of the replication talk of 2013: messages of 1 KB, one partition with three
+replicas, rates in MB of message values per second (10^6 bytes).
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
 
 class Measure(StrEnum):
-    """What can be asked for by name."""
+    """The measures, as the command line names them."""
 
     LATENCY = "latency"
     PRODUCER = "producer-throughput"
@@ -24,11 +24,11 @@ class Measure(StrEnum):
 
 
 OUTAGES: Final = (Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
-"""Measures that stop nodes: possible only where the nodes are ours."""
+"""Measures that stop nodes: possible only on clusters that the benchmark starts."""
 
 
 class Sweep(StrEnum):
-    """What varies along a sweep; the value names the point's field."""
+    """The quantity that varies along a sweep; the value is the field of Point."""
 
     ACKS = "acks"
     MESSAGES = "messages_per_send"
@@ -38,8 +38,11 @@ class Sweep(StrEnum):
 
 
 class Client(StrEnum):
-    """Who measures. `raw` sends encoded requests again and again, so that the broker's work is
-    measured and not the client's; librdkafka is what applications use."""
+    """The client that measures.
+
+    `raw` repeats encoded requests, so that the measured time is the broker's and not the client's.
+    Applications use librdkafka.
+    """
 
     RAW = "raw"
     LIBRDKAFKA = "librdkafka"
@@ -52,15 +55,15 @@ PARTITIONS: Final = (100, 1000)
 ACKS: Final = (0, 1, -1)
 
 PIPELINE: Final = 5
-"""Requests in flight on a connection: as many as an idempotent producer may have."""
+"""Requests in flight on a connection: the maximum of an idempotent producer."""
 PRODUCERS_MESSAGES: Final = 10
-"""Messages per send while the number of producers varies. Each of them waits for its answer before
+"""Messages per send while the number of producers varies. Each producer waits for its answer before
 it sends again, as the producers of 2013 did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One setting. Fields that its measure does not use are 0."""
+    """One setting. The fields that its measure does not use are 0."""
 
     measure: Measure
     sweep: Sweep
@@ -74,16 +77,16 @@ class Point:
 
     @property
     def x(self) -> int:
-        """Where it is along its sweep."""
+        """The point's value of the sweep's quantity."""
         return int(getattr(self, self.sweep.value))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, which `from_json` reads back."""
+        """Return plain data, which `from_json` reads back."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError, ValueError when it is no point."""
+        """Return the point of plain data. Raises KeyError, TypeError, ValueError for other data."""
         numbers = {f.name: int(raw[f.name]) for f in fields(cls) if f.type is int}
         return cls(
             measure=Measure(raw["measure"]),
@@ -93,12 +96,12 @@ class Point:
         )
 
 
-class Wanted(NamedTuple):
-    """What of the points is asked for."""
+class PointSelection(NamedTuple):
+    """The points that a user asks for."""
 
     measures: Sequence[Measure]
     clients: Sequence[Client]
-    """Empty: the raw client everywhere, and librdkafka too for latency."""
+    """Empty stands for the raw client, and for latency librdkafka too."""
     acks: Sequence[int] = ACKS
     messages: Sequence[int] = MESSAGES_PER_SEND
     producers: Sequence[int] = PRODUCERS
@@ -106,17 +109,17 @@ class Wanted(NamedTuple):
     partitions: Sequence[int] = PARTITIONS
 
 
-def points(wanted: Wanted) -> list[Point]:
-    """All points in the order in which they are shown, each once."""
+def points(selection: PointSelection) -> list[Point]:
+    """Return all selected points in the order in which they are shown, each once."""
     made: list[Point] = []
     for measure in Measure:
-        if measure in wanted.measures:
-            made += _points_of(measure, wanted)
+        if measure in selection.measures:
+            made += _points_of(measure, selection)
     return list(dict.fromkeys(made))
 
 
-def _points_of(measure: Measure, wanted: Wanted) -> list[Point]:
-    clients = wanted.clients or (Client.RAW,)
+def _points_of(measure: Measure, selection: PointSelection) -> list[Point]:
+    clients = selection.clients or (Client.RAW,)
     match measure:
         case Measure.LATENCY:
             return [
@@ -124,8 +127,8 @@ def _points_of(measure: Measure, wanted: Wanted) -> list[Point]:
                     measure=measure, sweep=Sweep.ACKS, client=client, acks=acks,
                     messages_per_send=1, producers=1, in_flight=1,
                 )
-                for client in wanted.clients or (Client.RAW, Client.LIBRDKAFKA)
-                for acks in wanted.acks
+                for client in selection.clients or (Client.RAW, Client.LIBRDKAFKA)
+                for acks in selection.acks
             ]  # fmt: skip
         case Measure.PRODUCER:
             return [
@@ -134,16 +137,16 @@ def _points_of(measure: Measure, wanted: Wanted) -> list[Point]:
                     messages_per_send=count, producers=1, in_flight=PIPELINE,
                 )
                 for client in clients
-                for acks in wanted.acks
-                for count in wanted.messages
+                for acks in selection.acks
+                for count in selection.messages
             ] + [
                 Point(
                     measure=measure, sweep=Sweep.PRODUCERS, client=client, acks=acks,
                     messages_per_send=PRODUCERS_MESSAGES, producers=count, in_flight=1,
                 )
                 for client in clients
-                for acks in wanted.acks
-                for count in wanted.producers
+                for acks in selection.acks
+                for count in selection.producers
             ]  # fmt: skip
         case Measure.CONSUMER:
             return [
@@ -152,7 +155,7 @@ def _points_of(measure: Measure, wanted: Wanted) -> list[Point]:
                     in_flight=1,
                 )
                 for client in clients
-                for size in wanted.fetch_bytes
+                for size in selection.fetch_bytes
             ]  # fmt: skip
         case Measure.FAILOVER | Measure.SHUTDOWN | Measure.CONTROLLER:
             return [
@@ -160,24 +163,28 @@ def _points_of(measure: Measure, wanted: Wanted) -> list[Point]:
                     measure=measure, sweep=Sweep.PARTITIONS, client=Client.RAW, acks=-1,
                     messages_per_send=1, in_flight=1, partitions=count,
                 )
-                for count in wanted.partitions
+                for count in selection.partitions
             ]  # fmt: skip
 
 
 class Turn(NamedTuple):
-    """One measurement: a point, on one system, in one round."""
+    """One measurement: a point on a system in a round."""
 
     round: int
     point: Point
     system: str
 
 
-def rounds(points: Sequence[Point], systems: Sequence[str], count: int, seed: int) -> list[Turn]:
-    """All measurements in the order in which they are taken.
+ShowTurn = Callable[[Turn, int, int], None]
+"""Shows the measurement that begins, its number, and the number of all measurements."""
 
-    Within a round the systems take turns at each point (A B, A B, ...), and the one that begins
-    changes from round to round; the order of the points is drawn anew for each round. So a slow
-    drift of the machine hits all systems and all points alike.
+
+def rounds(points: Sequence[Point], systems: Sequence[str], count: int, seed: int) -> list[Turn]:
+    """Return all measurements in the order in which they are made.
+
+    Within a round, the systems take turns at each point (A B, A B, ...). The first system changes
+    from round to round, and each round has its own random order of points. So a slow drift of the
+    machine affects all systems and all points alike.
     """
     order = random.Random(seed)
     turns = []
@@ -194,7 +201,7 @@ class Quantity(NamedTuple):
     """A number that a measurement yields."""
 
     name: str
-    """Its key in the JSON: the unit comes last."""
+    """The key in the JSON file; the unit comes last."""
     label: str
     more_is_better: bool = False
 
@@ -209,12 +216,12 @@ QUANTITIES: Final[Mapping[Measure, tuple[Quantity, ...]]] = {
     Measure.CONSUMER: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
     Measure.FAILOVER: (
         Quantity("gap_ms", "gap ms"),
-        Quantity("takeover_ms", "of it after the election ms"),
+        Quantity("takeover_ms", "after the election ms"),
     ),
     Measure.SHUTDOWN: (Quantity("gap_ms", "gap ms"), Quantity("stopped_ms", "node down after ms")),
-    Measure.CONTROLLER: (Quantity("gap_ms", "ms to the next decision"),),
+    Measure.CONTROLLER: (Quantity("gap_ms", "ms to the next topic"),),
 }
-"""The first is the one that is compared and plotted."""
+"""The first quantity of a measure is compared and plotted."""
 
 REFERENCE_MS: Final[Mapping[int, float]] = {0: 0.29, 1: 1.05, -1: 2.05}
 """Time to publish a message, by acks: the replication talk, 2013 (three brokers, 1 KB)."""
@@ -224,14 +231,14 @@ REFERENCE_FAILOVER_MS: Final = 10.0
 
 
 class Reference(NamedTuple):
-    """A figure of 2013 beside a point; `text` is as the talk has it."""
+    """A published figure of 2013 for a point; `text` is the wording of the talk."""
 
     value: float
     text: str
 
 
 def reference(point: Point) -> Reference | None:
-    """What the talk says of a point's first quantity; of a curve, only where it ends."""
+    """Return the talk's figure for a point's first quantity; on a curve only for the last point."""
     match point.measure:
         case Measure.LATENCY:
             value = REFERENCE_MS[point.acks]

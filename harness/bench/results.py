@@ -1,7 +1,7 @@
-"""What a benchmark found: samples, on which machine, of what; and its JSON file.
+"""The result of a benchmark: samples, systems and machine; and its JSON file.
 
-The file is for other programs and for later comparison (`--baseline`): `schema` names its format
-and is raised when that changes. A sample is one measurement; medians and ratios are not stored,
+The file is for other programs and for later comparison (`--baseline`). Its `schema` names the
+format, and changes with the format. A sample is one measurement. Medians and ratios are not stored;
 they follow from the samples.
 """
 
@@ -21,12 +21,12 @@ from harness.recording.versions import commit, versions
 
 SCHEMA: Final = "highwater-bench/1"
 CLIENT_ALONE: Final = "client alone"
-"""In place of a system's name: the client without a broker."""
+"""Stands for a system's name in samples of a client without a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measurement: its values by name, or why there are none."""
+    """One measurement: its values by name, or the error."""
 
     point: Point
     system: str
@@ -37,36 +37,36 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A whole benchmark."""
+    """The result of a whole benchmark."""
 
     started: str
     """UTC, ISO 8601."""
     seconds: float
     options: Mapping[str, Any]
     systems: Sequence[Mapping[str, Any]]
-    """In the order asked for; the first is what the others are compared with."""
+    """In the order of the command line; the others are compared with the first."""
     machine: Mapping[str, Any]
     samples: Sequence[Sample]
     stopped: bool = False
-    """It was ended before everything was measured."""
+    """The benchmark was stopped before everything was measured."""
 
     @property
     def names(self) -> list[str]:
-        """The systems' names."""
+        """The names of the systems."""
         return [str(system["name"]) for system in self.systems]
 
     @property
     def points(self) -> list[Point]:
-        """Everything that was tried, in the order of the points."""
+        """All points that were tried, in order."""
         return list(dict.fromkeys(sample.point for sample in self.samples))
 
     @property
     def failures(self) -> list[Sample]:
-        """What could not be measured."""
+        """The samples without values."""
         return [sample for sample in self.samples if sample.error is not None]
 
     def values(self, point: Point, system: str, quantity: str) -> dict[int, float]:
-        """By round."""
+        """Return the values of a quantity by round."""
         return {
             sample.round: sample.values[quantity]
             for sample in self.samples
@@ -74,17 +74,17 @@ class Result:
         }
 
     def spread(self, point: Point, system: str, quantity: str) -> Spread | None:
-        """Over the rounds; None when it was never measured."""
+        """Return the spread of a quantity over the rounds; None when it was never measured."""
         found = list(self.values(point, system, quantity).values())
         return spread(found) if found else None
 
     def ratio(self, point: Point, system: str, reference: str) -> Spread | None:
-        """Of the first quantity of two systems, round by round."""
+        """Return the ratio of two systems' first quantity, computed round by round."""
         name = QUANTITIES[point.measure][0].name
         return paired_ratio(self.values(point, system, name), self.values(point, reference, name))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data, which `from_json` reads back."""
         return {
             "schema": SCHEMA,
             "started": self.started,
@@ -107,7 +107,7 @@ class Result:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError, ValueError when it is no result."""
+        """Return the result of plain data. Raises KeyError, TypeError, ValueError."""
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']!r} instead of {SCHEMA!r}")
         return cls(
@@ -131,7 +131,7 @@ class Result:
 
 
 def save(result: Result, path: Path) -> None:
-    """Write the file whole. Raises BenchError when it cannot be written."""
+    """Write the JSON file atomically. Raises BenchError when it cannot be written."""
     try:
         write_atomic(path, json.dumps(result.to_json(), indent=1) + "\n")
     except OSError as error:
@@ -139,7 +139,7 @@ def save(result: Result, path: Path) -> None:
 
 
 def load(path: Path) -> Result:
-    """Read a file. Raises BenchError when it is none of ours."""
+    """Read a JSON file. Raises BenchError when it is no result of a benchmark."""
     try:
         return Result.from_json(json.loads(path.read_text()))
     except OSError as error:
@@ -149,8 +149,10 @@ def load(path: Path) -> Result:
 
 
 def against_baseline(result: Result, baseline: Result, point: Point, system: str) -> Spread | None:
-    """How a point compares with an earlier result: with the system of the same name there, or with
-    its only one. None where that has no such point."""
+    """Return the ratio of a point to an earlier result; None when that has no such point.
+
+    It is compared with the system of the same name, or with the only system of that result.
+    """
     name = QUANTITIES[point.measure][0].name
     names = baseline.names
     other = system if system in names else names[0] if len(names) == 1 else None
@@ -161,7 +163,7 @@ def against_baseline(result: Result, baseline: Result, point: Point, system: str
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """Return the facts of this machine."""
     return {
         "cpu": _field(Path("/proc/cpuinfo"), "model name") or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,45 +1,41 @@
-"""Carries a benchmark out: clients in interleaved rounds, then the outages, everything cleaned up.
+"""Runs a benchmark: the measurements by clients in interleaved rounds, then the outages.
 
-What cannot be measured becomes a sample with its error, and the rest goes on; only a cluster that
-does not come up ends the benchmark. A stop between or inside measurements ends it in order, with
-the samples so far.
+A failed measurement becomes a sample with its error, and the others go on. Only a cluster that does
+not start ends the benchmark. A stop ends it in order, with the samples so far. Clusters that the
+benchmark started are removed in any case.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 
 from harness.bench import measurement, outages, results, systems
-from harness.bench.clients.workers import MeasureError, Stopped
-from harness.bench.options import Options, SystemName
-from harness.bench.points import OUTAGES, Point, Turn, rounds
+from harness.bench.clients.workers import MeasureError, Stop, Stopped
+from harness.bench.options import MeasuredSystem, Options
+from harness.bench.points import OUTAGES, Point, ShowTurn, Turn, rounds
 from harness.bench.results import CLIENT_ALONE, Result, Sample
-from harness.bench.systems import UpSystem
+from harness.bench.systems import RunningSystem
 from harness.recording.store import Run
 from harness.systems.brokers import QUICK_FAILOVER
 
-Stop = Callable[[], bool]
-Say = Callable[[Turn, int, int], None]
-"""What is measured next, its number, and of how many."""
-
 REPLICAS: Final = 3
 RECYCLED_BYTES: Final = 4e9
-"""A built-in cluster that cannot delete topics is replaced when it holds so much."""
+"""A started cluster that cannot delete topics is replaced when it holds more than this."""
 
 
-def run(options: Options, run: Run, stop: Stop, say: Say) -> Result:
-    """Measure everything. Raises TargetError, DeployError when a cluster does not come up."""
+def run(options: Options, run: Run, stop: Stop, show: ShowTurn) -> Result:
+    """Run all measurements. Raises TargetError, DeployError when a cluster does not start."""
     started = datetime.now(UTC)
     start_s = time.monotonic()
     machine = results.machine()
     samples: list[Sample] = []
     stopped = False
     try:
-        samples.extend(_samples(options, run, stop, say))  # keeps what came before a stop
+        samples.extend(_samples(options, run, stop, show))  # keeps the samples before a stop
     except Stopped:
         stopped = True
     by_name = {system.name: system for system in options.systems}
@@ -54,7 +50,7 @@ def run(options: Options, run: Run, stop: Stop, say: Say) -> Result:
     )
 
 
-def _samples(options: Options, run: Run, stop: Stop, say: Say) -> Iterator[Sample]:
+def _samples(options: Options, run: Run, stop: Stop, show: ShowTurn) -> Iterator[Sample]:
     by_clients = [p for p in options.points if p.measure not in OUTAGES]
     turns = _turns(options, by_clients)
     outage_points = [p for p in options.points if p.measure in OUTAGES]
@@ -62,22 +58,22 @@ def _samples(options: Options, run: Run, stop: Stop, say: Say) -> Iterator[Sampl
     total = len(turns) + len(outage_points) * len(ours) * options.rounds
     numbers = count(1)
 
-    def told(turn: Turn) -> None:
+    def begin(turn: Turn) -> None:
         if stop():
             raise Stopped
-        say(turn, next(numbers), total)
+        show(turn, next(numbers), total)
 
     if turns:
         with _Systems(options, run, stop) as up:
             for turn in turns:
-                told(turn)
+                begin(turn)
                 yield _by_clients(turn, up, options, stop)
     for system in ours:
-        yield from outages.samples(system, outage_points, options, run, told, stop)
+        yield from outages.samples(system, outage_points, options, run, begin, stop)
 
 
 def _turns(options: Options, points: Sequence[Point]) -> list[Turn]:
-    """The rounds, and before them once what the clients themselves can do."""
+    """Return the measurements in order: the clients without a broker once, then the rounds."""
     names = [system.name for system in options.systems]
     alone = rounds(points, [CLIENT_ALONE], 1, options.seed)
     return alone + rounds(points, names, options.rounds, options.seed)
@@ -90,7 +86,7 @@ def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sam
     error = None
     try:
         if turn.system == CLIENT_ALONE:
-            values = measurement.alone(point, topic, options, stop) or {}
+            values = measurement.client_alone(point, topic, options, stop) or {}
         else:
             values = _on_system(point, up.fresh(turn.system), topic, options, stop)
             up.wrote(turn.system, topic, measurement.bytes_written(point, dict(values)))
@@ -100,7 +96,7 @@ def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sam
 
 
 def _on_system(
-    point: Point, system: UpSystem, topic: str, options: Options, stop: Stop
+    point: Point, system: RunningSystem, topic: str, options: Options, stop: Stop
 ) -> Mapping[str, float]:
     replicas = min(REPLICAS, system.admin.broker_count())
     system.admin.create(topic, partitions=1, replicas=replicas)
@@ -108,7 +104,7 @@ def _on_system(
 
 
 class _Systems:
-    """The systems that are up while clients measure; a full one is replaced by an empty one."""
+    """The systems that run while clients measure. A full cluster is replaced by an empty one."""
 
     def __init__(self, options: Options, run: Run, stop: Stop) -> None:
         self.topics = count(1)
@@ -116,7 +112,7 @@ class _Systems:
         self._run = run
         self._stop = stop
         self._labels = count(1)
-        self._up: dict[str, tuple[ExitStack, UpSystem]] = {}
+        self._up: dict[str, tuple[ExitStack, RunningSystem]] = {}
         self._held_bytes: dict[str, float] = {}
 
     def __enter__(self) -> "_Systems":
@@ -134,8 +130,8 @@ class _Systems:
                 everything.push(stack)
             self._up.clear()
 
-    def fresh(self, name: str) -> UpSystem:
-        """The system, with room on its disks."""
+    def fresh(self, name: str) -> RunningSystem:
+        """Return the system, replaced if its disks are full."""
         if self._held_bytes[name] > RECYCLED_BYTES:
             stack, _ = self._up.pop(name)
             stack.close()
@@ -143,12 +139,12 @@ class _Systems:
         return self._up[name][1]
 
     def wrote(self, name: str, topic: str, size: float) -> None:
-        """A point is done with its topic."""
+        """Delete the topic of a finished measurement, or count its `size` in bytes as held."""
         system = self._up[name][1]
         if not system.admin.delete(topic) and system.target is not None:
             self._held_bytes[name] += size
 
-    def _start(self, system: SystemName) -> None:
+    def _start(self, system: MeasuredSystem) -> None:
         stack = ExitStack()
         label = f"clients-{next(self._labels)}"
         made = stack.enter_context(systems.up(system, self._options, self._run, label, self._stop))

@@ -1,9 +1,9 @@
-"""Medians, spreads and ratios of a handful of rounds. Pure.
+"""Medians, spreads and ratios of a few rounds. Pure.
 
-With three to ten rounds no confidence interval means anything: what was seen is printed, least
-and greatest, and the reader judges. A ratio of two systems is taken within each round, where both
-met the same state of the machine; a ratio to a stored result has no such pairs and is as wide as
-its extremes.
+A confidence interval means nothing with three to ten rounds. The least and greatest values are
+printed instead, and the reader judges. The ratio of two systems is computed within each round,
+because both met the same state of the machine there. A ratio to a stored result has no such pairs;
+its spread reaches from one extreme to the other.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A median with the least and the greatest value, of `count` values."""
+    """The median, least and greatest of `count` values."""
 
     median: float
     least: float
@@ -22,7 +22,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Of at least one value; ValueError without any."""
+    """Return the spread of the values. Raises ValueError without a value."""
     if not values:
         raise ValueError("there is no spread of no values")
     return Spread(
@@ -31,13 +31,16 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired_ratio(ours: dict[int, float], theirs: dict[int, float]) -> Spread | None:
-    """The ratio ours/theirs over the rounds that have both, by round; None without any."""
+    """Return the spread of ours/theirs over the rounds that have both; None without such rounds.
+
+    Both are values by round.
+    """
     ratios = [ours[each] / theirs[each] for each in sorted(ours) if theirs.get(each)]
     return spread(ratios) if ratios else None
 
 
 def unpaired_ratio(ours: Spread, theirs: Spread) -> Spread | None:
-    """The ratio of the medians, between the extremes; None where it would divide by zero."""
+    """Return the ratio of the medians and of the extremes; None for a division by zero."""
     if theirs.least <= 0:
         return None
     return Spread(
@@ -49,8 +52,10 @@ def unpaired_ratio(ours: Spread, theirs: Spread) -> Spread | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the ascending values lie: nearest rank, so one that was
-    measured. ValueError without any value."""
+    """Return the value below which `share` of the ascending values lie.
+
+    It is a measured value (nearest rank). Raises ValueError without a value.
+    """
     if not ordered:
         raise ValueError("there is no quantile of no values")
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

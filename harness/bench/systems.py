@@ -1,9 +1,9 @@
-"""What is measured: a cluster deployed and removed by us, or somebody's servers.
+"""The measured systems: a cluster that the benchmark starts and removes, or a running one.
 
-A cluster of ours is the same as that of `highwater cluster up`: a process and a network
-namespace for each node, and this machine on their network, where the clients run as they do for
-a foreign system. Its files are plain directories on this machine's disk, as a foreign broker's
-would be, and are removed with it; its configuration and output stay.
+A started cluster is like that of `highwater cluster up`: each node has a process and a network
+namespace, and this machine is on their network. The clients run on this machine, as they do for a
+foreign system. The data of the nodes lies in plain directories on this machine's disk, as a foreign
+broker's would, and is removed with the cluster. The configuration and output stay.
 """
 
 import shutil
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.admin.client import Address
-from harness.bench.admin import Admin
+from harness.admin.client import Address, parse_bootstrap
+from harness.bench.admin import BlockingAdmin
 from harness.bench.clients.workers import MeasureError
-from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
+from harness.bench.options import NODES, BenchError, MeasuredSystem, Options
 from harness.brokers.choose import broker_program_of
 from harness.plans.plan import Plan, build
 from harness.recording.journal import Journal
@@ -28,42 +28,42 @@ from harness.targets.local import LocalTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpSystem:
-    """A system that is up. `target` is there when its nodes are ours to stop."""
+class RunningSystem:
+    """A running system. `target` is None for a cluster that the benchmark did not start."""
 
     name: str
     bootstrap: tuple[Address, ...]
-    admin: Admin
+    admin: BlockingAdmin
     target: LocalTarget | None = None
 
     @property
     def servers(self) -> str:
-        """As clients take it."""
+        """The bootstrap servers as clients take them: host:port,..."""
         return ",".join(f"{host}:{port}" for host, port in self.bootstrap)
 
 
 @contextmanager
 def up(
-    system: SystemName,
+    system: MeasuredSystem,
     options: Options,
     run: Run,
     label: str,
     stopped: Callable[[], bool],
     properties: Mapping[str, str] | None = None,
-) -> Iterator[UpSystem]:
-    """The system for the block; one of ours is deployed below the run, as `label`, with
-    `properties` unless the options have others.
+) -> Iterator[RunningSystem]:
+    """Yield the running system. A cluster of ours is started in the run directory as `label`, and
+    removed after; `properties` are server properties that the options may override.
 
-    Raises BenchError when nobody answers, TargetError, DeployError, OSError.
+    Raises BenchError when a running system does not answer, TargetError, DeployError, OSError.
     """
     if system.bootstrap is not None:
-        bootstrap = tuple(parse_bootstrap(system.bootstrap))
-        admin = Admin(system.name, bootstrap, stopped)
+        bootstrap = parse_bootstrap(system.bootstrap)
+        admin = BlockingAdmin(system.name, bootstrap, stopped)
         try:
             admin.broker_count()
         except MeasureError as error:
-            raise BenchError(f"{error}; give the address of a broker that runs") from error
-        yield UpSystem(name=system.name, bootstrap=bootstrap, admin=admin)
+            raise BenchError(f"{error}; give the address of a running broker") from error
+        yield RunningSystem(name=system.name, bootstrap=bootstrap, admin=admin)
         return
     path = run.path / "clusters" / f"{system.name}-{label}"
     path.mkdir(parents=True)
@@ -91,10 +91,10 @@ def up(
             cluster.configure()
             cluster.start()
             bootstrap = tuple(cluster.brokers.values())
-            yield UpSystem(
+            yield RunningSystem(
                 name=system.name,
                 bootstrap=bootstrap,
-                admin=Admin(system.name, bootstrap, stopped),
+                admin=BlockingAdmin(system.name, bootstrap, stopped),
                 target=target,
             )
         finally:
@@ -104,14 +104,14 @@ def up(
 
 
 def check(options: Options) -> None:
-    """Raises PlanError or DeployError when a cluster of ours cannot be started here."""
+    """Raise PlanError or DeployError when a cluster of the options cannot be started here."""
     for system in options.systems:
         if system.is_ours:
             broker_program_of(plan_of(system, options, options.broker))
 
 
-def plan_of(system: SystemName, options: Options, broker: Mapping[str, str]) -> Plan:
-    """The cluster that is started for a system. Raises PlanError."""
+def plan_of(system: MeasuredSystem, options: Options, broker: Mapping[str, str]) -> Plan:
+    """Return the plan of the cluster that is started for a system. Raises PlanError."""
     raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": dict(broker)}
     flags = (
         {"broker_module": options.broker_module}
@@ -126,8 +126,8 @@ def _remove_data(path: Path) -> None:
         shutil.rmtree(data, ignore_errors=True)
 
 
-def described(systems: Mapping[str, SystemName], options: Options) -> list[dict[str, Any]]:
-    """What was measured, for the record."""
+def described(systems: Mapping[str, MeasuredSystem], options: Options) -> list[dict[str, Any]]:
+    """Return the facts of the measured systems, for the result."""
     return [
         {
             "name": name,

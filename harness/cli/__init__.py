@@ -1,2 +1,4 @@
-"""The command line's larger groups of commands, one module for each; `harness.cli.main` mounts
-them."""
+"""The commands of `highwater`: their options, help texts, messages and exit codes.
+
+The work itself is done by the other packages of the harness.
+"""

@@ -1,4 +1,4 @@
-"""What every command needs: exit codes, words on stderr, signals, and the end of dead runs.
+"""Exit codes, messages on stderr, signals and clean-up, shared by all commands.
 
     0    VALID, or done             254  bad arguments, plan or run directory
     1    INVALID                    255  the harness itself failed
@@ -12,52 +12,18 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
-
-from harness.admin.errors import BadRequest
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from harness.targets.linux.clean import Cleaned
+    from harness.targets.linux.clean import CleanedRun
 
 BAD_ARGUMENTS: Final = 254
 HARNESS_FAILED: Final = 255
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-Store = Annotated[Path, typer.Option(help="Where run directories are kept.")]
-Expect = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--expect", help="What you expect: `lost.acks-all = 0`, `publish_p99_ms <= 50`; repeatable."
-    ),
-]
-BrokerModule = Annotated[
-    str | None, typer.Option(help="The module that `python -m` starts on each node.")
-]
-
-SystemName = Annotated[
-    str | None,
-    typer.Option("--system", help="What runs: nodes (the built-in broker), kafka, or external."),
-]
-KafkaHome = Annotated[
-    Path | None,
-    typer.Option(help="Of --system kafka: a distribution; none is what `make kafka` fetched."),
-]
-
-
-class EngineName(StrEnum):
-    """What histories are judged on."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-
 
 class Exit(Exception):
-    """End with this exit code; everything has been said."""
+    """End the command with this exit code; every message has been printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -65,76 +31,82 @@ class Exit(Exception):
 
 
 def warn(text: str) -> None:
-    """Say something on stderr."""
+    """Print a message on stderr."""
     print(f"highwater: {text}", file=sys.stderr, flush=True)
 
 
 def ensure_privileges() -> None:
-    """Go on where namespaces may be made; see `harness.targets.local.rootless`."""
+    """Return in a process that may make namespaces; see `harness.targets.local.rootless`."""
     from harness.targets.local import rootless
 
     rootless.ensure_privileges()
 
 
-def clean_up_after_the_dead() -> None:
-    """Undo what killed runs left, and say what it was."""
+def clean_up_killed_runs() -> None:
+    """Remove what killed runs left running, and print a message for each."""
     from harness.targets.clean import clean as clean_up
 
     for cleaned in clean_up(None):
         if cleaned.removed:
-            warn(f"removed what run {cleaned.run_id} left behind: {counted(cleaned.removed)}")
+            removed = count_by_kind(cleaned.removed)
+            warn(f"removed what run {cleaned.run_id} left behind: {removed}")
 
 
 def on_signals(stop: Callable[[], None]) -> None:
-    """Ctrl-C and SIGTERM end in order; a second one does not wait for it."""
+    """Call `stop` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
 
-    def end_in_order(number: int) -> None:
-        warn(f"{signal.Signals(number).name}: ending in order; once more to end at once")
+    def stop_in_order(number: int) -> None:
+        warn(f"{signal.Signals(number).name}: stopping in order; press Ctrl-C again to end at once")
         stop()
 
     def first(number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
         # In a thread: the handler may have interrupted this one inside a print or a lock.
-        threading.Thread(target=end_in_order, args=(number,), daemon=True).start()
+        threading.Thread(target=stop_in_order, args=(number,), daemon=True).start()
 
     signal.signal(signal.SIGINT, first)
     signal.signal(signal.SIGTERM, first)
 
 
-def end_by_sigterm() -> None:
-    """SIGTERM ends as Ctrl-C does, so that the processes that work for this one end with it; also
-    where Ctrl-C is ignored, as in what a shell runs in the background.
+def end_on_sigterm() -> None:
+    """Let SIGTERM end the command as Ctrl-C does, so that its worker processes end too.
+
+    This also holds where Ctrl-C is ignored, as in a shell's background jobs.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def counted(things: Iterable[str]) -> str:
-    """Things that begin with what they are ("volume /a", "process 7"), as a count of each kind.
+def count_by_kind(things: Iterable[str]) -> str:
+    """Return a count of each kind of thing: "2 processes, 1 volume".
 
-    The run's journal has their names.
+    The first word of a thing is its kind ("volume /a", "process 7"). The run's journal has the
+    names.
     """
     kinds = Counter(thing.split(maxsplit=1)[0] for thing in things)
-    told = [
+    counts = [
         f"{number} {kind if number == 1 else kind + ('es' if kind.endswith('s') else 's')}"
         for kind, number in kinds.items()
     ]
-    return ", ".join(told) or "nothing"
+    return ", ".join(counts) or "nothing"
 
 
-def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
-    """Say what was undone, or `nothing`. Raises Exit when something could not be."""
-    from harness.targets.linux.clean import Outcome
+def print_cleaned(results: "Sequence[CleanedRun]", nothing: str) -> None:
+    """Print what was removed of each run, or `nothing` without a run.
+
+    Raises Exit when something could not be removed.
+    """
+    from harness.targets.linux.clean import CleanOutcome
 
     failed = False
     for result in results:
         name = f"run {result.run_id}" if result.run_id else str(result.journal)
         match result.outcome:
-            case Outcome.ALIVE:
-                print(f"{name} is alive and was left alone ({result.journal.parent})")
-            case Outcome.UNDONE | Outcome.FAILED:
-                kept = f"what it stored stays in {result.journal.parent}"
-                print(f"{name}: removed {counted(result.removed)}; {kept}")
+            case CleanOutcome.ALIVE:
+                print(f"{name} is still running and was left alone ({result.journal.parent})")
+            case CleanOutcome.UNDONE | CleanOutcome.FAILED:
+                removed = count_by_kind(result.removed)
+                print(f"{name}: removed {removed}; its files stay in {result.journal.parent}")
         for problem in result.problems:
             failed = True
             warn(problem)
@@ -142,14 +114,3 @@ def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
         print(nothing)
     if failed:
         raise Exit(HARNESS_FAILED)
-
-
-def settings(texts: Iterable[str] | None) -> dict[str, str]:
-    """What repeated `--config key=value` say. Raises BadRequest."""
-    read = {}
-    for text in texts or ():
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise BadRequest(f"--config {text!r} is no key=value")
-        read[name.strip()] = value.strip()
-    return read

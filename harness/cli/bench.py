@@ -1,7 +1,7 @@
-"""`highwater bench`: arguments in, tables and files out. No logic lives here.
+"""`highwater bench`: measures systems and prints tables. This module has no logic of its own.
 
-Exit codes: 0 everything was measured; 2 something could not be, or it was stopped before the end:
-what was measured stands; 254 bad arguments, 255 the harness itself failed.
+Exit codes: 0 everything was measured; 2 a measurement failed or the benchmark was stopped early
+(the other measurements are kept); 254 bad arguments; 255 the harness itself failed.
 """
 
 import os
@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from harness.cli.base import (
-    BrokerModule,
-    Debug,
-    Exit,
-    KafkaHome,
-    Store,
-    clean_up_after_the_dead,
-    ensure_privileges,
-    on_signals,
-)
+from harness.cli.base import Exit, clean_up_killed_runs, ensure_privileges, on_signals
+from harness.cli.options import DEFAULT_STORE, BrokerModule, Debug, KafkaHome, Store, key_values
 from harness.reports import terminal
 
 if TYPE_CHECKING:
@@ -31,62 +23,79 @@ if TYPE_CHECKING:
 
 INCOMPLETE: Final = 2
 FILE_WIDTH: Final = 160
-"""Columns of a table that goes into a file or a pipe."""
-
+"""The width of a table that goes into a file or a pipe, in columns."""
 
 Measures = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[MEASURE]...",
-        help="latency, producer-throughput, consumer-throughput, failover, controlled-shutdown, "
-        "controller-failover; none is all.",
+        help="What to measure: latency, producer-throughput, consumer-throughput, failover, "
+        "controlled-shutdown, controller-failover. Default: all that the systems allow.",
     ),
 ]
 System = Annotated[
     list[str] | None,
     typer.Option(
-        help="NAME=HOST:PORT[,...], or for a cluster of our own NAME=builtin or NAME=kafka; repeat "
-        "it to measure several in turn. None is the built-in cluster."
+        help="A system to measure: NAME=HOST:PORT[,...] for a running cluster, NAME=builtin or "
+        "NAME=kafka for a cluster that the benchmark starts. Repeat it to compare systems. "
+        "Default: builtin."
     ),
 ]
 BootstrapServers = Annotated[
-    str | None, typer.Option(help="One system without a name: HOST:PORT[,...].")
+    str | None,
+    typer.Option(help="HOST:PORT[,...] of a running cluster to measure, under the name `system`."),
 ]
-Acks = Annotated[list[str] | None, typer.Option(help="Only these modes: 0, 1, all; repeat it.")]
+Acks = Annotated[
+    list[str] | None,
+    typer.Option(help="Measure only this acks mode: 0, 1 or all. Repeatable. Default: all three."),
+]
 Clients = Annotated[
     list[str] | None,
     typer.Option(
         "--client",
-        help="raw (encoded requests on plain sockets) or librdkafka; repeat it for both. None is "
-        "raw, and both for latency.",
+        help="The client that measures: raw (encoded requests on plain sockets) or librdkafka. "
+        "Repeat it for both. Default: raw, and for latency both.",
     ),
 ]
-Rounds = Annotated[int, typer.Option(help="How often each point is measured.")]
-Duration = Annotated[float, typer.Option(help="Seconds for each measurement.")]
-Size = Annotated[int, typer.Option(help="Bytes of a message.")]
-MessagesPerSend = Annotated[str, typer.Option(help="Messages of one produce request, with commas.")]
-Producers = Annotated[str, typer.Option(help="Producers side by side, with commas.")]
-FetchKb = Annotated[str, typer.Option(help="Fetch sizes of consumers in KB, with commas.")]
-Partitions = Annotated[
-    str, typer.Option(help="Partitions of the cluster at an outage, with commas.")
+Rounds = Annotated[int, typer.Option(help="The number of times that each point is measured.")]
+Duration = Annotated[float, typer.Option(help="Seconds of each measurement.")]
+Size = Annotated[int, typer.Option(help="Bytes of each message.")]
+MessagesPerSend = Annotated[
+    str, typer.Option(help="Numbers of messages in a produce request to measure, by commas.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Decides the order of the points.")]
-Quick = Annotated[bool, typer.Option("--quick", help="One short round, in about a minute.")]
+Producers = Annotated[str, typer.Option(help="Numbers of producers to measure, by commas.")]
+FetchKb = Annotated[str, typer.Option(help="Fetch sizes in KB to measure, by commas.")]
+Partitions = Annotated[
+    str,
+    typer.Option(help="Numbers of partitions of the cluster to measure failovers with, by commas."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the order of the measurements.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="One short round with the ends of each sweep: a minute.")
+]
 CheckCrcs = Annotated[
-    bool, typer.Option("--check-crcs", help="Let consumers check every checksum.")
+    bool, typer.Option("--check-crcs", help="Let consumers check the checksum of every batch.")
 ]
 ClientCpus = Annotated[
-    str | None, typer.Option(help="Processors for the clients, with commas; none is any.")
+    str | None, typer.Option(help="Processors that the clients may use, by commas. Default: all.")
 ]
 Property = Annotated[
     list[str] | None,
-    typer.Option("--property", help="NAME=VALUE for the built-in cluster's nodes; repeat it."),
+    typer.Option(
+        "--property",
+        help="A server property NAME=VALUE for the clusters that the benchmark starts. Repeatable.",
+    ),
 ]
 Baseline = Annotated[
-    Path | None, typer.Option(help="Compare with this JSON of an earlier benchmark.")
+    Path | None,
+    typer.Option(help="Compare with the bench.json of an earlier benchmark."),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result here too.")]
-HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write the page here too.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write the result to this file too, as JSON.")
+]
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", help="Write the page with plots to this file too.")
+]
 
 
 def bench(
@@ -112,42 +121,45 @@ def bench(
     baseline: Baseline = None,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
-    store: Store = Path("store"),
+    store: Store = DEFAULT_STORE,
     debug: Debug = False,
 ) -> None:
-    """Measure latency, throughput and failover, beside the figures of the sources."""
-    from harness.bench import options as asked
-    from harness.bench import results
-    from harness.bench.points import Wanted
+    """Measure latency, throughput and failover of the built-in broker, Kafka, or any cluster.
 
-    systems = asked.parse_systems(system or (), bootstrap_servers)
-    numbers = asked.parse_numbers
-    given = asked.Options(
-        wanted=Wanted(
-            measures=asked.parse_measures(
+    The tables show the published figures of Kafka's replication (2013) beside the measured ones.
+    """
+    from harness.bench import options as choices
+    from harness.bench import results
+    from harness.bench.points import PointSelection
+
+    systems = choices.parse_systems(system or (), bootstrap_servers)
+    numbers = choices.parse_numbers
+    given = choices.Options(
+        selection=PointSelection(
+            measures=choices.parse_measures(
                 measures or (), ours=any(each.is_ours for each in systems)
             ),
-            clients=asked.parse_clients(client or ()),
-            acks=asked.parse_acks(acks or ()),
-            messages=numbers("--messages-per-send", messages_per_send, most=asked.MAX_MESSAGES),
-            producers=numbers("--producers", producers, most=asked.MAX_PRODUCERS),
+            clients=choices.parse_clients(client or ()),
+            acks=choices.parse_acks(acks or ()),
+            messages=numbers("--messages-per-send", messages_per_send, most=choices.MAX_MESSAGES),
+            producers=numbers("--producers", producers, most=choices.MAX_PRODUCERS),
             fetch_bytes=[
-                size << 10 for size in numbers("--fetch-kb", fetch_kb, most=asked.MAX_FETCH_KB)
+                size << 10 for size in numbers("--fetch-kb", fetch_kb, most=choices.MAX_FETCH_KB)
             ],
-            partitions=numbers("--partitions", partitions, most=asked.MAX_PARTITIONS),
+            partitions=numbers("--partitions", partitions, most=choices.MAX_PARTITIONS),
         ),
         systems=systems,
         rounds=rounds,
         duration_s=duration,
         size=size,
         seed=seed,
-        broker=asked.parse_properties(property_ or ()),
+        broker=key_values("--property", property_),
         broker_module=broker_module or "nodes",
         kafka_home=None if kafka_home is None else str(kafka_home),
-        client_cpus=asked.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
+        client_cpus=choices.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
         check_crcs=check_crcs,
     )
-    checked = asked.check(asked.quick(given) if quick else given)
+    checked = choices.check(choices.quick(given) if quick else given)
     earlier = results.load(baseline) if baseline else None
     _measure(checked, store, earlier, json_file, html_file)
 
@@ -167,12 +179,12 @@ def _measure(
     systems.check(options)
     if any(system.is_ours for system in options.systems):
         ensure_privileges()
-        clean_up_after_the_dead()
+        clean_up_killed_runs()
     stop = threading.Event()
     on_signals(stop.set)
     run = stores.create(store, "bench", versions=versions(), commit=commit())
-    with progress.shown() as say:
-        result = runner.run(options, run, stop.is_set, say)
+    with progress.progress_display() as show:
+        result = runner.run(options, run, stop.is_set, show)
     command = shlex.join(["highwater", *sys.argv[1:]])
     for path in (run.path / "bench.json", *([json_file] if json_file else ())):
         results.save(result, path)

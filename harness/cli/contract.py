@@ -1,14 +1,12 @@
-"""`highwater contract`: what the checkers forbid, permit, and only report."""
+"""`highwater contract`: prints which anomalies the contract forbids, permits or only reports."""
 
 import json
 from itertools import groupby
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from harness.cli.base import Debug
+from harness.cli.options import AsJson, Debug
 from harness.reports import terminal
 
 _STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
@@ -16,18 +14,24 @@ _STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
 
 def contract(
     anomaly: Annotated[
-        str | None, typer.Argument(help="Only the rows of this anomaly, such as lost-write.")
+        str | None, typer.Argument(help="Print only the rows of this anomaly, such as lost-write.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Print the contract: for each anomaly the first row whose configuration applies decides."""
+    """Print the contract: which anomalies are forbidden or permitted by which configuration.
+
+    For each anomaly, the first row whose configuration applies decides.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
     from checkers.contract.contract import CONTRACT
 
     rows = [rule.as_json() for rule in CONTRACT]
     kinds = list(dict.fromkeys(row["anomaly"] for row in rows))
     if anomaly is not None and anomaly not in kinds:
-        raise typer.BadParameter(f"no anomaly {anomaly!r}; there are {', '.join(kinds)}")
+        raise typer.BadParameter(f"no anomaly {anomaly!r}; the anomalies are {', '.join(kinds)}")
     rows = [row for row in rows if anomaly in (None, row["anomaly"])]
     if as_json:
         print(json.dumps(rows, indent=2))

@@ -1,28 +1,33 @@
-"""`highwater image`: what the containers of the Docker target are made from."""
+"""`highwater image`: builds the image of the Docker target's containers."""
 
 from typing import Annotated
 
 import typer
 
-from harness.cli.base import Debug
+from harness.cli.options import Debug
 
-image_app = typer.Typer(help="The image of the Docker target's nodes.", no_args_is_help=True)
+image_app = typer.Typer(
+    help="Build the image of the Docker target's containers.", no_args_is_help=True
+)
 
 
 @image_app.callback()
 def _group() -> None:
-    """A group, though it has one command."""
+    """Make `image` a group although it has only one command."""
 
 
 @image_app.command("build")
 def build(
     base: Annotated[
         str | None,
-        typer.Option(help="An image with Python in it that the daemon has, or can pull."),
+        typer.Option(
+            help="A base image with Python that the Docker daemon has or can pull. Default: "
+            "python:VERSION-slim of this Python."
+        ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Build the image that fits this harness, and print its name."""
+    """Build the image for this version of highwater and print its name."""
     from harness.targets.docker import daemon, image
 
     address = daemon.chosen()

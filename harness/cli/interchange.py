@@ -1,50 +1,76 @@
-"""`highwater import jepsen | kafkatest` and `highwater export jepsen | elle`."""
+"""`highwater import jepsen | kafkatest` and `highwater export jepsen`.
 
+`harness.cli.elle` adds `highwater export elle`.
+"""
+
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from checkers.interchange.jepsen_ops import Notation
-from harness.cli.base import Debug, warn
+from harness.cli.base import warn
+from harness.cli.options import Debug, StoredRun
 
 if TYPE_CHECKING:
     from checkers.interchange.imported import Imported, Promises
+    from checkers.interchange.jepsen_ops import Notation
 
 import_app = typer.Typer(
-    help="Take over what another tool recorded, to be judged by `highwater check`.",
+    help="Import a history of another tool as a run directory for `highwater check`.",
     no_args_is_help=True,
 )
 
-export_app = typer.Typer(help="Write a stored run as another tool reads it.", no_args_is_help=True)
+export_app = typer.Typer(
+    help="Export a stored run in the format of another tool.", no_args_is_help=True
+)
 
-StoredRun = Annotated[Path, typer.Argument(help="A stored run; store/latest is the last one.")]
-Out = Annotated[Path, typer.Option(help="The run directory to make.")]
-AcksMode = Annotated[str, typer.Option("--acks", help="0, 1 or all: what its producers asked for.")]
-MinIsr = Annotated[int, typer.Option("--min-isr", min=1, help="min.insync.replicas of its topics.")]
+FormatName = Literal["edn", "json"]
+
+Out = Annotated[
+    Path, typer.Option(help="The run directory to create; it must not exist or be empty.")
+]
+ProducerAcks = Annotated[
+    str, typer.Option("--acks", help="The acks setting of the recorded producers: 0, 1 or all.")
+]
+Idempotence = Annotated[
+    bool,
+    typer.Option(help="Whether the recorded producers were idempotent, or never retried a send."),
+]
+MinIsr = Annotated[
+    int, typer.Option("--min-isr", min=1, help="min.insync.replicas of the recorded topics.")
+]
 Unclean = Annotated[
-    bool, typer.Option("--unclean-election", help="unclean.leader.election.enable was true.")
+    bool,
+    typer.Option(
+        "--unclean-election", help="The recorded topics had unclean.leader.election.enable=true."
+    ),
 ]
 MaxInFlight = Annotated[
-    int, typer.Option(min=1, help="max.in.flight.requests.per.connection of its producers.")
+    int,
+    typer.Option(min=1, help="max.in.flight.requests.per.connection of the recorded producers."),
 ]
-Topic = Annotated[str, typer.Option(help="What to call the topic of its keys.")]
+Topic = Annotated[str, typer.Option(help="A name for the topic; its partitions are the keys.")]
 Format = Annotated[
-    Notation | None, typer.Option("--format", help="By default, what the file's name ends with.")
+    FormatName | None,
+    typer.Option(
+        "--format",
+        help="Notation of the file. Default: json for names that end in .json or .jsonl, edn for "
+        "others.",
+    ),
 ]
 
 
 @import_app.command("jepsen")
 def import_jepsen(
-    file: Annotated[Path, typer.Argument(help="A history.edn of Jepsen's Kafka workload.")],
+    file: Annotated[Path, typer.Argument(help="The history.edn of Jepsen's Kafka workload.")],
     out: Out,
-    acks: AcksMode = "all",
-    idempotence: Annotated[
-        bool, typer.Option(help="Its producers were idempotent, or never sent anything again.")
-    ] = True,
+    acks: ProducerAcks = "all",
+    idempotence: Idempotence = True,
     min_isr: MinIsr = 2,
     unclean_election: Unclean = False,
     max_in_flight: MaxInFlight = 5,
@@ -52,60 +78,70 @@ def import_jepsen(
     notation: Format = None,
     debug: Debug = False,
 ) -> None:
-    """Take over a history of Jepsen's Kafka workload (EDN, or JSON)."""
+    """Import a history of Jepsen's Kafka workload (EDN or JSON)."""
     from checkers.interchange.jepsen_import import Importer
     from checkers.interchange.jepsen_lines import events
     from harness.recording import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
 
-    def take_over() -> "Imported":
+    def converted() -> "Imported":
         importer = Importer()
-        with reading([file]) as came:
-            text = partial(imports.pieces, file, came)
+        with reading([file]) as advance:
+            text = partial(imports.pieces, file, advance)
             importer.take(events(text, notation_of(file, notation), importer.restart))
         return importer.imported(topic=topic, promises=promises, files=[file.name])
 
-    print(imports.write(out, take_over, str(file)).path)
+    report_import(imports.write(out, converted, str(file)).path)
 
 
 @import_app.command("kafkatest")
 def import_kafkatest(
     files: Annotated[
-        list[Path], typer.Argument(help="What each verifiable producer and consumer printed.")
+        list[Path],
+        typer.Argument(help="The output of each verifiable producer and consumer, one file each."),
     ],
     out: Out,
-    acks: AcksMode = "all",
-    idempotence: Annotated[
-        bool, typer.Option(help="Its producers were idempotent, or never sent anything again.")
-    ] = False,
+    acks: ProducerAcks = "all",
+    idempotence: Idempotence = False,
     min_isr: MinIsr = 2,
     unclean_election: Unclean = False,
     max_in_flight: MaxInFlight = 5,
     debug: Debug = False,
 ) -> None:
-    """Take over what Kafka's VerifiableProducer and VerifiableConsumer printed."""
+    """Import the output of Kafka's VerifiableProducer and VerifiableConsumer."""
     from checkers.interchange import kafkatest
     from harness.recording import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
 
-    def take_over() -> "Imported":
-        with reading(files) as came:
-            texts = {str(file): partial(imports.pieces, file, came) for file in files}
+    def converted() -> "Imported":
+        with reading(files) as advance:
+            texts = {str(file): partial(imports.pieces, file, advance) for file in files}
             return kafkatest.to_history(texts, promises=promises)
 
-    print(imports.write(out, take_over, "kafkatest's output").path)
+    report_import(imports.write(out, converted, "kafkatest's output").path)
+
+
+def report_import(run_dir: Path) -> None:
+    """Print the new run directory on stdout, and on stderr the commands that come next."""
+    path = shlex.quote(str(run_dir))
+    print(run_dir)
+    print(
+        f"judge it                highwater check {path}\n"
+        f"write its report again  highwater report {path}",
+        file=sys.stderr,
+    )
 
 
 @export_app.command("jepsen")
 def export_jepsen(
     run_dir: StoredRun,
-    file: Annotated[Path, typer.Argument(help="The file to write: EDN, or JSON by its name.")],
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
     notation: Format = None,
     debug: Debug = False,
 ) -> None:
-    """Write what clients did as a history of Jepsen's Kafka workload."""
+    """Write a stored run's client operations as a history of Jepsen's Kafka workload."""
     from checkers.history.history import load_plan
     from checkers.interchange import jepsen_export, jepsen_ops
     from harness.recording import imports
@@ -116,12 +152,13 @@ def export_jepsen(
     for (name, partition), key in exported.keys.items():
         print(f"key {key}: partition {partition} of {name}")
     if exported.left_out:
-        warn(f"{exported.left_out} records without a value of this run are left out")
+        warn(f"left out {exported.left_out} records whose value is not of this run")
 
 
 @contextmanager
 def reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
-    """Shows on a terminal how much of some files was read, as it is told; elsewhere nothing."""
+    """Show on a terminal how much of the files was read; yields a function that takes the number
+    of characters read since the last call. Elsewhere nothing is shown."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -136,7 +173,7 @@ def reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
 def promised(
     acks: str, idempotence: bool, min_isr: int, unclean_election: bool, max_in_flight: int
 ) -> "Promises":
-    """What the flags say was promised."""
+    """Return the promises of the recorded cluster, from the options."""
     from checkers.history.settings import acks_number
     from checkers.interchange.imported import Promises
 
@@ -153,8 +190,10 @@ def promised(
     )
 
 
-def notation_of(file: Path, asked: Notation | None) -> Notation:
-    """EDN, unless the name of the file ends as JSON's do."""
-    if asked is not None:
-        return asked
+def notation_of(file: Path, given: FormatName | None) -> "Notation":
+    """Return the notation of the option --format; without it, the one of the file's name."""
+    from checkers.interchange.jepsen_ops import Notation
+
+    if given is not None:
+        return Notation(given)
     return Notation.JSON if file.suffix in (".json", ".jsonl") else Notation.EDN

@@ -1,8 +1,9 @@
-"""`highwater shrink`: the shortest schedule, smallest cluster and workload that fail the same way.
+"""`highwater shrink`: finds the smallest scenario that fails in the same way as a run.
 
-Writes the scenario, and beside it a page that shows who told whom what when it fails.
+It shortens the fault schedule, the cluster and the workload. It writes the scenario and, beside it,
+a page with the messages between the nodes during the failure.
 
-Exit codes: 0 when something was written, 254 when what was given does not fail.
+Exit codes: 0 a scenario was written; 254 the run or seed does not fail.
 """
 
 import os
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.base import BrokerModule, Debug, warn
+from harness.cli.base import warn
+from harness.cli.options import BrokerModule, Debug, Jobs
 from harness.cli.simulate import DEFAULT_PLAN
 
 if TYPE_CHECKING:
@@ -22,26 +24,35 @@ if TYPE_CHECKING:
     from harness.simulation.shrinking.trial import Failure
 
 OTHER_SEEDS = 20
-"""A run of another target is sought in so many simulated worlds."""
+"""The number of seeds that are searched for the failure of a run of real processes."""
 
 
 def shrink(
     what: Annotated[
-        str, typer.Argument(help="A seed of `highwater simulate`, or a run directory.")
+        str, typer.Argument(help="A failing seed of `highwater simulate`, or a run directory.")
     ],
     plan: Annotated[
-        str | None, typer.Option(help="The seed's plan: a TOML file or a packaged one.")
+        str | None,
+        typer.Option(
+            help="The plan of the seed: a TOML file or the name of a packaged plan. Default: "
+            "simulation."
+        ),
     ] = None,
-    swarm: Annotated[bool, typer.Option("--swarm", help="The seed was one of a swarm.")] = False,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="The seed was run with `highwater simulate --swarm`.")
+    ] = False,
     broker_module: BrokerModule = None,
-    time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds at the most.")] = 120.0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores.")] = None,
+    time_s: Annotated[
+        float, typer.Option("--time", min=1, help="Stop reducing after so many seconds.")
+    ] = 120.0,
+    jobs: Jobs = None,
     out: Annotated[
-        Path | None, typer.Option(help="The scenario to write; shrunk-SEED.toml otherwise.")
+        Path | None,
+        typer.Option(help="The TOML file to write. Default: shrunk-SEED.toml."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Reduce a failing run to the shortest schedule that fails the same way."""
+    """Reduce a failing run to the smallest scenario that fails in the same way."""
     from harness.recording.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario
     from harness.simulation.shrinking.search import Search
@@ -50,25 +61,25 @@ def shrink(
     began_s = time.monotonic()
     given, seeds = _given(what, plan, swarm, broker_module)
     worlds = "a simulated world" if len(seeds) == 1 else f"{len(seeds)} simulated worlds"
-    warn(f"looking for the failure in {worlds}, for {time_s:g} s at the most")
+    warn(f"looking for the failure in {worlds}, for at most {time_s:g} s")
     first = first_failure(given, seeds, began_s + time_s)
     if first is None:
         asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated worlds"
         if time.monotonic() > began_s + time_s:
-            asked += f" (as many as {time_s:g} s were enough for; --time gives more)"
+            asked += f" (not all were tried within {time_s:g} s; --time gives more)"
         raise StoreError(f"{asked} does not fail: there is nothing to reduce")
-    warn(f"{_sized(first)}: {first.reason}")
+    warn(f"{_described(first)}: {first.reason}")
     search = Search(
         failure=first,
         until_s=began_s + time_s,
         jobs=jobs or os.cpu_count() or 1,
-        told=lambda found: warn(_sized(found)),
+        on_progress=lambda found: warn(_described(found)),
     )
     shrunk = search.run()
     path = out or Path(f"shrunk-{first.plan.seed}.toml")
-    write_atomic(path, scenario.text(shrunk.failure, " ".join(_asked())))
-    end = "nothing more can be left out" if shrunk.finished else "time is up"
-    warn(f"{shrunk.tried} plans tried in {time.monotonic() - began_s:.0f} s; {end}")
+    write_atomic(path, scenario.text(shrunk.failure, shlex.join(["highwater", *sys.argv[1:]])))
+    end = "nothing more can be left out" if shrunk.finished else "the time is over"
+    warn(f"tried {shrunk.tried} plans in {time.monotonic() - began_s:.0f} s; {end}")
     print(path)
     page = path.with_suffix(".html")
     write_atomic(page, _diagram(shrunk.failure, path))
@@ -76,23 +87,23 @@ def shrink(
 
 
 def _diagram(failure: "Failure", scenario: Path) -> str:
-    """The failure's space-time diagram, from a run of its own."""
+    """Run the failure again and return its space-time diagram."""
     from harness.simulation.campaign import Task, prepared
-    from harness.simulation.diagram.make import drawn
-    from harness.simulation.shrinking.scenario import repeated_by
+    from harness.simulation.diagram.make import render_diagram
+    from harness.simulation.shrinking.scenario import repeat_command
 
-    return drawn(
+    return render_diagram(
         prepared(Task(plan=failure.plan, root=Path()), failure.plan.seed),
         sign=failure.signs[0],
         invariants=not failure.visible,
-        repeat=repeated_by(failure, str(scenario)),
+        repeat=repeat_command(failure, str(scenario)),
     )
 
 
 def _given(
     what: str, plan: str | None, swarm: bool, broker_module: str | None
 ) -> "tuple[Plan, range]":
-    """The failing plan with its faults as events, and the seeds that may show the failure."""
+    """Return the failing plan, with its faults as events, and the seeds that may show it."""
     from harness.plans import plan as plans
     from harness.plans import repeat
     from harness.simulation.campaign import Task, prepared
@@ -113,21 +124,18 @@ def _given(
     return fixed.plan.model_copy(update={"nemesis": nemesis}), seeds
 
 
-def _sized(failure: "Failure") -> str:
+def _described(failure: "Failure") -> str:
+    """Return the failure and its size: faults, cluster, clients, seed."""
     plan = failure.plan
     partitions = sum(topic.partitions for topic in plan.topics)
     return (
-        f"{failure.signs[0]}: {_of(len(plan.nemesis.events), 'fault')} in {plan.duration_s:g} s, "
-        f"{_of(plan.nodes, 'node')}, {_of(partitions, 'partition')}, "
-        f"{_of(plan.workload.producers, 'producer')} and "
-        f"{_of(plan.workload.consumers, 'consumer')} a topic, "
+        f"{failure.signs[0]}: {_count(len(plan.nemesis.events), 'fault')} in "
+        f"{plan.duration_s:g} s, {_count(plan.nodes, 'node')}, {_count(partitions, 'partition')}, "
+        f"{_count(plan.workload.producers, 'producer')} and "
+        f"{_count(plan.workload.consumers, 'consumer')} a topic, "
         f"{plan.workload.rate_per_s:g} sends/s, seed {plan.seed}"
     )
 
 
-def _of(count: int, thing: str) -> str:
+def _count(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def _asked() -> list[str]:
-    return ["highwater", *map(shlex.quote, sys.argv[1:])]

@@ -1,6 +1,6 @@
-"""`highwater simulate`: plans in a simulated world, a seed at a time. No logic lives here.
+"""`highwater simulate`: runs a plan in a simulated world for many seeds.
 
-Exit codes are those of a run: of the gravest seed.
+The exit code is that of a run, for the worst seed. This module has no logic of its own.
 """
 
 import json
@@ -13,71 +13,99 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from harness.cli.base import BrokerModule, Debug, Exit, Expect, Store, on_signals, warn
+from harness.cli.base import Exit, on_signals, warn
+from harness.cli.options import (
+    DEFAULT_STORE,
+    Acks,
+    BrokerModule,
+    Debug,
+    Duration,
+    Expect,
+    Faults,
+    Jobs,
+    Nodes,
+    PlanName,
+    Rate,
+    Store,
+    comma_separated,
+)
 
 if TYPE_CHECKING:
     from harness.simulation.campaign import Result, Task
-    from harness.simulation.summary import Sum
+    from harness.simulation.summary import CampaignSummary
 
 DEFAULT_PLAN: Final = "simulation"
-KEPT: Final = ("--trace", "--keep-going")
-"""Flags that make no other run."""
+WITH_VALUE: Final = ("--seeds", "--time", "--jobs")
+WITHOUT_VALUE: Final = ("--trace", "--keep-going", "--json")
+"""Options that do not change the run of one seed."""
 
 
 def simulate(
-    plan: Annotated[
-        str | None, typer.Argument(help="A TOML file or a packaged plan; none is simulation.")
-    ] = None,
+    plan: PlanName = None,
     seeds: Annotated[
-        str, typer.Option(help="A..B, one number, or A.. for as long as --time says.")
+        str,
+        typer.Option(
+            help="The seeds to run: A..B, one number, or A.. for every seed from A on (give --time "
+            "then)."
+        ),
     ] = "1..20",
     time_s: Annotated[
-        float | None, typer.Option("--time", help="Begin no more seeds after so many seconds.")
+        float | None, typer.Option("--time", help="Start no new seed after so many seconds.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores.")] = None,
+    jobs: Jobs = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Do not stop at the first INVALID seed.")
     ] = False,
     swarm: Annotated[
-        bool, typer.Option("--swarm", help="Draw cluster, topics, clients and faults per seed.")
+        bool,
+        typer.Option(
+            "--swarm", help="Draw the cluster, topics, clients and faults of each seed at random."
+        ),
     ] = False,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Keep every run directory, with what the nodes said."),
+        typer.Option("--trace", help="Keep the run directory of every seed, with the node logs."),
     ] = False,
     replay: Annotated[
         Path | None, typer.Option(help="Repeat the plan, schedule and seed of this run directory.")
     ] = None,
     diagram: Annotated[
-        Path | None, typer.Option(help="Of one INVALID seed: a page of who told whom what.")
+        Path | None,
+        typer.Option(
+            help="Write a page with the messages between the nodes to this file. For one INVALID "
+            "seed."
+        ),
     ] = None,
-    duration: Annotated[float | None, typer.Option(help="Simulated seconds of chaos.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
-    acks: Annotated[list[str] | None, typer.Option(help="Only topics of these modes.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Sends per second and producer.")] = None,
-    faults: Annotated[
-        str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
-    ] = None,
+    duration: Duration = None,
+    nodes: Nodes = None,
+    acks: Acks = None,
+    rate: Rate = None,
+    faults: Faults = None,
     broker_module: BrokerModule = None,
     expect: Expect = None,
     invariants: Annotated[
-        bool, typer.Option(help="Look at the nodes' own state after every event.")
+        bool, typer.Option(help="Check the nodes' internal state after every event.")
     ] = True,
-    store: Store = Path("store"),
+    store: Store = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per seed.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Run a plan in a simulated world, for many seeds: repeatable, and faster than time."""
+    """Run a plan in a simulated world for many seeds: repeatable, and faster than real time.
+
+    Without a plan it runs the packaged plan simulation: half a minute of most faults.
+    """
+    from harness.plans.plan import seconds
+    from harness.simulation import summary
+
     flags: dict[str, Any] = {
-        "duration_s": duration,
+        "duration_s": None if duration is None else seconds(duration),
         "nodes": nodes,
-        "acks": acks,
+        "acks": None if acks is None else [each.value for each in acks],
         "rate_per_s": rate,
-        "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
+        "faults": None if faults is None else comma_separated(faults),
         "broker_module": broker_module,
         "expect": expect,
     }
-    from harness.simulation import summary
 
     if replay is not None:
         task, wanted = _repeated(replay, plan, flags, store, invariants=invariants)
@@ -85,7 +113,7 @@ def simulate(
         task = _task(plan, flags, store, swarm=swarm, keep=trace, invariants=invariants)
         wanted = summary.seeds(seeds)
     if len(wanted) > summary.ENDLESS // 2 and time_s is None:
-        warn("these seeds have no end: it goes on until it is interrupted")
+        warn("the seeds have no end: the command runs until it is interrupted (--time bounds it)")
     _check(task, wanted, diagram)
     total = _run(task, wanted, jobs, time_s, keep_going=keep_going, as_json=as_json, plan=plan)
     if not as_json:
@@ -96,21 +124,23 @@ def simulate(
     raise Exit(total.exit_code)
 
 
-def _draw(task: "Task", seed: int, total: "Sum", path: Path | None) -> None:
-    """Write the diagram, where one is wanted."""
+def _draw(task: "Task", seed: int, total: "CampaignSummary", path: Path | None) -> None:
+    """Write the diagram if the user asked for one."""
     if path is None:
         return
     from harness.recording.store import write_atomic
     from harness.simulation.campaign import INVALID, prepared
-    from harness.simulation.diagram.make import drawn
+    from harness.simulation.diagram.make import render_diagram
 
     if not total.outcomes[INVALID]:
         warn(f"seed {seed} is not INVALID: there is nothing to draw")
         return
     repeat = " ".join(_command(seed))
-    page = drawn(prepared(task, seed), sign=None, invariants=task.invariants, repeat=repeat)
+    page = render_diagram(
+        prepared(task, seed), sign=None, invariants=task.invariants, repeat=repeat
+    )
     write_atomic(path, page)
-    warn(f"the diagram of seed {seed} is {path}")
+    warn(f"wrote the diagram of seed {seed} to {path}")
 
 
 def _task(
@@ -142,13 +172,13 @@ def _repeated(
 
 
 def _check(task: "Task", seeds: range, diagram: Path | None) -> None:
-    """Everything that can be wrong with what was asked for is found before anything starts."""
+    """Raise PlanError for bad arguments before anything starts."""
     from harness.plans.plan import PlanError
     from harness.simulation import campaign
 
     if diagram is not None and len(seeds) != 1:
         raise PlanError("--diagram shows one seed: give --seeds N, or --replay RUN")
-    with campaign.broken_by(campaign.prepared(task, seeds[0]).plan.broker_module):
+    with campaign.apply_broker_module(campaign.prepared(task, seeds[0]).plan.broker_module):
         pass
 
 
@@ -161,23 +191,23 @@ def _run(
     keep_going: bool,
     as_json: bool,
     plan: str | None,
-) -> "Sum":
+) -> "CampaignSummary":
     from harness.simulation import campaign, summary
 
     running = campaign.Campaign(task, seeds, jobs=min(jobs or os.cpu_count() or 1, len(seeds)))
     on_signals(running.stop)
     until_s = None if time_s is None else time.monotonic() + time_s
-    total = summary.Sum()
-    with summary.shown(total) as display:
+    total = summary.CampaignSummary()
+    with summary.live_display(total) as display:
         for result in running.results(until_s):
             total.add(result)
-            display.moved()
+            display.refresh()
             if as_json:
-                display.say(json.dumps(_as_json(result)))
+                display.print(json.dumps(_as_json(result)))
             elif result.outcome not in (campaign.VALID, campaign.IDLE):
-                display.say(summary.failure(result, _command(result.seed)))
+                display.print(summary.failure(result, _command(result.seed)))
             elif task.keep:
-                display.say(f"seed {result.seed} VALID, digest {result.digest}, run {result.run}")
+                display.print(f"seed {result.seed} VALID, digest {result.digest}, run {result.run}")
             bad = (campaign.INVALID, campaign.UNMET, campaign.FAILED)
             if result.outcome in bad and not keep_going:
                 running.stop()
@@ -185,12 +215,12 @@ def _run(
 
 
 def _command(seed: int) -> list[str]:
-    """What shows this seed again: the command line that is running, for it alone."""
+    """Return the command that repeats this seed: the present command line, for this seed alone."""
     given, kept = iter(sys.argv[1:]), list[str]()
     for argument in given:
-        if argument in ("--seeds", "--time", "--jobs"):
+        if argument in WITH_VALUE:
             next(given, None)
-        elif argument.split("=")[0] not in ("--seeds", "--time", "--jobs", *KEPT, "--json"):
+        elif argument.split("=")[0] not in (*WITH_VALUE, *WITHOUT_VALUE):
             kept.append(shlex.quote(argument))
     return ["highwater", *kept, "--seeds", f"{seed}..{seed}", "--trace"]
 

@@ -1,11 +1,12 @@
-"""`highwater zoo`: how well broken brokers are found, as the track record that a README shows.
+"""`highwater zoo`: check that the checkers catch brokers that are broken on purpose.
 
-Exit codes: 0 when every schedule caught its broken broker, and the unmodified one came through all;
-1 otherwise.
+Exit code 0: each schedule caught its broken broker, and the unmodified broker passed all schedules.
+Exit code 1 otherwise.
 """
 
 import json
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -15,112 +16,143 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.base import (
-    Debug,
     Exit,
-    Store,
-    clean_up_after_the_dead,
-    end_by_sigterm,
+    clean_up_killed_runs,
+    end_on_sigterm,
     ensure_privileges,
     warn,
 )
+from harness.cli.options import AsJson, Debug, Jobs, Store
 from harness.reports import terminal
 
 if TYPE_CHECKING:
-    from harness.zoo.entry import Exhibit
-    from harness.zoo.track_record import Line
+    from rich.console import Console
+
+    from harness.zoo.entry import Entry
+    from harness.zoo.track_record import TrackRecordRow
 
 TABLE_WIDTH = 200
-"""At least: a file has no width, and rows that are broken cannot be searched."""
+"""The least width of a table. A file has no width, and broken rows cannot be searched."""
 
 
 def zoo(
-    names: Annotated[list[str] | None, typer.Argument(help="Some of them; all otherwise.")] = None,
-    collection: Annotated[
-        str, typer.Option(help="The module that has the broken brokers.")
-    ] = "harness.zoo.entries",
-    worlds: Annotated[int, typer.Option(min=0, help="Simulated worlds for each schedule.")] = 3,
-    random: Annotated[
-        int, typer.Option(min=0, help="Search each with so many random seeds at most.")
-    ] = 0,
-    searches: Annotated[int, typer.Option(min=1, help="Searches, of which the median counts.")] = 3,
-    time_s: Annotated[float, typer.Option("--time", help="Seconds that a search may take.")] = 3600,
-    real: Annotated[
-        bool, typer.Option("--real", help="Play the schedules with real processes, too.")
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of broken brokers. Default: all.")
+    ] = None,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List the broken brokers and run nothing.")
     ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores.")] = None,
+    collection: Annotated[
+        str, typer.Option(help="The Python module with the broken brokers.")
+    ] = "harness.zoo.entries",
+    worlds: Annotated[
+        int, typer.Option(min=0, help="Simulated worlds in which to play each schedule.")
+    ] = 3,
+    random: Annotated[
+        int, typer.Option(min=0, help="Search for each bug with at most this many random seeds.")
+    ] = 0,
+    searches: Annotated[
+        int, typer.Option(min=1, help="Random searches per bug; their median is reported.")
+    ] = 3,
+    time_s: Annotated[
+        float, typer.Option("--time", help="Time limit of one random search, in seconds.")
+    ] = 3600,
+    real: Annotated[
+        bool, typer.Option("--real", help="Run the scenarios with real processes too.")
+    ] = False,
+    jobs: Jobs = None,
     store: Store = Path("store"),
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the table to this file, too.")
+        Path | None, typer.Option(help="Write the table to this Markdown file too.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Try to find brokers with a known bug each, by schedules and by chance."""
+    """Check that the checkers catch deliberately broken brokers."""
     from harness.recording.store import write_atomic
     from harness.zoo import track_record, trials
-    from harness.zoo.entry import collection as load
+    from harness.zoo.entry import load_entries
 
-    end_by_sigterm()
-    at_once = jobs or os.cpu_count() or 1
-    lines = [track_record.Line(exhibit=exhibit) for exhibit in load(collection, names or ())]
+    entries = load_entries(collection, names or ())
+    if list_only:
+        _print_list(entries, as_json=as_json)
+        return
+    end_on_sigterm()
+    processes = jobs or os.cpu_count() or 1
+    rows = [track_record.TrackRecordRow(entry=entry) for entry in entries]
     if worlds:
-        lines = _scripted(lines, collection, worlds, at_once)
+        rows = _play_schedules(rows, collection, worlds, processes)
     if random:
-        for n, line in enumerate(lines):
-            found = trials.by_chance(
-                line.exhibit,
+        for n, row in enumerate(rows):
+            trial = trials.try_random(
+                row.entry,
                 searches=searches,
                 limit=random,
-                jobs=at_once,
+                jobs=processes,
                 time_s=time_s,
                 root=store,
             )
-            lines[n] = replace(line, chance=found)
-            warn(f"at random: {line.exhibit.name}: {lines[n].cells()[4]}")
+            rows[n] = replace(row, at_random=trial)
+            warn(f"at random: {row.entry.name}: {rows[n].random_result}")
     if real:
         ensure_privileges()
-        clean_up_after_the_dead()
-        lines = [_with_real(line, store) for line in lines]
+        clean_up_killed_runs()
+        rows = [_run_scenario(row, store) for row in rows]
     if markdown is not None:
-        write_atomic(markdown, track_record.markdown(lines))
+        write_atomic(markdown, track_record.markdown(rows))
     if as_json:
-        print(json.dumps([line.as_json() for line in lines], indent=2))
+        print(json.dumps([row.as_json() for row in rows], indent=2))
     else:
-        console = terminal.console(width=max(terminal.console().width, TABLE_WIDTH))
-        console.print(track_record.table(lines))
-        console.print(track_record.summary(lines))
-    raise Exit(0 if all(line.holds for line in lines) else 1)
+        console = _wide_console()
+        console.print(track_record.table(rows))
+        console.print(track_record.summary(rows))
+    raise Exit(0 if all(row.holds for row in rows) else 1)
 
 
-def _scripted(lines: "list[Line]", module: str, worlds: int, jobs: int) -> "list[Line]":
-    """Each in a process of its own, since it breaks the brokers there."""
+def _print_list(entries: "Sequence[Entry]", *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([entry.as_json() for entry in entries], indent=2))
+        return
+    from harness.zoo import track_record
+
+    _wide_console().print(track_record.list_table(entries))
+
+
+def _wide_console() -> "Console":
+    return terminal.console(width=max(terminal.console().width, TABLE_WIDTH))
+
+
+def _play_schedules(
+    rows: "list[TrackRecordRow]", module: str, worlds: int, jobs: int
+) -> "list[TrackRecordRow]":
+    """Play each schedule in a process of its own, because a mutant patches its process."""
     from harness.zoo import trials
 
     seeds = range(1, worlds + 1)
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        asked = [
-            pool.submit(trials.scripted, module, line.exhibit.name, seeds)
-            if _has_schedule(line.exhibit)
+        futures = [
+            pool.submit(trials.try_schedule, module, row.entry.name, seeds)
+            if _has_schedule(row.entry)
             else None
-            for line in lines
+            for row in rows
         ]
-        found = []
-        for line, each in zip(lines, asked, strict=True):
-            done = line if each is None else replace(line, scripted=each.result())
-            warn(f"scripted: {line.exhibit.name}: {done.cells()[3] or 'there is no schedule'}")
-            found.append(done)
-    return found
+        results = []
+        for row, future in zip(rows, futures, strict=True):
+            done = row if future is None else replace(row, by_schedule=future.result())
+            warn(f"by schedule: {row.entry.name}: {done.schedule_result or 'it has no schedule'}")
+            results.append(done)
+    return results
 
 
-def _has_schedule(exhibit: "Exhibit") -> bool:
-    return exhibit.script is not None or exhibit.scenario is not None
+def _has_schedule(entry: "Entry") -> bool:
+    return entry.script is not None or entry.scenario is not None
 
 
-def _with_real(line: "Line", store: Path) -> "Line":
+def _run_scenario(row: "TrackRecordRow", store: Path) -> "TrackRecordRow":
     from harness.zoo import trials
 
-    if line.exhibit.scenario is None:
-        return line
-    done = replace(line, real=trials.real(line.exhibit, store))
-    warn(f"real processes: {line.exhibit.name}: {done.cells()[5]}")
+    if row.entry.scenario is None:
+        return row
+    done = replace(row, real=trials.try_real(row.entry, store))
+    warn(f"real processes: {row.entry.name}: {done.real_result}")
     return done

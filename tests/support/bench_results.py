@@ -1,15 +1,15 @@
-"""Results that nobody measured, for tests of what is made from results."""
+"""Made-up benchmark results for tests."""
 
 from collections.abc import Sequence
 
-from harness.bench.points import Client, Measure, Point, Wanted, points
+from harness.bench.points import Client, Measure, Point, PointSelection, points
 from harness.bench.results import CLIENT_ALONE, Result, Sample
 
-ALL = Wanted(measures=tuple(Measure), clients=())
+ALL = PointSelection(measures=tuple(Measure), clients=())
 
 
 def values_of(point: Point, round_number: int, factor: float) -> dict[str, float]:
-    """Numbers that grow with the point, a little with the round, and by `factor`."""
+    """Return values that grow with the point, a little with the round, and by `factor`."""
     grown = factor * (1 + 0.1 * round_number)
     match point.measure:
         case Measure.LATENCY:
@@ -22,9 +22,13 @@ def values_of(point: Point, round_number: int, factor: float) -> dict[str, float
 
 
 def result(
-    systems: Sequence[str] = ("ours",), *, rounds: int = 3, wanted: Wanted = ALL, factor: float = 1
+    systems: Sequence[str] = ("ours",),
+    *,
+    rounds: int = 3,
+    selection: PointSelection = ALL,
+    factor: float = 1,
 ) -> Result:
-    """All points on all systems; the n-th system's numbers are n times the first's."""
+    """Return all points on all systems; the n-th system's values are n times the first's."""
     samples = [
         Sample(
             point=point,
@@ -32,13 +36,13 @@ def result(
             round=number,
             values=values_of(point, number, factor * (1 + systems.index(name))),
         )
-        for point in points(wanted)
+        for point in points(selection)
         for number in range(rounds)
         for name in systems
     ]
     samples += [
         Sample(point=point, system=CLIENT_ALONE, round=0, values={"mb_per_s": 5_000.0})
-        for point in points(wanted)
+        for point in points(selection)
         if point.measure is Measure.PRODUCER and point.client is Client.RAW
     ]
     return Result(

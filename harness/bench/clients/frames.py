@@ -1,8 +1,9 @@
-"""The requests that raw clients send, encoded once, and where their answers hold what matters.
+"""The requests of the raw clients, encoded once, and the positions of fields in their answers.
 
-Pure. The versions are old on purpose: no tagged fields, topics by name, so that an answer to one
-partition has a fixed size and its fields fixed places; every broker since Kafka 2.3 serves them.
-A client then costs a `send` and a `recv` for each request, and a rate is the broker's.
+Pure. The versions are old on purpose: they have no tagged fields and name topics by name. So the
+answer for one partition has a fixed size, with fields at fixed positions. Every broker since Kafka
+2.3 serves these versions. A request then costs a client one `send` and one `recv`, and the measured
+rate is the broker's.
 """
 
 from datetime import timedelta
@@ -21,29 +22,29 @@ from nodes.wire.versions import fill
 
 CLIENT_ID: Final = "highwater-bench"
 CORRELATION: Final = 1
-"""Of every request: answers come in order, and nobody looks."""
+"""The correlation id of every request. Answers come in order, and no client checks it."""
 ACKS_TIMEOUT: Final = timedelta(seconds=10)
 FETCH_WAIT: Final = timedelta(milliseconds=500)
 BARRIER_BYTES: Final = 1 << 20
 BARRIER_SENDS: Final = 64
-"""With acks=0 one acknowledged message follows this much, or so many sends."""
+"""With acks=0, an acknowledged message follows after so many bytes or sends."""
 
 
 def batch(messages: int, size: int, now_ms: int) -> bytes:
-    """A record batch of so many messages of `size` bytes, written at this wall-clock time.
+    """Return a record batch of `messages` messages of `size` bytes, with this wall-clock time.
 
-    The time has to be true: brokers delete what is old.
+    The time has to be true, because brokers delete old records.
     """
     value = b"x" * size
     return encode_batch([Record(value=value)] * messages, timestamp_ms=now_ms)
 
 
 def produce(topic: str, *, acks: int, messages: int, size: int, now_ms: int) -> Frame:
-    """One Produce to partition 0 of `topic`, which is answered whatever its acks.
+    """Return one Produce to partition 0 of `topic`, with an answer for every acks mode.
 
-    With acks=0 brokers answer nothing, and a client that does not ask again knows only what its
-    own socket took. Therefore a frame of acks=0 is many sends and a single acknowledged message
-    behind them: its answer says that the broker has taken them all.
+    With acks=0 a broker does not answer, and a client knows only what its own socket accepted.
+    Therefore a frame of acks=0 has many sends and one acknowledged message after them. Its answer
+    proves that the broker has received all of them.
     """
     data = _produce(topic, acks, batch(messages, size, now_ms))
     if acks == 0:
@@ -59,7 +60,7 @@ def produce(topic: str, *, acks: int, messages: int, size: int, now_ms: int) -> 
 
 
 def unanswered(topic: str, *, size: int, now_ms: int) -> bytes:
-    """One Produce of one message with acks=0."""
+    """Return one Produce of one message with acks=0."""
     return _produce(topic, 0, batch(1, size, now_ms))
 
 
@@ -75,7 +76,7 @@ def _produce(topic: str, acks: int, records: bytes) -> bytes:
 
 
 def fetch(topic: str, *, fetch_bytes: int) -> Frame:
-    """One Fetch of up to `fetch_bytes` of records of partition 0; `offset_at` is to be set."""
+    """Return one Fetch of up to `fetch_bytes` of partition 0; the client sets its offset."""
     data = _fetch(topic, fetch_bytes, 0)
     return Frame(
         data=data,
@@ -115,14 +116,14 @@ def _fetch(topic: str, fetch_bytes: int, offset: int) -> bytes:
 
 
 def produce_answer(topic: str, error: int = 0) -> bytes:
-    """An answer to `produce`: what the null sink sends."""
+    """Return an answer to `produce`, for the sink."""
     part = {"index": 0, "error_code": ErrorCode(error), "base_offset": 0}
     answer = fill(ProduceResponse, responses=[{"name": topic, "partition_responses": [part]}])
     return encode_response(answer, CORRELATION)
 
 
 def fetch_answer(topic: str, records: bytes, error: int = 0) -> bytes:
-    """An answer to `fetch` with `records`, and more to come: what the null sink sends."""
+    """Return an answer to `fetch` with `records`, which are not the last ones, for the sink."""
     part = {
         "partition_index": 0,
         "error_code": ErrorCode(error),

@@ -1,9 +1,9 @@
-"""The same measurements through librdkafka, as applications use it, Python's share included.
+"""The measurements through librdkafka, as applications use it. They include Python's own time.
 
-"Messages per send" is the number of messages in one Produce request to the one partition:
-librdkafka closes a batch when it holds `batch.num.messages`, and with a `linger.ms` that never
-runs out it closes none before. It counts an acknowledgement when the message has left its queue;
-no callback is made for a message that went well.
+"Messages per send" is the number of messages in one Produce request to the only partition.
+librdkafka closes a batch when it holds `batch.num.messages`; `linger.ms` never expires, so that no
+batch is closed before. A message counts as acknowledged when it has left librdkafka's queue; there
+is no callback for a successful message.
 """
 
 import time
@@ -17,25 +17,25 @@ from harness.bench.clients.loops import MAX_LATENCIES, SILENCE_S, ClientError, C
 
 QUEUE_MESSAGES: Final = 20_000
 NEVER_MS: Final = 5_000
-"""To wait for a batch to fill, which it does at once; has to be below the message timeout."""
+"""linger.ms: longer than any batch takes to fill, and shorter than the message timeout."""
 FULL_S: Final = 0.02
-"""How long to wait for room in a full queue: it lasts for much longer."""
+"""How long to wait for room in a full queue; a full queue lasts much longer."""
 CONSUME_MESSAGES: Final = 1_000
 MESSAGE_MAX_BYTES: Final = 16 << 20
 
 COMMON: Final[Mapping[str, Any]] = {
     "broker.address.family": "v4",
-    "allow.auto.create.topics": True,  # librdkafka's mock cluster has no topics to begin with
+    "allow.auto.create.topics": True,  # librdkafka's mock cluster starts without topics
     "log_level": 2,
 }
 
 
 def producer_config(job: Mapping[str, Any]) -> dict[str, Any]:
-    """librdkafka's settings that make every send hold exactly `messages_per_send`."""
+    """Return settings of librdkafka with which every send has exactly `messages_per_send`."""
     messages = int(job["messages_per_send"])
     return {
         **COMMON,
-        **_where(job),
+        **_bootstrap(job),
         "acks": job["acks"],
         "enable.idempotence": False,
         "max.in.flight.requests.per.connection": job["in_flight"],
@@ -50,7 +50,7 @@ def producer_config(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class RdProducer:
+class MeasuringProducer:
     """A producer on one partition."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class RdProducer:
         self._failure: KafkaError | None = None
         self._producer = Producer({**producer_config(job), "error_cb": self._on_error})
         self._value = b"x" * int(job["size"])
-        # Connected, and the leader known, before anything counts: one whole send.
+        # One whole send before the measurement: it connects, and finds the leader.
         self._sent = int(job["messages_per_send"])
         for _ in range(self._sent):
             self._send()
@@ -66,7 +66,7 @@ class RdProducer:
             raise ClientError(f"no answer for {SILENCE_S:.0f} s")
 
     def latencies(self, window: Window) -> "array[int]":
-        """ns from send to acknowledgement (acks=0: to the socket), one after the other."""
+        """Return the ns from send to acknowledgement (acks=0: to the socket) of each send."""
         taken = array("q")
         producer, now_ns = self._producer, time.monotonic_ns
         while len(taken) < MAX_LATENCIES:
@@ -83,13 +83,13 @@ class RdProducer:
         return taken
 
     def throughput(self, window: Window) -> Counted:
-        """As fast as it goes."""
+        """Return what was counted at full speed."""
         start, start_ns = self._until(window.warm_ns)
         end, end_ns = self._until(window.end_ns)
         return Counted(end - start, (end_ns - start_ns) / 1e9)
 
     def close(self) -> None:
-        """Forget what is queued."""
+        """Discard the queued messages."""
         self._producer.purge()
 
     def _until(self, until_ns: int) -> tuple[int, int]:
@@ -122,15 +122,15 @@ class RdProducer:
             raise ClientError(f"librdkafka: {self._failure.str()}")
 
 
-class RdConsumer:
-    """A consumer of one partition, from the beginning again at the end."""
+class MeasuringConsumer:
+    """A consumer of one partition. It starts again at the beginning when it reaches the end."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         size = int(job["fetch_bytes"])
         self._consumer = Consumer(
             {
                 **COMMON,
-                **_where(job),
+                **_bootstrap(job),
                 "group.id": "highwater-bench",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -140,18 +140,18 @@ class RdConsumer:
                 "fetch.max.bytes": max(size, 1 << 20),
                 "message.max.bytes": 1 << 20,
                 "queued.max.messages.kbytes": 64 << 10,
-                "fetch.queue.backoff.ms": 1,  # its default, a second, is what would be measured
-                "fetch.wait.max.ms": 1,  # and so would be its wait at the end, before it goes back
+                "fetch.queue.backoff.ms": 1,  # the default of 1 s would dominate the measurement
+                "fetch.wait.max.ms": 1,  # so would the wait at the end of the partition
             }
         )
         self._start = TopicPartition(job["topic"], 0, 0)
         self._consumer.assign([self._start])
-        # Connected, and the leader known, before anything counts.
+        # One message before the measurement: it connects, and finds the leader.
         if not self._consumer.consume(1, SILENCE_S):
             raise ClientError(f"no message for {SILENCE_S:.0f} s")
 
     def throughput(self, window: Window) -> Counted:
-        """As fast as it goes."""
+        """Return what was counted at full speed."""
         _, start_ns = self._until(window.warm_ns)
         read, end_ns = self._until(window.end_ns)
         return Counted(read, (end_ns - start_ns) / 1e9)
@@ -162,13 +162,13 @@ class RdConsumer:
 
     def _until(self, until_ns: int) -> tuple[int, int]:
         read = 0
-        heard_ns = time.monotonic_ns()
+        last_read_ns = time.monotonic_ns()
         while (now_ns := time.monotonic_ns()) < until_ns:
             messages = self._consumer.consume(CONSUME_MESSAGES, 0.1)
             if messages:
-                heard_ns = now_ns
+                last_read_ns = now_ns
                 read += len(messages)
-            elif now_ns - heard_ns > SILENCE_S * 1e9:
+            elif now_ns - last_read_ns > SILENCE_S * 1e9:
                 raise ClientError(f"no message for {SILENCE_S:.0f} s")
             for message in messages[-1:]:
                 error = message.error()
@@ -184,7 +184,7 @@ class RdConsumer:
         return read, now_ns
 
 
-def _where(job: Mapping[str, Any]) -> dict[str, Any]:
+def _bootstrap(job: Mapping[str, Any]) -> dict[str, Any]:
     if job["bootstrap"] is None:
         return {"bootstrap.servers": "unused:1", "test.mock.num.brokers": 3}
     return {"bootstrap.servers": job["bootstrap"]}

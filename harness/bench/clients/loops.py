@@ -1,11 +1,11 @@
 """The raw clients: encoded requests on plain sockets, as fast as a Python process can send them.
 
-Only the standard library, and nothing decoded but error codes and batch headers, so that a client
-starts at once and costs little while it runs. What it costs all the same is measured against
-`sink`, which answers anything at once.
+They use only the standard library, and decode only error codes and batch headers. So a client
+starts at once and costs little while it runs. The remaining cost is measured against `sink`, which
+answers every request at once.
 
 Every loop ends at its time; every wait on a socket is bounded. A loop raises ClientError when the
-broker refuses, goes away, or stops answering.
+broker refuses, closes the connection, or stops answering.
 """
 
 import select
@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 SILENCE_S: Final = 10.0
-"""A broker that answers nothing for so long is given up."""
+"""A client gives up when the broker does not answer for this long."""
 SOCKET_BYTES: Final = 4 << 20
 READ_BYTES: Final = 1 << 18
 MAX_LATENCIES: Final = 1_000_000
-"""A latency run ends early when it has so many: 8 MB."""
+"""A latency measurement ends early with this many values: 8 MB."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _BATCH = struct.Struct(">qi11xi")
-"""Of a batch's header: base offset, length, (epoch, magic, CRC, attributes), last offset delta."""
+"""A batch's header: base offset, length, (epoch, magic, CRC, attributes), last offset delta."""
 _BATCH_HEADER_BYTES: Final = 61
 _LENGTH_FROM: Final = 12
 _CRC_AT: Final = 17
@@ -36,46 +36,47 @@ _CHECKED_FROM: Final = 21
 
 
 class ClientError(Exception):
-    """The broker refused, went away, or stopped answering."""
+    """The broker refused, closed the connection, or stopped answering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Bytes to send, and the shape of their one answer, its length prefix included."""
+    """Bytes to send, and the shape of their only answer, with its length prefix."""
 
     data: bytes
     response_bytes: int
-    """Whole answer to a produce; of a fetch's, what stands before the records."""
+    """Size of a produce's whole answer, or of the part of a fetch's answer before the records."""
     error_at: int
-    """Where an int16 error code of 0 means success."""
+    """Position of the int16 error code in the answer; 0 means success."""
     messages: int
-    """Messages that the answer acknowledges."""
+    """Number of messages that the answer acknowledges."""
     offset_at: int = 0
-    """Of a fetch: where the int64 fetch offset stands in the request."""
+    """Position of the int64 fetch offset in a fetch request."""
 
 
 class Window(NamedTuple):
-    """When to count: monotonic ns."""
+    """The time in which a loop counts, in monotonic ns."""
 
     warm_ns: int
+    """The end of the warm-up: counting starts here."""
     end_ns: int
 
 
 class Counted(NamedTuple):
-    """What was counted between two moments."""
+    """The messages of a length of time."""
 
     messages: int
     seconds: float
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """A connection that sends at once and waits a bounded time. Raises ClientError."""
+    """Return a connection that sends at once and waits a bounded time. Raises ClientError."""
     try:
         connection = socket.create_connection(address, timeout=SILENCE_S)
     except OSError as error:
         raise ClientError(f"cannot connect to {address[0]}:{address[1]}: {error}") from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The kernel's own bound: Python's would add a poll to every call.
+    # The kernel bounds the waits; Python's own timeout would add a poll to every call.
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(SILENCE_S), 0))
     connection.settimeout(None)
@@ -85,10 +86,10 @@ def connect(address: tuple[str, int]) -> socket.socket:
 def latencies(
     connection: socket.socket, frame: Frame, unanswered: bytes | None, window: Window
 ) -> "array[int]":
-    """ns from send to answer of one request after the other.
+    """Return the ns from send to answer of one request at a time.
 
-    With `unanswered` (acks=0) the time is that of handing it to the socket; the answered frame
-    behind it, whose time does not count, keeps the broker's queue as empty as in the other modes.
+    With `unanswered` (acks=0) it is the time to pass those bytes to the socket. The answered frame
+    after them is not timed; it keeps the broker's queue as empty as in the other acks modes.
     """
     taken = array("q")
     answer = bytearray(frame.response_bytes)
@@ -111,12 +112,12 @@ def latencies(
             if after >= window.end_ns:
                 break
     except OSError as error:
-        raise ClientError(f"the broker went away: {error}") from error
+        raise ClientError(f"the connection to the broker broke: {error}") from error
     return taken
 
 
 class _Pipe:
-    """One connection that keeps a number of requests in flight."""
+    """One connection with a number of requests in flight."""
 
     __slots__ = ("acked", "connection", "rest", "sent", "writable")
 
@@ -131,8 +132,8 @@ class _Pipe:
 def pipelined(
     connections: list[socket.socket], frame: Frame, in_flight: int, window: Window
 ) -> Counted:
-    """Send `frame` on every connection, with `in_flight` requests unanswered at most on each."""
-    # Any stretch of what one connection has to send next is one slice of this.
+    """Send `frame` on every connection, with at most `in_flight` unanswered requests on each."""
+    # The next bytes of any connection are always one slice of this.
     stream = memoryview(frame.data * (in_flight + 1))
     pipes = {}
     with select.epoll() as poll:
@@ -147,12 +148,12 @@ def pipelined(
             start, start_ns = _exchange(pipes, frame, stream, in_flight, poll, window.warm_ns)
             end, end_ns = _exchange(pipes, frame, stream, in_flight, poll, window.end_ns)
         except OSError as error:
-            raise ClientError(f"the broker went away: {error}") from error
+            raise ClientError(f"the connection to the broker broke: {error}") from error
     return Counted((end - start) * frame.messages, (end_ns - start_ns) / 1e9)
 
 
 def write(connection: socket.socket, frame: Frame, in_flight: int, sends: int) -> None:
-    """Send `frame` so many times, with so many unanswered at most."""
+    """Send `frame` `sends` times, with at most `in_flight` unanswered requests."""
     answer = memoryview(bytearray(frame.response_bytes))
     try:
         for number in range(sends + in_flight):
@@ -162,11 +163,11 @@ def write(connection: socket.socket, frame: Frame, in_flight: int, sends: int) -
             if number < sends:
                 connection.sendall(frame.data)
     except OSError as error:
-        raise ClientError(f"the broker went away: {error}") from error
+        raise ClientError(f"the connection to the broker broke: {error}") from error
 
 
 def fetch_once(connection: socket.socket, frame: Frame) -> bytes:
-    """The records of one fetch from offset 0."""
+    """Return the records of one fetch from offset 0."""
     head = bytearray(frame.response_bytes)
     try:
         connection.sendall(frame.data)
@@ -175,7 +176,7 @@ def fetch_once(connection: socket.socket, frame: Frame) -> bytes:
         records = bytearray(_INT32.unpack_from(head, len(head) - 4)[0])
         _receive(connection, memoryview(records))
     except OSError as error:
-        raise ClientError(f"the broker went away: {error}") from error
+        raise ClientError(f"the connection to the broker broke: {error}") from error
     return bytes(records)
 
 
@@ -187,8 +188,11 @@ def _exchange(
     poll: select.epoll,
     until_ns: int,
 ) -> tuple[int, int]:
-    """Go on until the first answer after `until_ns`; answers counted so far, and when that was."""
-    heard_ns = time.monotonic_ns()
+    """Exchange requests and answers until the first answer after `until_ns`.
+
+    Returns the number of answers so far, and the time of that answer.
+    """
+    answered_ns = time.monotonic_ns()
     while True:
         events = poll.poll(1.0)
         now_ns = time.monotonic_ns()
@@ -199,10 +203,10 @@ def _exchange(
                 answered = _take_answers(pipe, frame) or answered
             _send(pipe, frame, stream, in_flight, poll)
         if answered:
-            heard_ns = now_ns
+            answered_ns = now_ns
             if now_ns >= until_ns:
                 return sum(pipe.acked for pipe in pipes.values()), now_ns
-        elif now_ns - heard_ns > SILENCE_S * 1e9:
+        elif now_ns - answered_ns > SILENCE_S * 1e9:
             raise ClientError(f"no answer for {SILENCE_S:.0f} s")
 
 
@@ -224,16 +228,16 @@ def _send(
     pipe: _Pipe, frame: Frame, stream: memoryview, in_flight: int, poll: select.epoll
 ) -> None:
     size = len(frame.data)
-    may = (pipe.acked + in_flight) * size - pipe.sent
+    allowed = (pipe.acked + in_flight) * size - pipe.sent
     writable = True
-    if may > 0:
+    if allowed > 0:
         start = pipe.sent % size
         try:
-            done = pipe.connection.send(stream[start : start + may])
+            done = pipe.connection.send(stream[start : start + allowed])
         except BlockingIOError:
             done = 0
         pipe.sent += done
-        writable = done == may
+        writable = done == allowed
     if writable != pipe.writable:
         pipe.writable = writable
         poll.modify(pipe.connection, select.EPOLLIN | (0 if writable else select.EPOLLOUT))
@@ -245,9 +249,9 @@ def consume(
     window: Window,
     crc32c: Callable[[memoryview], int] | None,
 ) -> Counted:
-    """Fetch from offset 0 on, from the beginning again at the end, one request in flight.
+    """Fetch a partition from offset 0 to its end, again and again, with one request in flight.
 
-    With `crc32c` every batch is checked against its checksum.
+    With `crc32c` the checksum of every batch is checked.
     """
     request = bytearray(frame.data)
     head = memoryview(bytearray(frame.response_bytes))
@@ -275,13 +279,16 @@ def consume(
                 counting_since_ns = now_ns
             offset = 0 if following >= high_watermark or following == offset else following
     except OSError as error:
-        raise ClientError(f"the broker went away: {error}") from error
+        raise ClientError(f"the connection to the broker broke: {error}") from error
 
 
 def _walk(
     records: memoryview, offset: int, crc32c: Callable[[memoryview], int] | None
 ) -> tuple[int, int]:
-    """The offset after the last whole batch (the last one may be cut), and how many records."""
+    """Return the offset after the last whole batch, and the number of records up to there.
+
+    The last batch may be incomplete; it does not count.
+    """
     at, end, found = 0, len(records), 0
     unpack = _BATCH.unpack_from
     while end - at >= _BATCH_HEADER_BYTES:
@@ -290,8 +297,8 @@ def _walk(
         if behind > end:
             break
         if crc32c is not None:
-            said = _INT32.unpack_from(records, at + _CRC_AT)[0] & 0xFFFFFFFF
-            if crc32c(records[at + _CHECKED_FROM : behind]) != said:
+            checksum = _INT32.unpack_from(records, at + _CRC_AT)[0] & 0xFFFFFFFF
+            if crc32c(records[at + _CHECKED_FROM : behind]) != checksum:
                 raise ClientError(f"the batch at offset {base} does not match its checksum")
         offset = base + last_delta + 1
         found += last_delta + 1
@@ -300,7 +307,7 @@ def _walk(
 
 
 def batch_sizes(records: bytes) -> list[int]:
-    """How many records each whole batch holds."""
+    """Return the number of records of each whole batch."""
     found = []
     at = 0
     while len(records) - at >= _BATCH_HEADER_BYTES:
@@ -314,9 +321,9 @@ def batch_sizes(records: bytes) -> list[int]:
 def sink(
     listener: socket.socket, request_bytes: int, answer: bytes, stop: Callable[[], bool]
 ) -> None:
-    """Answer every `request_bytes` of every connection with `answer`, until `stop` says so.
+    """Answer every `request_bytes` of every connection with `answer`, until `stop` is true.
 
-    It looks at nothing: the upper bound of what any broker could do for the same client.
+    It decodes nothing: no broker could answer the same client faster.
     """
     peers: dict[int, tuple[socket.socket, list[int]]] = {}
     room = bytearray(SOCKET_BYTES)
@@ -350,7 +357,7 @@ def sink(
 
 
 def _receive(connection: socket.socket, room: memoryview) -> None:
-    """Fill `room`."""
+    """Fill `room` with bytes of the connection."""
     at = 0
     while at < len(room):
         got = connection.recv_into(room[at:], 0, socket.MSG_WAITALL)

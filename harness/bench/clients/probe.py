@@ -1,9 +1,9 @@
-"""A client that never stops sending, and remembers when it was answered.
+"""A client that sends all the time, and records the time of each answer.
 
-Some partitions of one topic get a message with acks=all every few milliseconds, each waiting for
-its answer before the next. When a leader is gone or refuses, all brokers are asked at once who
-leads now, again and again without a pause that could be felt: what is left of a gap is the
-cluster's own. Everything is bounded; `Probe` belongs to one event loop.
+Some partitions of one topic get a message with acks=all every few milliseconds; each waits for its
+answer before the next. When a leader is gone or refuses, the probe asks all brokers for the new
+leader, again and again with pauses too short to matter. So the gaps that remain are the cluster's
+own. Every wait is bounded. A Probe belongs to one event loop.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.produce.v7.request import ProduceRequest
 
+from harness.admin.client import Address
 from harness.bench.clients import frames
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
@@ -23,11 +24,9 @@ from nodes.wire.versions import fill
 
 PACE_S: Final = 0.004
 ASK_S: Final = 0.002
-"""Between two questions who leads."""
+"""The pause between two questions for the leader."""
 REQUEST_TIMEOUT_S: Final = 1.0
 VALUE_BYTES: Final = 100
-
-Address = tuple[str, int]
 
 
 class Probe:
@@ -35,9 +34,9 @@ class Probe:
 
     def __init__(self, brokers: Mapping[int, Address], topic: str, partitions: Sequence[int]):
         self.acked_ns: dict[int, list[int]] = {partition: [] for partition in partitions}
-        """When the sends of each partition were answered, ascending."""
-        self._learned_ns: dict[int, int] = {}
-        self._last_sent_ns = dict.fromkeys(partitions, 0)  # of the send that was answered last
+        """The times of the answers for each partition, ascending."""
+        self._leader_found_ns: dict[int, int] = {}
+        self._last_sent_ns = dict.fromkeys(partitions, 0)  # the last answered send
         self._topic = topic
         self._channels = {
             node: Channel(*address, client_id=frames.CLIENT_ID, request_timeout_s=REQUEST_TIMEOUT_S)
@@ -49,8 +48,8 @@ class Probe:
 
     async def __aenter__(self) -> "Probe":
         await self._ask()
-        # A broker's first request of a kind makes its codec, which is no part of any outage: every
-        # node has seen one before, as it has wherever clients write to more than one partition.
+        # A broker builds its codec at the first request of a kind. That time is no part of an
+        # outage, so every node gets one request before.
         first = self._request(min(self.acked_ns))
         await asyncio.gather(*(self._send(node, first) for node in self._channels))
         self._sending = [
@@ -67,22 +66,22 @@ class Probe:
             channel.close()
 
     def answered(self, partition: int, sent_ns: int, answered_ns: int) -> None:
-        """Note an acknowledgement."""
+        """Record an acknowledgement."""
         self.acked_ns[partition].append(answered_ns)
         self._last_sent_ns[partition] = sent_ns
 
     def everywhere_since(self, at_ns: int) -> bool:
-        """Whether in every partition something was answered that was sent after this moment.
+        """Return whether a send after this moment was answered in every partition.
 
-        Answers alone would not do: those of a node that is gone may still be on their way.
+        The time of the answer alone would not do: a stopped node's answers may still arrive.
         """
         return all(sent_ns > at_ns for sent_ns in self._last_sent_ns.values())
 
     def takeover_ms(self, partition: int) -> float:
-        """From the moment at which the last leader was heard of to its first answer; 0 without."""
-        learned_ns = self._learned_ns.get(partition, 0)
-        after = (at for at in self.acked_ns[partition] if at > learned_ns)
-        return (next(after, learned_ns) - learned_ns) / 1e6
+        """Return the time from finding the last leader to its first answer; 0 without an answer."""
+        found_ns = self._leader_found_ns.get(partition, 0)
+        after = (at for at in self.acked_ns[partition] if at > found_ns)
+        return (next(after, found_ns) - found_ns) / 1e6
 
     def _request(self, partition: int) -> Any:
         records = frames.batch(1, VALUE_BYTES, time.time_ns() // 1_000_000)
@@ -108,7 +107,7 @@ class Probe:
                 self.answered(partition, sent_ns, time.monotonic_ns())
                 await asyncio.sleep(PACE_S)
             elif known == self._leaders.get(partition):
-                await self._ask_together()
+                await self._find_leaders()
 
     async def _send(self, node: int, request: Any) -> bool:
         try:
@@ -117,14 +116,14 @@ class Probe:
             return False
         return answer.responses[0].partition_responses[0].error_code is ErrorCode.none
 
-    async def _ask_together(self) -> None:
-        """Learn who leads; those who wait at the same time share the answer."""
+    async def _find_leaders(self) -> None:
+        """Ask for the leaders; partitions that wait at the same time share the answer."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         await asyncio.shield(self._asking)
 
     async def _ask(self) -> None:
-        """Ask all brokers, and return with the first answers; a frozen one is not waited for."""
+        """Ask all brokers; return after the first answers, without waiting for a frozen broker."""
         asked = [asyncio.create_task(self._ask_one(node)) for node in self._channels]
         await asyncio.wait(asked, timeout=REQUEST_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(ASK_S)
@@ -137,20 +136,22 @@ class Probe:
         try:
             answer = await self._channels[node].request(request)
         except WireError:
-            await asyncio.sleep(REQUEST_TIMEOUT_S)  # who is gone must not be the first to answer
+            await asyncio.sleep(
+                REQUEST_TIMEOUT_S
+            )  # a stopped node must not count as the first answer
             return
         for each in answer.topics[0].partitions:
             found = (int(each.leader_epoch), int(each.leader_id))
             partition = int(each.partition_index)
             if found[1] in self._channels and found > self._leaders.get(partition, (-1, -1)):
                 self._leaders[partition] = found
-                self._learned_ns[partition] = time.monotonic_ns()
+                self._leader_found_ns[partition] = time.monotonic_ns()
 
 
 def longest_gap_ms(times_ns: Sequence[int], from_ns: int) -> float:
-    """The longest time between two answers of which the later came after `from_ns`.
+    """Return the longest time between two answers, the later of which came after `from_ns`.
 
-    0 with fewer than two answers.
+    It is 0 with fewer than two answers.
     """
     return max(
         ((later - earlier) / 1e6 for earlier, later in pairwise(times_ns) if later > from_ns),

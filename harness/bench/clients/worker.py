@@ -1,9 +1,9 @@
-"""One client in a process of its own: `python -m harness.bench.clients.worker`.
+"""The process of one client: `python -m harness.bench.clients.worker`.
 
-Standard input holds the job, a line of JSON followed by the frames that it announces; then `go`.
-Standard output says `ready` (a sink: its port) once connected, and in the end the result, a line
-of JSON: messages and seconds, or quantiles, or error. The process ends by itself after its time,
-and at once when its parent closes standard input before `go`.
+Standard input holds the job (a line of JSON, then the frames that it announces) and later `go`.
+Standard output gets `ready` (from a sink: its port) once the client is connected, and at the end
+the result, a line of JSON: messages and seconds, or quantiles, or an error. The process ends by
+itself after its time. It ends at once when its parent closes standard input before `go`.
 """
 
 import json
@@ -24,129 +24,129 @@ NS = 1_000_000_000
 MAX_SINK_S = 3600.0
 
 
-class Orders:
-    """The parent's side of standard input."""
+class JobInput:
+    """Reads the job, its frames and `go` from standard input."""
 
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source = source
-        self.job: Mapping[str, Any] = json.loads(source.readline())
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.job: Mapping[str, Any] = json.loads(stream.readline())
 
     def frame(self) -> loops.Frame:
-        """The next frame with its shape."""
+        """Return the next frame with its shape."""
         return loops.Frame(data=self.blob("frame_bytes"), **self.job["shape"])
 
     def blob(self, name: str) -> bytes:
-        """The next so many bytes."""
-        data = self._source.read(self.job[name])
+        """Return the next bytes; their number is in the job, under `name`."""
+        data = self._stream.read(self.job[name])
         if len(data) != self.job[name]:
-            raise SystemExit(1)  # the parent is gone
+            raise SystemExit(1)  # the parent has ended
         return data
 
     def window(self) -> loops.Window:
-        """Say that everything is ready, wait for `go`, and count the job's time from then on."""
-        say("ready")
-        if self._source.readline().strip() != b"go":
+        """Print `ready`, wait for `go`, and return the job's time, counted from then on."""
+        print_line("ready")
+        if self._stream.readline().strip() != b"go":
             raise SystemExit(1)
         now = time.monotonic_ns()
         warm = now + int(self.job["warmup_s"] * NS)
         return loops.Window(warm, warm + int(self.job["duration_s"] * NS))
 
     def closed(self) -> threading.Event:
-        """Set when the parent has closed standard input."""
+        """Return an event that is set when the parent closes standard input."""
         event = threading.Event()
 
         def wait() -> None:
-            self._source.read(1)
+            self._stream.read(1)
             event.set()
 
         threading.Thread(target=wait, daemon=True).start()
         return event
 
 
-def say(text: str) -> None:
-    """A line to the parent."""
+def print_line(text: str) -> None:
+    """Print a line for the parent."""
     print(text, flush=True)
 
 
 def main() -> None:
-    """Do the one job."""
-    orders = Orders(sys.stdin.buffer)
-    if cpus := orders.job["cpus"]:
+    """Run the one job."""
+    source = JobInput(sys.stdin.buffer)
+    if cpus := source.job["cpus"]:
         os.sched_setaffinity(0, cpus)
     try:
-        result = _KINDS[orders.job["kind"]](orders)
+        result = _KINDS[source.job["kind"]](source)
     except loops.ClientError as error:
         result = {"error": str(error)}
-    say(json.dumps(result))
+    print_line(json.dumps(result))
 
 
-def _raw_latency(orders: Orders) -> dict[str, Any]:
-    frame = orders.frame()
-    unanswered = orders.blob("unanswered_bytes") or None
-    with loops.connect(_address(orders)) as connection:
-        return _quantiles(loops.latencies(connection, frame, unanswered, orders.window()))
+def _raw_latency(source: JobInput) -> dict[str, Any]:
+    frame = source.frame()
+    unanswered = source.blob("unanswered_bytes") or None
+    with loops.connect(_address(source)) as connection:
+        return _quantiles(loops.latencies(connection, frame, unanswered, source.window()))
 
 
-def _raw_producer(orders: Orders) -> dict[str, Any]:
-    frame = orders.frame()
-    connections = [loops.connect(_address(orders)) for _ in range(orders.job["producers"])]
-    counted = loops.pipelined(connections, frame, orders.job["in_flight"], orders.window())
+def _raw_producer(source: JobInput) -> dict[str, Any]:
+    frame = source.frame()
+    connections = [loops.connect(_address(source)) for _ in range(source.job["producers"])]
+    counted = loops.pipelined(connections, frame, source.job["in_flight"], source.window())
     return counted._asdict()
 
 
-def _raw_writer(orders: Orders) -> dict[str, Any]:
-    frame = orders.frame()
-    with loops.connect(_address(orders)) as connection:
-        orders.window()
-        loops.write(connection, frame, orders.job["in_flight"], orders.job["sends"])
+def _raw_writer(source: JobInput) -> dict[str, Any]:
+    frame = source.frame()
+    with loops.connect(_address(source)) as connection:
+        source.window()
+        loops.write(connection, frame, source.job["in_flight"], source.job["sends"])
     return {}
 
 
-def _raw_consumer(orders: Orders) -> dict[str, Any]:
-    frame = orders.frame()
-    crc32c = import_module("crc32c").crc32c if orders.job["check_crcs"] else None
-    with loops.connect(_address(orders)) as connection:
-        return loops.consume(connection, frame, orders.window(), crc32c)._asdict()
+def _raw_consumer(source: JobInput) -> dict[str, Any]:
+    frame = source.frame()
+    crc32c = import_module("crc32c").crc32c if source.job["check_crcs"] else None
+    with loops.connect(_address(source)) as connection:
+        return loops.consume(connection, frame, source.window(), crc32c)._asdict()
 
 
-def _sink(orders: Orders) -> dict[str, Any]:
-    answer = orders.blob("answer_bytes")
-    closed = orders.closed()
+def _sink(source: JobInput) -> dict[str, Any]:
+    answer = source.blob("answer_bytes")
+    closed = source.closed()
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-        say(str(listener.getsockname()[1]))
+        print_line(str(listener.getsockname()[1]))
         end_s = time.monotonic() + MAX_SINK_S
         loops.sink(
             listener,
-            orders.job["request_bytes"],
+            source.job["request_bytes"],
             answer,
             lambda: closed.is_set() or time.monotonic() > end_s,
         )
     return {}
 
 
-def _rd_latency(orders: Orders) -> dict[str, Any]:
+def _rd_latency(source: JobInput) -> dict[str, Any]:
     from harness.bench.clients import librdkafka
 
-    producer = librdkafka.RdProducer(orders.job)
-    result = _quantiles(producer.latencies(orders.window()))
+    producer = librdkafka.MeasuringProducer(source.job)
+    result = _quantiles(producer.latencies(source.window()))
     producer.close()
     return result
 
 
-def _rd_producer(orders: Orders) -> dict[str, Any]:
+def _rd_producer(source: JobInput) -> dict[str, Any]:
     from harness.bench.clients import librdkafka
 
-    producer = librdkafka.RdProducer(orders.job)
-    counted = producer.throughput(orders.window())
+    producer = librdkafka.MeasuringProducer(source.job)
+    counted = producer.throughput(source.window())
     producer.close()
     return counted._asdict()
 
 
-def _rd_consumer(orders: Orders) -> dict[str, Any]:
+def _rd_consumer(source: JobInput) -> dict[str, Any]:
     from harness.bench.clients import librdkafka
 
-    consumer = librdkafka.RdConsumer(orders.job)
-    counted = consumer.throughput(orders.window())
+    consumer = librdkafka.MeasuringConsumer(source.job)
+    counted = consumer.throughput(source.window())
     consumer.close()
     return counted._asdict()
 
@@ -163,14 +163,14 @@ _KINDS = {
 }
 
 
-def _address(orders: Orders) -> tuple[str, int]:
-    host, port = orders.job["address"]
+def _address(source: JobInput) -> tuple[str, int]:
+    host, port = source.job["address"]
     return str(host), int(port)
 
 
 def _quantiles(taken_ns: "array[int]") -> dict[str, Any]:
     if not taken_ns:
-        raise loops.ClientError("not one message was answered in time")
+        raise loops.ClientError("no message was answered in time")
     ordered = sorted(taken_ns)
     shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
     return {

@@ -1,7 +1,7 @@
-"""Starts clients in processes of their own, lets them begin together, and ends them whatever comes.
+"""Starts clients in processes of their own, lets them begin together, and ends them in any case.
 
-A client that does not answer within its time and a margin is killed, and so is every client when
-the benchmark is told to stop. At the end of the block no process is left.
+A client that does not answer within its time and a margin is killed. So is every client when the
+benchmark is stopped. No process is left at the end of the block.
 """
 
 import json
@@ -16,8 +16,12 @@ from typing import Any, Final
 
 READY_S: Final = 30.0
 MARGIN_S: Final = 25.0
-"""A client may be silent for 10 s before it gives up, and then has to say so."""
+"""A client waits 10 s for an answer before it gives up, and then has to report that."""
 LOOK_S: Final = 0.2
+CLIENT_ENDED: Final = "a client process ended early; its error is printed above"
+
+Stop = Callable[[], bool]
+"""Returns whether the benchmark was stopped."""
 
 
 class MeasureError(Exception):
@@ -25,14 +29,14 @@ class MeasureError(Exception):
 
 
 class Stopped(Exception):
-    """The benchmark was told to stop."""
+    """The benchmark was stopped."""
 
 
 class Worker:
-    """One running client."""
+    """The process of one client."""
 
     def __init__(self, job: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
-        """Start it; `blobs` are the frames that the job announces, in order."""
+        """Start the client; `blobs` are the frames that the job announces, in order."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.bench.clients.worker"],
             stdin=subprocess.PIPE,
@@ -41,38 +45,41 @@ class Worker:
             bufsize=0,
         )
         self._read = b""
-        self._tell(json.dumps(job).encode() + b"\n", *blobs)
+        self._write(json.dumps(job).encode() + b"\n", *blobs)
 
     def go(self) -> None:
-        """Let it begin; it must be ready."""
-        self._tell(b"go\n")
+        """Let the client begin; it must be ready."""
+        self._write(b"go\n")
 
-    def line(self, bound_s: float, stopped: Callable[[], bool]) -> str:
-        """Its next line. Raises MeasureError at the bound or its end, Stopped."""
+    def line(self, bound_s: float, stopped: Stop) -> str:
+        """Return the client's next line.
+
+        Raises MeasureError after `bound_s` or when the process has ended, Stopped.
+        """
         assert self._process.stdout is not None
         end_s = time.monotonic() + bound_s
         while b"\n" not in self._read:
             if stopped():
                 raise Stopped
             if time.monotonic() > end_s:
-                raise MeasureError(f"a client said nothing for {bound_s:.0f} s")
+                raise MeasureError(f"a client printed nothing for {bound_s:.0f} s")
             if select.select([self._process.stdout], [], [], LOOK_S)[0]:
                 data = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not data:
-                    raise MeasureError("a client died; what it said is above")
+                    raise MeasureError(CLIENT_ENDED)
                 self._read += data
         line, _, self._read = self._read.partition(b"\n")
         return line.decode()
 
     def end(self) -> None:
-        """End it at once, in case it still runs."""
+        """Kill the process if it still runs."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
 
-    def _tell(self, *parts: bytes) -> None:
+    def _write(self, *parts: bytes) -> None:
         assert self._process.stdin is not None
         try:
             for part in parts:
@@ -80,12 +87,12 @@ class Worker:
                 while rest:  # unbuffered pipes may take less than all
                     rest = rest[self._process.stdin.write(rest) :]
         except BrokenPipeError:
-            raise MeasureError("a client died; what it said is above") from None
+            raise MeasureError(CLIENT_ENDED) from None
 
 
 @contextmanager
 def started(job: Mapping[str, Any], *blobs: bytes) -> Iterator[Worker]:
-    """A client for the block."""
+    """Yield a client, and end it after."""
     worker = Worker(job, blobs)
     try:
         yield worker
@@ -93,17 +100,16 @@ def started(job: Mapping[str, Any], *blobs: bytes) -> Iterator[Worker]:
         worker.end()
 
 
-def together(
+def run_together(
     jobs: Sequence[tuple[Mapping[str, Any], Sequence[bytes]]],
-    stopped: Callable[[], bool],
+    stopped: Stop,
     *,
     margin_s: float = MARGIN_S,
 ) -> list[dict[str, Any]]:
-    """Run clients side by side: all are ready before the first begins. Their results, in order.
+    """Run clients side by side; return their results in order.
 
-    `margin_s` is how long they may take beyond their time.
-
-    Raises MeasureError when one of them could not measure, Stopped.
+    All clients are ready before the first one begins. They may take `margin_s` beyond their time.
+    Raises MeasureError when a client could not measure, Stopped.
     """
     workers: list[Worker] = []
     try:
@@ -123,7 +129,7 @@ def together(
 def _expect_ready(line: str) -> None:
     if line != "ready":
         _result(line)
-        raise MeasureError(f"a client said {line!r} instead of being ready")
+        raise MeasureError(f"a client printed {line!r} instead of ready")
 
 
 def _result(line: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A result as one HTML page that needs nothing else: plots as inline SVG, every number in tables.
+"""The result as one HTML page: plots as inline SVG, and every number in tables.
 
-Opens offline: its content security policy forbids it to load anything. Every text that came from
-outside is escaped. It judges nothing; targets are the reader's.
+The page opens offline; its content security policy forbids it to load anything. Every text from
+outside is escaped. The page shows numbers and does not judge them.
 """
 
 import json
@@ -27,7 +27,7 @@ from harness.reports.scales import px
 
 
 def save(result: Result, path: Path, *, command: str, baseline: Result | None = None) -> None:
-    """Write the page whole. Raises BenchError when it cannot be written."""
+    """Write the page atomically. Raises BenchError when it cannot be written."""
     try:
         write_atomic(path, render(result, command=command, baseline=baseline))
     except OSError as error:
@@ -35,7 +35,7 @@ def save(result: Result, path: Path, *, command: str, baseline: Result | None = 
 
 
 def render(result: Result, *, command: str, baseline: Result | None = None) -> str:
-    """The page as text."""
+    """Return the page as text."""
     css = resources.files("harness.bench").joinpath("templates", "bench.css").read_text()
     return (
         _environment()
@@ -69,7 +69,7 @@ def _environment() -> Environment:
 
 
 def headlines(result: Result) -> list[dict[str, str]]:
-    """The first system's figures in large print: name, value, unit, and what 2013 had."""
+    """Return the first system's main figures: name, value, unit, and the figure of 2013."""
     first = result.names[0]
     raw = [point for point in result.points if point.client is Client.RAW]
     made = []
@@ -77,9 +77,9 @@ def headlines(result: Result) -> list[dict[str, str]]:
         found = [p for p in raw if p.measure is Measure.LATENCY and p.acks == acks]
         made += [_headline(result, first, f"publish, acks={acks_name(acks)}, p50", found)]
     for measure, name in (
-        (Measure.PRODUCER, "produce, acks=all, at best"),
-        (Measure.CONSUMER, "consume, at best"),
-        (Measure.SHUTDOWN, "a leader leaves, gap at most"),
+        (Measure.PRODUCER, "produce, acks=all, best"),
+        (Measure.CONSUMER, "consume, best"),
+        (Measure.SHUTDOWN, "controlled shutdown, longest gap"),
     ):
         found = [p for p in raw if p.measure is measure and p.acks in (-1, 0)]
         if measure is Measure.PRODUCER:
@@ -89,7 +89,7 @@ def headlines(result: Result) -> list[dict[str, str]]:
 
 
 def _headline(result: Result, name: str, text: str, points: Sequence[Point]) -> dict[str, str]:
-    """The greatest median of these points' first quantity; empty without any."""
+    """Return the greatest median of these points' first quantity; empty without a value."""
     known = [
         (found.median, point)
         for point in points
@@ -111,8 +111,8 @@ def _headline(result: Result, name: str, text: str, points: Sequence[Point]) -> 
 def _facts(result: Result) -> list[tuple[str, str]]:
     machine: Mapping[str, Any] = result.machine
     rows = [
-        ("begun", result.started),
-        ("took", f"{result.seconds:.0f} s"),
+        ("started", result.started),
+        ("duration", f"{result.seconds:.0f} s"),
         ("commit", machine["commit"]),
         ("processor", machine["cpu"]),
         ("cores", machine["cores"]),

@@ -1,8 +1,8 @@
-"""The plots of a result as geometry; the template only writes them down. Pure.
+"""The geometry of a result's plots; the template draws it. Pure.
 
-Both axes are logarithmic: sweeps go by factors of ten, and what a curve is compared with (the
-other acks modes, the talk of 2013, the client alone) lies as far apart. A whisker reaches from the
-least to the greatest round. All positions are px.
+Both axes are logarithmic. Sweeps grow by factors of ten, and the values that a curve is compared
+with (other acks modes, the talk of 2013, the client without a broker) differ as much. A whisker
+reaches from the least to the greatest round. All positions are in px.
 """
 
 import math
@@ -37,12 +37,12 @@ RANGE_WIDTH: Final = 1080
 RANGE_LEFT, RANGE_RIGHT = 250.0, 1010.0
 
 MARKS: Final = ("circle", "square", "triangle", "diamond")
-"""By system, in the order asked for."""
+"""The marks of the systems, in the order of the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """One point of a curve, and what it says to whoever points at it."""
+    """One point of a curve; `title` is its tooltip."""
 
     x: float
     y: float
@@ -52,7 +52,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One series."""
+    """One series of a plot."""
 
     css: str
     path: str
@@ -73,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A sweep of one client."""
+    """The plot of a sweep by one client."""
 
     title: str
     unit: str
@@ -83,12 +83,12 @@ class Plot:
     curves: Sequence[Curve]
     rules: Sequence[Rule]
     alone: str
-    """What the client does without a broker, in words."""
+    """The client's rate without a broker, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeRow:
-    """p50 to p99 of one setting, in one row; px along the x axis."""
+    """One row: p50 to p99 of one setting, in px along the x axis."""
 
     label: str
     css: str
@@ -104,7 +104,7 @@ class RangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranges:
-    """The latencies."""
+    """The plot of the latencies."""
 
     height: float
     bottom: float
@@ -113,7 +113,7 @@ class Ranges:
 
 
 def plots(result: Result) -> list[Plot]:
-    """A plot for each sweep and client that has numbers, latency apart."""
+    """Return a plot for each sweep and client with values, except latency."""
     made = []
     kinds = groupby(
         (point for point in result.points if point.measure is not Measure.LATENCY),
@@ -173,7 +173,7 @@ def _spreads(result: Result, name: str, points: Sequence[Point]) -> list[tuple[P
 
 
 def _places(xs: Sequence[int]) -> list[float]:
-    """By their logarithm between the edges; a lone one in the middle."""
+    """Return the x positions, by logarithm between the edges; a single one is in the middle."""
     if len(xs) == 1:
         return [(LEFT + RIGHT) / 2]
     low, high = math.log(xs[0]), math.log(xs[-1])
@@ -221,7 +221,7 @@ def _curve(
 
 
 def _apart(curves: Sequence[Curve]) -> list[Curve]:
-    """The curves with their labels moved down until no two overlap."""
+    """Return the curves with their labels moved down until no two overlap."""
     moved = []
     free = -math.inf
     for curve in sorted(curves, key=lambda each: each.label_y):
@@ -244,11 +244,12 @@ def _alone(found: Iterable[Spread], unit: str) -> str:
     if not medians:
         return ""
     least, most = words.number(min(medians)), words.number(max(medians))
-    return f"the client alone: {least if least == most else f'{least} to {most}'} {unit}"
+    value = least if least == most else f"{least} to {most}"
+    return f"the client without a broker: {value} {unit}"
 
 
 def ranges(result: Result) -> Ranges | None:
-    """The latencies of all settings and systems; None without any."""
+    """Return the plot of the latencies of all settings and systems; None without a latency."""
     found = [
         (point, name, [result.spread(point, name, q.name) for q in QUANTITIES[point.measure]])
         for point in sorted(
@@ -304,7 +305,7 @@ def _acks_css(acks: int) -> str:
 
 
 def _ticks(scale: LogScale) -> list[Tick]:
-    """Every decade; where there are few, 2 and 5 of each too."""
+    """Return a tick for each decade; with few decades, also for 2 and 5 of each."""
     low, high = scale.low_decade, scale.high_decade
     steps = (1, 2, 5) if high - low <= FEW_DECADES else (1,)
     values = [step * 10.0**decade for decade in range(low, high) for step in steps]

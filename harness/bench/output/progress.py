@@ -1,8 +1,8 @@
-"""What a benchmark shows while it runs, on stderr: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a benchmark on stderr: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -10,16 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.bench.output import words
-from harness.bench.points import Turn
+from harness.bench.points import ShowTurn, Turn
 
 LINE_INTERVAL_S: Final = 10.0
 
-Say = Callable[[Turn, int, int], None]
-
 
 @contextmanager
-def shown() -> Iterator[Say]:
-    """A callable that is told each measurement, its number, and of how many."""
+def progress_display() -> Iterator[ShowTurn]:
+    """Yield a function that shows each measurement as it begins."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
         yield _lines()
@@ -28,26 +26,26 @@ def shown() -> Iterator[Say]:
     with Progress(*columns, TextColumn("{task.description}"), console=console) as progress:
         task = progress.add_task("starting", total=None)
 
-        def say(turn: Turn, number: int, total: int) -> None:
+        def show(turn: Turn, number: int, total: int) -> None:
             progress.update(task, completed=number, total=total, description=described(turn))
 
-        yield say
+        yield show
 
 
 def described(turn: Turn) -> str:
-    """A measurement in words."""
+    """Return a measurement in words."""
     point = turn.point
     parts = (point.measure.value, words.series_label(point), words.x_label(point))
     return f"{turn.system}: {' '.join(part for part in parts if part)}"
 
 
-def _lines() -> Say:
+def _lines() -> ShowTurn:
     last_s = -LINE_INTERVAL_S
 
-    def say(turn: Turn, number: int, total: int) -> None:
+    def show(turn: Turn, number: int, total: int) -> None:
         nonlocal last_s
         if time.monotonic() - last_s >= LINE_INTERVAL_S:
             last_s = time.monotonic()
             print(f"{number}/{total} {described(turn)}", file=sys.stderr, flush=True)
 
-    return say
+    return show

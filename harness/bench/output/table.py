@@ -1,4 +1,4 @@
-"""A result for the terminal: a table for each sweep, the figures of 2013 beside ours."""
+"""The result on a terminal: a table for each sweep, with the figures of 2013 beside our own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MAX_FAILURES: Final = 10
 
 
 def print_result(console: Console, result: Result, baseline: Result | None = None) -> None:
-    """Print every sweep, what could not be measured, and on what machine it was."""
+    """Print the tables of all sweeps, the failed measurements, and notes on the machine."""
     for (measure, sweep), points in groupby(result.points, lambda p: (p.measure, p.sweep)):
         console.print()
         console.print(Text(title(measure, sweep), style="bold"))
@@ -26,19 +26,20 @@ def print_result(console: Console, result: Result, baseline: Result | None = Non
     for sample in result.failures[:MAX_FAILURES]:
         console.print(Text(f"not measured: {failure(sample)}", style="red"), soft_wrap=True)
     if len(result.failures) > MAX_FAILURES:
-        console.print(f"and {len(result.failures) - MAX_FAILURES} more in the JSON")
+        more = len(result.failures) - MAX_FAILURES
+        console.print(f"and {more} more failures, listed in the JSON file")
     console.print()
     for line in notes(result):
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def title(measure: Measure, sweep: Sweep) -> str:
-    """The heading of a sweep."""
+    """Return the heading of a sweep."""
     return f"{words.TITLES[measure]}, by {words.SWEEPS[sweep]}"
 
 
 def notes(result: Result) -> list[str]:
-    """How to read the numbers, and where they are from."""
+    """Return lines that explain the numbers and name the machine."""
     machine = result.machine
     load = [machine["load_before"][0], machine["load_after"][0]]
     versions = machine["versions"]
@@ -46,11 +47,11 @@ def notes(result: Result) -> list[str]:
     return [
         f"median (least..most) of {result.options['rounds']} interleaved rounds of "
         f"{result.options['duration_s']:g} s, messages of {result.options['size']} bytes, "
-        "MB = 10^6 bytes; 2013: the replication talk's three brokers",
+        "MB = 10^6 bytes; 2013: the figures of the replication talk, with three brokers",
         *(
             [
-                f"a killed leader is missed after {int(timeout_ms):,} ms "
-                "(broker.session.timeout.ms), which is in its gap"
+                f"the gap of a killed leader includes the {int(timeout_ms):,} ms until its "
+                "session expires (broker.session.timeout.ms)"
             ]
             if any(point.measure is Measure.FAILOVER for point in result.points) and timeout_ms
             else []
@@ -62,7 +63,7 @@ def notes(result: Result) -> list[str]:
 
 
 def failure(sample: Sample) -> str:
-    """What could not be measured, and why."""
+    """Return a failed measurement and its error in words."""
     point = sample.point
     where = f"{point.measure}, {words.point_label(point)} {words.SWEEPS[point.sweep]}"
     return f"{where}, {sample.system}, round {sample.round + 1}: {sample.error}"
@@ -70,7 +71,7 @@ def failure(sample: Sample) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A sweep in words: for each point what it is called, and a cell for each heading."""
+    """The table of a sweep in words: for each point its label, and a cell for each heading."""
 
     headings: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
@@ -79,9 +80,9 @@ class Grid:
 def grid(
     result: Result, points: Sequence[Point], baseline: Result | None, *, narrow: bool = False
 ) -> Grid:
-    """Per system its numbers, then the talk's, the client's own, and the ratios.
+    """Return the values of each system, then those of the talk, the client alone, and the ratios.
 
-    `narrow` gives medians alone, and spreads only of the ratios.
+    With `narrow` the values are medians only; ratios keep their spreads.
     """
     shown = words.median if narrow else words.spread
     quantities = QUANTITIES[points[0].measure]

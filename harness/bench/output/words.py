@@ -1,4 +1,4 @@
-"""Points and numbers in words, the same on a terminal and on the page. Pure."""
+"""Labels of points and numbers, for the terminal and the page. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,7 +13,7 @@ TITLES: Final[Mapping[Measure, str]] = {
     Measure.CONSUMER: "Consumer throughput",
     Measure.FAILOVER: "Leader killed: gap in acknowledgements",
     Measure.SHUTDOWN: "Controlled shutdown of a leader: gap in acknowledgements",
-    Measure.CONTROLLER: "Controller killed: time to the next decision",
+    Measure.CONTROLLER: "Controller killed: time to the next created topic",
 }
 SWEEPS: Final[Mapping[Sweep, str]] = {
     Sweep.ACKS: "acks",
@@ -25,7 +25,7 @@ SWEEPS: Final[Mapping[Sweep, str]] = {
 
 
 def bytes_label(size: int) -> str:
-    """Such as 500 B, 10 KB, 1 MB (powers of two, as in fetch sizes)."""
+    """Return a size such as 500 B, 10 KB, 1 MB (powers of two, as in fetch sizes)."""
     for unit, factor in (("MB", 1 << 20), ("KB", 1 << 10)):
         if size >= factor and size % factor == 0:
             return f"{size // factor} {unit}"
@@ -33,7 +33,7 @@ def bytes_label(size: int) -> str:
 
 
 def x_label(point: Point) -> str:
-    """Where a point is along its sweep."""
+    """Return the label of a point's position along its sweep."""
     match point.sweep:
         case Sweep.ACKS:
             return f"acks={acks_name(point.acks)}"
@@ -44,7 +44,7 @@ def x_label(point: Point) -> str:
 
 
 def series_label(point: Point) -> str:
-    """What tells the curves of a sweep apart: the acks mode, and a client that is not raw."""
+    """Return the label of a point's curve: the acks mode, and the client unless it is raw."""
     parts = []
     if point.measure is Measure.PRODUCER:
         parts.append(f"acks={acks_name(point.acks)}")
@@ -54,12 +54,12 @@ def series_label(point: Point) -> str:
 
 
 def point_label(point: Point) -> str:
-    """What tells a point from all others of its sweep."""
+    """Return a label that no other point of the sweep has."""
     return " ".join(filter(None, (series_label(point), x_label(point))))
 
 
 def number(value: float) -> str:
-    """Three digits that count, never an exponent: 0.123, 1.23, 12.3, 123, 1,234."""
+    """Return a number with three significant digits: 0.123, 1.23, 12.3, 123; or whole: 1,234."""
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 
 def spread(found: Spread | None, shown: Callable[[float], str] = number) -> str:
-    """The median, and the extremes where there was more than one round."""
+    """Return the median, and the extremes if there was more than one round."""
     if found is None:
         return ""
     if found.count == 1:
@@ -77,10 +77,10 @@ def spread(found: Spread | None, shown: Callable[[float], str] = number) -> str:
 
 
 def median(found: Spread | None) -> str:
-    """The median alone."""
+    """Return the median alone."""
     return "" if found is None else number(found.median)
 
 
 def ratio(found: Spread | None) -> str:
-    """Such as 1.25x (1.1..1.4)."""
+    """Return a ratio such as 1.25x (1.1x..1.4x)."""
     return spread(found, lambda value: f"{value:.2f}x")

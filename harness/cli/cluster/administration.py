@@ -1,4 +1,4 @@
-"""Every administrative command of `highwater cluster`, mounted."""
+"""All administrative commands of `highwater cluster`, in one Typer application."""
 
 import typer
 

@@ -1,8 +1,7 @@
-"""`highwater cluster brokers`: who there is, and letting brokers come and go."""
+"""`highwater cluster brokers`: lists, adds and removes brokers."""
 
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,52 +10,48 @@ from harness.admin import inspection, replica_moves, scaling, tool_text, topics
 from harness.admin.client import AdminClient
 from harness.admin.descriptions import Cluster, Topic
 from harness.admin.errors import BadRequest
-from harness.admin.scaling import Moved, Watch
-from harness.cli.base import Debug, ensure_privileges
+from harness.admin.scaling import MoveOptions, MoveTotals
+from harness.cli.base import ensure_privileges
 from harness.cli.cluster.connection import (
-    AsJson,
-    RunDir,
-    Servers,
+    ClusterChoice,
     administer,
+    administrative,
     print_json,
     print_lines,
 )
+from harness.cli.options import Throttle
 from nodes.ids import TopicPartition
 
-app = typer.Typer(help="Brokers: list, add, remove.", no_args_is_help=True)
-
-Throttle = Annotated[
-    int | None, typer.Option(min=1, help="Bytes/s that each broker may give or take for this.")
-]
+app = typer.Typer(help="List, add and remove brokers.", no_args_is_help=True)
 
 CHANGE_TIMEOUT_S = 120.0
 
 
 @app.command("list")
+@administrative
 def list_brokers(
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Every broker, what it holds and what it leads."""
+    """List the brokers, their replicas and the partitions that they lead."""
 
     async def work(
         admin: AdminClient,
     ) -> tuple[Cluster, list[Topic], dict[int, int | None]]:
-        cluster = await topics.cluster(admin)
-        known = await admin.serves("describe_log_dirs")
+        described = await topics.cluster(admin)
+        tells_sizes = await admin.serves("describe_log_dirs")
         held: dict[int, int | None] = {}
-        for broker in cluster.brokers:
+        for broker in described.brokers:
             held[broker.node_id] = None
-            if known and not broker.fenced:
+            if tells_sizes and not broker.fenced:
                 dirs = await inspection.log_dirs(admin, broker.node_id)
                 held[broker.node_id] = sum(
                     replica.size_bytes for each in dirs for replica in each.replicas.values()
                 )
-        return cluster, await topics.describe(admin), held
+        return described, await topics.describe(admin), held
 
-    cluster, found, held = administer(work, bootstrap_servers, run)
+    described, found, held = administer(work, cluster)
     partitions = [partition for topic in found for partition in topic.partitions]
     replicas = Counter(node for each in partitions for node in each.replicas)
     leads = Counter(each.leader for each in partitions)
@@ -73,10 +68,10 @@ def list_brokers(
             "preferred_leaders": preferred[each.node_id],
             "bytes": held[each.node_id],
         }
-        for each in cluster.brokers
+        for each in described.brokers
     ]
     if as_json:
-        print_json({"controller": cluster.controller, "brokers": rows})
+        print_json({"controller": described.controller, "brokers": rows})
         return
     header = ["ID", "HOST", "PORT", "RACK", "STATE", "REPLICAS", "LEADERS", "PREFERRED", "BYTES"]
     cells = [["-" if value is None else str(value) for value in row.values()] for row in rows]
@@ -84,43 +79,56 @@ def list_brokers(
 
 
 @app.command("add")
+@administrative
 def add_brokers(
     onto: Annotated[
         list[int] | None,
-        typer.Argument(help="Brokers of a foreign cluster that were started already."),
+        typer.Argument(
+            help="With --bootstrap-servers: the numbers of new brokers that already run."
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, max=50, help="How many to start in a cluster of ours.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=50,
+            help="Number of brokers to start in a cluster of `cluster up`. Default: 1.",
+        ),
     ] = None,
     rack: Annotated[
-        str | None, typer.Option(help="Their rack; the one with the fewest if not given.")
+        str | None,
+        typer.Option(help="The rack of the new brokers. Default: the rack with the fewest."),
     ] = None,
     throttle: Throttle = None,
     rebalance: Annotated[
-        bool, typer.Option(help="Move replicas to them, as few as evens the load.")
+        bool, typer.Option(help="Move as few replicas to the new brokers as evens the load.")
     ] = True,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Start brokers in a detached cluster (or take those named), and even the load over all."""
-    if bootstrap_servers is not None and (count is not None or not onto):
+    """Start brokers in a detached cluster, and spread the load over all brokers.
+
+    With --bootstrap-servers no broker is started: name the new brokers that already run.
+    """
+    if cluster.is_foreign and (count is not None or not onto):
         raise BadRequest(
-            "brokers of a foreign cluster are started by whoever runs it: name those that it is "
-            "to be spread over, as in `brokers add 4 5 --bootstrap-servers ...`"
+            "highwater cannot start brokers of a cluster that it does not run: start them there, "
+            "then name them, as in `brokers add 4 5 --bootstrap-servers ...`"
         )
     added = list(onto or ())
     if not added:
-        added = _start(run, count or 1, rack)
+        added = _start(cluster, count or 1, rack)
 
-    async def work(admin: AdminClient) -> Moved:
+    async def work(admin: AdminClient) -> MoveTotals:
         live = {each.node_id for each in (await topics.cluster(admin)).live}
         if absent := [node for node in added if node not in live]:
-            raise BadRequest(f"broker {absent[0]} is not in service; those are {sorted(live)}")
-        return await scaling.rebalance(admin, _watch(throttle)) if rebalance else Moved()
+            raise BadRequest(
+                f"broker {absent[0]} is not in service; the brokers in service are {sorted(live)}"
+            )
+        return await scaling.rebalance(admin, _watch(throttle)) if rebalance else MoveTotals()
 
-    moved = administer(work, bootstrap_servers, run, timeout_s=CHANGE_TIMEOUT_S)
+    moved = administer(work, cluster, timeout_s=CHANGE_TIMEOUT_S)
     if as_json:
         print_json({"added": added, **_moved(moved)})
     else:
@@ -129,35 +137,39 @@ def add_brokers(
 
 
 @app.command("remove")
+@administrative
 def remove_brokers(
-    nodes: Annotated[list[int], typer.Argument(help="The brokers' numbers.")],
+    nodes: Annotated[list[int], typer.Argument(help="The numbers of the brokers.")],
     throttle: Throttle = None,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Move everything off brokers; then stop and forget them, where the cluster is ours."""
-    ours = bootstrap_servers is None
+    """Move all replicas off brokers, then stop and unregister the brokers.
+
+    With --bootstrap-servers the brokers are only emptied.
+    """
+    ours = not cluster.is_foreign
     if len(set(nodes)) != len(nodes):
         raise BadRequest(f"a broker is named twice: {tool_text.listed(nodes)}")
     if ours:
         from harness.run import cluster_membership
 
-        cluster_membership.check_removable(run, nodes)
+        cluster_membership.check_removable(cluster.run_dir(), nodes)
 
-    async def work(admin: AdminClient) -> Moved:
+    async def work(admin: AdminClient) -> MoveTotals:
         moved = await scaling.drain(admin, nodes, _watch(throttle))
         left = _still_held(await replica_moves.assignment(admin), nodes)
         if left:
             raise BadRequest(
-                f"{left[0]} came to a broker that leaves while it was emptied; try again"
+                f"{left[0]} got a replica on one of these brokers while they were emptied; try "
+                "again"
             )
         return moved
 
-    moved = administer(work, bootstrap_servers, run, timeout_s=CHANGE_TIMEOUT_S)
+    moved = administer(work, cluster, timeout_s=CHANGE_TIMEOUT_S)
     if ours:
-        _stop(run, nodes)
+        _stop(cluster, nodes)
     if as_json:
         print_json({"removed" if ours else "emptied": nodes, **_moved(moved)})
         return
@@ -166,43 +178,43 @@ def remove_brokers(
     if ours:
         print(f"Removed {which}.")
     else:
-        print(f"Emptied {which}: stop what runs there, then `brokers unregister`.")
+        print(f"Emptied {which}: stop these brokers, then run `brokers unregister`.")
 
 
 @app.command("unregister")
+@administrative
 def unregister_brokers(
-    nodes: Annotated[list[int], typer.Argument(help="Brokers that are stopped for good.")],
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    nodes: Annotated[list[int], typer.Argument(help="The numbers of stopped brokers.")],
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Make the cluster forget brokers that are stopped for good and hold nothing."""
+    """Remove stopped brokers without replicas from the cluster's metadata."""
 
     async def work(admin: AdminClient) -> None:
         if left := _still_held(await replica_moves.assignment(admin), nodes):
             raise BadRequest(
-                f"{left[0]} has a replica on a broker that is to be forgotten: empty it first, "
-                "with `brokers remove`"
+                f"{left[0]} has a replica on one of these brokers: move it away first with "
+                "`brokers remove`"
             )
         for node in nodes:
             await inspection.unregister(admin, node)
 
-    administer(work, bootstrap_servers, run)
+    administer(work, cluster)
     if as_json:
         print_json({"unregistered": nodes})
     else:
         print_lines(f"Unregistered broker {node}." for node in nodes)
 
 
-def _start(run: Path | None, count: int, rack: str | None) -> list[int]:
+def _start(cluster: ClusterChoice, count: int, rack: str | None) -> list[int]:
     from harness.run import cluster_membership
 
     ensure_privileges()
-    return cluster_membership.add_brokers(run, count, rack, tell=_tell)
+    return cluster_membership.add_brokers(cluster.run_dir(), count, rack, tell=_print_progress)
 
 
-def _stop(run: Path | None, nodes: list[int]) -> None:
+def _stop(cluster: ClusterChoice, nodes: list[int]) -> None:
     from harness.run import cluster_membership
 
     ensure_privileges()
@@ -211,9 +223,9 @@ def _stop(run: Path | None, nodes: list[int]) -> None:
         async def work(admin: AdminClient) -> None:
             await inspection.unregister(admin, node)
 
-        administer(work, bootstrap, None)
+        administer(work, ClusterChoice(bootstrap_servers=bootstrap))
 
-    cluster_membership.remove_brokers(run, nodes, forget=forget, tell=_tell)
+    cluster_membership.remove_brokers(cluster.run_dir(), nodes, forget=forget, tell=_print_progress)
 
 
 def _still_held(
@@ -222,15 +234,15 @@ def _still_held(
     return [name for name, replicas in assignment.items() if not set(nodes).isdisjoint(replicas)]
 
 
-def _watch(throttle: int | None) -> Watch:
-    return Watch(tell=_tell, throttle=throttle)
+def _watch(throttle: int | None) -> MoveOptions:
+    return MoveOptions(report=_print_progress, throttle=throttle)
 
 
-def _tell(sentence: str) -> None:
+def _print_progress(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-def _moved(moved: Moved) -> dict[str, int]:
+def _moved(moved: MoveTotals) -> dict[str, int]:
     return {
         "moved_partitions": moved.partitions,
         "moved_replicas": moved.replicas,
@@ -238,7 +250,7 @@ def _moved(moved: Moved) -> dict[str, int]:
     }
 
 
-def _print_moved(moved: Moved) -> None:
+def _print_moved(moved: MoveTotals) -> None:
     if moved.partitions:
         print(f"Moved {moved.replicas} replicas ({moved.bytes:,} bytes).")
     else:

@@ -1,4 +1,4 @@
-"""`highwater cluster configs`: as kafka-configs, of topics and brokers."""
+"""`highwater cluster configs`: configuration of topics and brokers, as kafka-configs prints it."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,28 +10,31 @@ from harness.admin.client import AdminClient
 from harness.admin.configs import Resource
 from harness.admin.descriptions import Config
 from harness.admin.errors import BadRequest
-from harness.cli.base import Debug, settings
 from harness.cli.cluster.connection import (
-    AsJson,
-    RunDir,
-    Servers,
+    ClusterChoice,
     administer,
+    administrative,
     print_json,
     print_lines,
 )
+from harness.cli.options import ConfigOption, DeleteConfig, key_values
 
-app = typer.Typer(help="Configuration of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and change the configuration of topics and brokers.", no_args_is_help=True
+)
 
 
 class Entity(StrEnum):
-    """What has a configuration."""
+    """The kinds of things that have a configuration."""
 
     topics = "topics"
     brokers = "brokers"
     broker_defaults = "broker-defaults"
 
 
-EntityType = Annotated[Entity, typer.Argument(help="Of what.")]
+EntityType = Annotated[
+    Entity, typer.Argument(help="Configuration of topics, of brokers, or of all brokers at once.")
+]
 
 _DYNAMIC = {
     Entity.topics: "DYNAMIC_TOPIC_CONFIG",
@@ -41,20 +44,22 @@ _DYNAMIC = {
 
 
 @app.command("describe")
+@administrative
 def describe_configs(
     entity: EntityType,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Topics or broker numbers; none is all.")
+        list[str] | None,
+        typer.Argument(help="Names of topics or numbers of brokers. Default: all."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Defaults too, not only what was set at run time.")
+        bool,
+        typer.Option("--all", help="Show every setting, not only those that were changed."),
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """What is configured, and what it would be otherwise (its synonyms)."""
+    """Show settings with their value, source, and the values that they override (synonyms)."""
     given = [_resource(entity, name) for name in _checked(entity, names or [])]
 
     async def work(admin: AdminClient) -> dict[Resource, list[Config]]:
@@ -71,7 +76,7 @@ def describe_configs(
         found = await configs.describe(admin, wanted)
         return {resource: found[resource] for resource in wanted}
 
-    found = administer(work, bootstrap_servers, run)
+    found = administer(work, cluster)
     shown = {
         resource: [each for each in entries if everything or each.source == _DYNAMIC[entity]]
         for resource, entries in found.items()
@@ -97,28 +102,28 @@ def describe_configs(
 
 
 @app.command("alter")
+@administrative
 def alter_configs(
     entity: EntityType,
     name: Annotated[
-        str | None, typer.Argument(help="A topic or broker number; none for broker-defaults.")
+        str | None,
+        typer.Argument(help="The name of a topic or number of a broker; none for broker-defaults."),
     ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", help="key=value; may be repeated.")
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None, typer.Option(help="A key that is not to be set here; may be repeated.")
-    ] = None,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    config: ConfigOption = None,
+    delete_config: DeleteConfig = None,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Set configuration at run time, or unset it."""
+    """Set or remove settings while the cluster runs."""
     names = _checked(entity, [] if name is None else [name])
     if entity is not Entity.broker_defaults and not names:
-        raise BadRequest(f"{entity.value}: which? Give a name")
+        raise BadRequest(f"{entity.value}: name the topic or broker to alter")
     resource = _resource(entity, name)
-    changes: dict[str, str | None] = {**settings(config), **dict.fromkeys(delete_config or ())}
+    changes: dict[str, str | None] = {
+        **key_values("--config", config),
+        **dict.fromkeys(delete_config or ()),
+    }
     if not changes:
         raise BadRequest("nothing to alter: give --config or --delete-config")
 
@@ -130,7 +135,7 @@ def alter_configs(
                 raise BadRequest(f"{resource}: {', '.join(absent)} is not set here")
         await configs.alter(admin, {resource: changes})
 
-    administer(work, bootstrap_servers, run)
+    administer(work, cluster)
     if as_json:
         print_json({"entity": entity.value, "name": resource.name, "configs": changes})
     elif entity is Entity.broker_defaults:
@@ -141,10 +146,10 @@ def alter_configs(
 
 def _checked(entity: Entity, names: list[str]) -> list[str]:
     if entity is Entity.broker_defaults and names:
-        raise BadRequest("broker-defaults hold for all brokers: leave out the name")
+        raise BadRequest("broker-defaults apply to all brokers: leave out the name")
     for name in names:
         if entity is Entity.brokers and not name.isdigit():
-            raise BadRequest(f"broker {name!r}: a broker is named by its number")
+            raise BadRequest(f"broker {name!r}: give the number of the broker")
     return names
 
 

@@ -1,4 +1,7 @@
-"""`highwater cluster elect-leaders | quorum | log-dirs | delete-records | producers`."""
+"""Commands about the state of nodes and partitions.
+
+`highwater cluster elect-leaders | quorum | log-dirs | delete-records | producers`.
+"""
 
 import time
 from enum import StrEnum
@@ -10,57 +13,65 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import inspection, reassignments, tool_files, tool_text, topics
 from harness.admin.client import AdminClient
-from harness.admin.descriptions import LogDir, Producer, Quorum
+from harness.admin.descriptions import LogDir, Producer, QuorumDescription
 from harness.admin.errors import BadRequest
-from harness.admin.reassignments import Failure
-from harness.cli.base import BAD_ARGUMENTS, Debug, Exit, warn
+from harness.admin.reassignments import PartitionError
+from harness.cli.base import BAD_ARGUMENTS, Exit, warn
 from harness.cli.cluster.connection import (
-    AsJson,
-    RunDir,
-    Servers,
+    ClusterChoice,
     administer,
+    administrative,
     print_json,
     print_lines,
     read_file,
 )
+from harness.cli.options import broker_numbers, comma_separated
 from nodes.ids import TopicPartition
 
-quorum_app = typer.Typer(help="The metadata quorum.", no_args_is_help=True)
-log_dirs_app = typer.Typer(help="What lies on the brokers' disks.", no_args_is_help=True)
+quorum_app = typer.Typer(help="Show the metadata quorum.", no_args_is_help=True)
+log_dirs_app = typer.Typer(help="Show the log directories of brokers.", no_args_is_help=True)
 
 
 class ElectionType(StrEnum):
-    """Who may become leader."""
+    """The replicas that may become leader."""
 
     preferred = "preferred"
     unclean = "unclean"
 
 
+@administrative
 def elect_leaders(
     election_type: Annotated[
         ElectionType,
         typer.Option(
-            help="preferred: the first replica; unclean: any, where no in-sync one is left."
+            help="preferred: elect the first replica; unclean: elect any live replica of a "
+            "partition without a live in-sync replica, which may lose records."
         ),
     ],
-    topic: Annotated[str | None, typer.Option(help="One topic.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Its partition.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The topic of one partition; with --partition.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="The number of the partition; with --topic.")
+    ] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="All that need it.")
+        bool, typer.Option("--all-topic-partitions", help="All partitions that need an election.")
     ] = False,
     path_to_json_file: Annotated[
-        Path | None, typer.Option(help='{"partitions": [{"topic": "foo", "partition": 1}]}')
+        Path | None,
+        typer.Option(
+            help='A file with the partitions: {"partitions": [{"topic": "foo", "partition": 1}]}'
+        ),
     ] = None,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Elect preferred leaders, or unclean ones, which may lose records."""
+    """Elect leaders of partitions: the preferred ones, or any replica (unclean)."""
     chosen = [topic is not None, all_topic_partitions, path_to_json_file is not None]
     if chosen.count(True) != 1 or (topic is None) != (partition is None):
         raise BadRequest(
-            "which partitions? Give --topic with --partition, or --all-topic-partitions, or "
+            "name the partitions: --topic with --partition, or --all-topic-partitions, or "
             "--path-to-json-file"
         )
     wanted: list[TopicPartition] | None = None
@@ -71,10 +82,10 @@ def elect_leaders(
     unclean = election_type is ElectionType.unclean
     kind = reassignments.UNCLEAN if unclean else reassignments.PREFERRED
 
-    async def work(admin: AdminClient) -> dict[TopicPartition, Failure]:
+    async def work(admin: AdminClient) -> dict[TopicPartition, PartitionError]:
         return await reassignments.elect(admin, kind, wanted)
 
-    results = administer(work, bootstrap_servers, run)
+    results = administer(work, cluster)
     elected = [name for name, (code, _) in results.items() if code is ErrorCode.none]
     needless = [n for n, (code, _) in results.items() if code is ErrorCode.election_not_needed]
     failed = {n: each for n, each in results.items() if n not in elected and n not in needless}
@@ -94,10 +105,10 @@ def elect_leaders(
         if needless:
             which = ", ".join(map(str, needless))
             print(f"Valid replica already elected for partitions {which}")
-        for each, (code, said) in failed.items():
+        for each, (code, message) in failed.items():
             print(
                 f"Error completing leader election ({name}) for partition: {each}: "
-                f"{said or code.name.upper()}"
+                f"{message or code.name.upper()}"
             )
     if failed:
         warn(f"{len(failed)} replica(s) could not be elected")
@@ -105,27 +116,27 @@ def elect_leaders(
 
 
 @quorum_app.command("describe")
+@administrative
 def describe_quorum(
-    status: Annotated[bool, typer.Option("--status", help="A summary.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show a summary.")] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="Each member's position.")
+        bool, typer.Option("--replication", help="Show the log position of each member.")
     ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", help="Times as how long ago.")
+        bool, typer.Option("--human-readable", help="Show times as milliseconds ago.")
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Who leads the metadata log, and how far the others are."""
+    """Show the leader, voters and observers of the metadata quorum."""
     if status == replication and not as_json:
         raise BadRequest("give one of --status and --replication")
 
-    async def work(admin: AdminClient) -> tuple[str, Quorum]:
+    async def work(admin: AdminClient) -> tuple[str, QuorumDescription]:
         return (await topics.cluster(admin)).cluster_id, await inspection.quorum(admin)
 
-    cluster_id, quorum = administer(work, bootstrap_servers, run)
+    cluster_id, quorum = administer(work, cluster)
     if as_json:
         print_json(tool_text.quorum_data(cluster_id, quorum))
     elif status:
@@ -136,51 +147,57 @@ def describe_quorum(
 
 
 @log_dirs_app.command("describe")
+@administrative
 def describe_log_dirs(
-    broker_list: Annotated[str, typer.Option(help="Brokers: 1,2,3; all if empty.")] = "",
-    topic_list: Annotated[str, typer.Option(help="Topics with commas; all if empty.")] = "",
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    broker_list: Annotated[
+        str, typer.Option(help="The brokers, as in 1,2,3. Default: all in service.")
+    ] = "",
+    topic_list: Annotated[str, typer.Option(help="The topics, by commas. Default: all.")] = "",
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Every replica's size and lag on every broker."""
-    asked = [part.strip() for part in broker_list.split(",") if part.strip()]
-    if bad := [part for part in asked if not part.isdigit()]:
-        raise BadRequest(f"--broker-list: {bad[0]!r} is no broker number; write 1,2,3")
-    names = [part.strip() for part in topic_list.split(",") if part.strip()]
+    """Show the size and lag of every replica on every broker, as kafka-log-dirs prints them."""
+    asked = broker_numbers("--broker-list", broker_list)
+    names = comma_separated(topic_list)
 
     async def work(admin: AdminClient) -> dict[int, list[LogDir]]:
         live = [broker.node_id for broker in (await topics.cluster(admin)).live]
-        wanted = [int(part) for part in asked] or live
-        if unknown := [node for node in wanted if node not in live]:
-            raise BadRequest(f"broker {unknown[0]} is not in service; those are {live}")
-        return {node: await inspection.log_dirs(admin, node) for node in wanted}
+        chosen = asked or live
+        if unknown := [node for node in chosen if node not in live]:
+            raise BadRequest(
+                f"broker {unknown[0]} is not in service; the brokers in service are {live}"
+            )
+        return {node: await inspection.log_dirs(admin, node) for node in chosen}
 
-    found = administer(work, bootstrap_servers, run)
+    found = administer(work, cluster)
     if not as_json:
         print("Querying brokers for log directories information")
         print(f"Received log directory information from brokers {tool_text.listed(found)}")
     print(tool_text.log_dirs_json(found, names))
 
 
+@administrative
 def delete_records(
     offset_json_file: Annotated[
         Path,
-        typer.Option(help='{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}]}'),
+        typer.Option(
+            help="A file with an offset for each partition: "
+            '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}]}; -1 is the high '
+            "watermark."
+        ),
     ],
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Delete everything before an offset of each partition (-1: before the high watermark)."""
+    """Delete the records of partitions that lie before an offset."""
     before = tool_files.offsets(read_file(offset_json_file))
 
-    async def work(admin: AdminClient) -> dict[TopicPartition, int | Failure]:
+    async def work(admin: AdminClient) -> dict[TopicPartition, int | PartitionError]:
         return await inspection.delete_records(admin, before)
 
-    results = administer(work, bootstrap_servers, run)
+    results = administer(work, cluster)
     failed = 0
     rows: list[dict[str, object]] = []
     lines = ["Executing records delete operation", "Records delete operation completed:"]
@@ -191,9 +208,9 @@ def delete_records(
             lines.append(f"partition: {name}\tlow_watermark: {result}")
         else:
             failed += 1
-            said = result[1] or result[0].name.upper()
-            rows.append({**row, "error": said})
-            lines.append(f"partition: {name}\terror: {said}")
+            message = result[1] or result[0].name.upper()
+            rows.append({**row, "error": message})
+            lines.append(f"partition: {name}\terror: {message}")
     if as_json:
         print_json(rows)
     else:
@@ -202,23 +219,24 @@ def delete_records(
         raise Exit(BAD_ARGUMENTS)
 
 
+@administrative
 def describe_producers(
-    topic: Annotated[str, typer.Option(help="The topic.")],
-    partition: Annotated[int, typer.Option(min=0, help="The partition.")],
+    topic: Annotated[str, typer.Option(help="The name of the topic.")],
+    partition: Annotated[int, typer.Option(min=0, help="The number of the partition.")],
     broker_id: Annotated[
-        int | None, typer.Option(min=0, help="A replica's broker; the leader's if not given.")
+        int | None,
+        typer.Option(min=0, help="The broker of the replica to ask. Default: the leader."),
     ] = None,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """The idempotent producers that a partition knows, as kafka-transactions tells of them."""
+    """List the idempotent producers of a partition, as kafka-transactions prints them."""
 
     async def work(admin: AdminClient) -> list[Producer]:
         return await inspection.producers(admin, TopicPartition(topic, partition), broker_id)
 
-    found = administer(work, bootstrap_servers, run)
+    found = administer(work, cluster)
     rows = tool_text.producer_rows(found)
     if as_json:
         print_json([dict(zip(rows[0], row, strict=True)) for row in rows[1:]])

@@ -1,4 +1,7 @@
-"""`highwater cluster reassign`: as kafka-reassign-partitions, proposals by least movement."""
+"""`highwater cluster reassign`: moves partitions, as kafka-reassign-partitions does.
+
+Unlike Kafka's tool, `generate` proposes the even placement that moves the least data.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,61 +13,71 @@ from harness.admin import balance, reassignments, replica_moves, tool_files, too
 from harness.admin.client import AdminClient
 from harness.admin.descriptions import Reassignment
 from harness.admin.errors import BadRequest
-from harness.admin.replica_moves import Status
-from harness.cli.base import Debug, Exit
+from harness.admin.replica_moves import MoveStatus
+from harness.cli.base import Exit
 from harness.cli.cluster.connection import (
-    AsJson,
-    RunDir,
-    Servers,
+    ClusterChoice,
     administer,
+    administrative,
     print_json,
     print_lines,
     read_file,
 )
+from harness.cli.options import Throttle, broker_numbers
 from nodes.ids import TopicPartition
 
 app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
 
 File = Annotated[
     Path,
-    typer.Option("--reassignment-json-file", help="The reassignment, in Kafka's JSON format."),
+    typer.Option(
+        "--reassignment-json-file", help="A file with the reassignment, in Kafka's JSON format."
+    ),
 ]
-KeepLimits = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave throttles as they are.")
+KeepThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Do not remove the throttles of the move.")
 ]
 
 STILL_MOVING = 2
-"""Exit code of `verify` when something moves yet."""
+"""Exit code of `verify` while a partition still moves."""
 
 
 @app.command("generate")
+@administrative
 def generate(
     broker_list: Annotated[
-        str, typer.Option(help="The brokers to be on: 1,2,3. All that are in service if empty.")
+        str,
+        typer.Option(
+            help="The brokers to place replicas on, as in 1,2,3. Default: all in service."
+        ),
     ] = "",
     topics_file: Annotated[
         Path | None,
-        typer.Option("--topics-to-move-json-file", help="Topics, in Kafka's JSON; else all."),
+        typer.Option(
+            "--topics-to-move-json-file",
+            help="A file with the topics to move, in Kafka's JSON format. Default: all topics.",
+        ),
     ] = None,
     disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Place without regard to racks.")
+        bool, typer.Option("--disable-rack-aware", help="Place replicas without regard to racks.")
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Propose the cheapest even placement; nothing is changed."""
+    """Propose the even placement that moves the least data; change nothing."""
     names = None if topics_file is None else tool_files.topics_to_move(read_file(topics_file))
-    wanted = _brokers(broker_list)
+    asked = broker_numbers("--broker-list", broker_list)
 
     async def work(
         admin: AdminClient,
     ) -> tuple[dict[TopicPartition, tuple[int, ...]], balance.Plan]:
         live = {each.node_id: each.rack for each in (await topics.cluster(admin)).live}
-        if unknown := [node for node in wanted if node not in live]:
-            raise BadRequest(f"broker {unknown[0]} is not in service; those are {sorted(live)}")
-        chosen = {node: live[node] for node in wanted or sorted(live)}
+        if unknown := [node for node in asked if node not in live]:
+            raise BadRequest(
+                f"broker {unknown[0]} is not in service; the brokers in service are {sorted(live)}"
+            )
+        chosen = {node: live[node] for node in asked or sorted(live)}
         if disable_rack_aware:
             chosen = dict.fromkeys(chosen)
         current = await replica_moves.assignment(admin, names)
@@ -74,7 +87,7 @@ def generate(
         except balance.BalanceError as error:
             raise BadRequest(str(error)) from error
 
-    current, plan = administer(work, bootstrap_servers, run)
+    current, plan = administer(work, cluster)
     if as_json:
         print_json(
             {
@@ -93,30 +106,28 @@ def generate(
 
 
 @app.command("execute")
+@administrative
 def execute(
     reassignment_file: File,
-    throttle: Annotated[
-        int | None,
-        typer.Option(min=1, help="Bytes/s that each broker may give or take for this."),
-    ] = None,
+    throttle: Throttle = None,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Others are moving already; add this.")
+        bool,
+        typer.Option("--additional", help="Start although other partitions are moving already."),
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Begin a reassignment; `verify` tells when it is over and removes its throttle."""
+    """Start a reassignment; `verify` shows its progress and removes its throttle at the end."""
     targets = tool_files.reassignment(read_file(reassignment_file))
-    said: list[str] = []
+    messages: list[str] = []
 
     async def work(admin: AdminClient) -> dict[TopicPartition, tuple[int, ...]]:
         return await replica_moves.start(
-            admin, targets, throttle=throttle, additional=additional, tell=said.append
+            admin, targets, throttle=throttle, additional=additional, report=messages.append
         )
 
-    before = administer(work, bootstrap_servers, run)
+    before = administer(work, cluster)
     if as_json:
         print_json({"before": _rows(before), "started": _rows(targets), "throttle": throttle})
         return
@@ -126,7 +137,7 @@ def execute(
             "Warning: You must run --verify periodically, until the reassignment completes, to "
             "ensure the throttle is removed."
         )
-    print_lines(said)
+    print_lines(messages)
     plural = "" if len(targets) == 1 else "s"
     print(
         f"Successfully started partition reassignment{plural} for "
@@ -135,28 +146,31 @@ def execute(
 
 
 @app.command("verify")
+@administrative
 def verify(
     reassignment_file: File,
-    preserve_throttles: KeepLimits = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    preserve_throttles: KeepThrottles = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Say how far it is (exit code 2 while something moves); at the end, remove throttles."""
+    """Show the progress of a reassignment; remove its throttles when it is complete.
+
+    The exit code is 2 while a partition still moves.
+    """
     targets = tool_files.reassignment(read_file(reassignment_file))
 
     async def work(
         admin: AdminClient,
-    ) -> tuple[dict[TopicPartition, Status], bool, tuple[list[int], list[str]] | None]:
+    ) -> tuple[dict[TopicPartition, MoveStatus], bool, tuple[list[int], list[str]] | None]:
         found = await replica_moves.status(admin, targets)
         still = bool(await reassignments.ongoing(admin))
         cleared = None
         if not still and not preserve_throttles:
-            cleared = await replica_moves.clear_limits(admin, targets)
+            cleared = await replica_moves.clear_throttles(admin, targets)
         return found, still, cleared
 
-    found, still, cleared = administer(work, bootstrap_servers, run)
+    found, still, cleared = administer(work, cluster)
     if as_json:
         print_json(
             {
@@ -186,15 +200,15 @@ def verify(
 
 
 @app.command("cancel")
+@administrative
 def cancel(
     reassignment_file: File,
-    preserve_throttles: KeepLimits = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    preserve_throttles: KeepThrottles = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Put partitions that move back to where they were."""
+    """Cancel the reassignment of partitions: their replicas return to where they were."""
     targets = tool_files.reassignment(read_file(reassignment_file))
 
     async def work(
@@ -202,13 +216,13 @@ def cancel(
     ) -> tuple[list[TopicPartition], tuple[list[int], list[str]] | None]:
         moved, failed = await replica_moves.cancel(admin, sorted(targets))
         if failed:
-            said = replica_moves.describe_failures(failed)
-            raise BadRequest(f"not all reassignments could be cancelled: {said}")
-        return moved, None if preserve_throttles else await replica_moves.clear_limits(
+            reasons = replica_moves.describe_failures(failed)
+            raise BadRequest(f"not all reassignments could be cancelled: {reasons}")
+        return moved, None if preserve_throttles else await replica_moves.clear_throttles(
             admin, targets
         )
 
-    cancelled, cleared = administer(work, bootstrap_servers, run)
+    cancelled, cleared = administer(work, cluster)
     if as_json:
         print_json({"cancelled": [str(name) for name in cancelled]})
         return
@@ -224,31 +238,22 @@ def cancel(
 
 
 @app.command("list")
+@administrative
 def list_ongoing(
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """The partitions that move now."""
+    """List the partitions that are moving."""
 
     async def work(admin: AdminClient) -> dict[TopicPartition, Reassignment]:
         return await reassignments.ongoing(admin)
 
-    ongoing = administer(work, bootstrap_servers, run)
+    ongoing = administer(work, cluster)
     if as_json:
         print_json(tool_text.ongoing_data(ongoing))
     else:
         print_lines(tool_text.ongoing_lines(ongoing))
-
-
-def _brokers(given: str) -> list[int]:
-    parts = [part.strip() for part in given.split(",") if part.strip()]
-    if bad := [part for part in parts if not part.isdigit()]:
-        raise BadRequest(f"--broker-list: {bad[0]!r} is no broker number; write 1,2,3")
-    if len(set(parts)) != len(parts):
-        raise BadRequest(f"--broker-list {given}: a broker is there twice")
-    return [int(part) for part in parts]
 
 
 def _rows(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> list[dict[str, object]]:

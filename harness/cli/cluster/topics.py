@@ -1,4 +1,4 @@
-"""`highwater cluster topics`: as kafka-topics."""
+"""`highwater cluster topics`: lists, creates, alters and deletes topics, as kafka-topics does."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated
@@ -8,29 +8,27 @@ import typer
 from harness.admin import configs, reassignments, tool_text, topics
 from harness.admin.client import AdminClient
 from harness.admin.descriptions import Config, Partition, Reassignment, Topic, id_text
-from harness.admin.errors import BadRequest, Refused
-from harness.cli.base import Debug, settings, warn
+from harness.admin.errors import BadRequest, RequestRefused
+from harness.cli.base import warn
 from harness.cli.cluster.connection import (
-    AsJson,
-    RunDir,
-    Servers,
+    ClusterChoice,
     administer,
+    administrative,
     print_json,
     print_lines,
 )
+from harness.cli.options import ConfigOption, DeleteConfig, key_values
 from nodes.ids import TopicPartition
 
-app = typer.Typer(help="Topics, as kafka-topics tells of them.", no_args_is_help=True)
+app = typer.Typer(help="List, create, alter and delete topics.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The topic.")]
-Names = Annotated[list[str] | None, typer.Argument(help="The topics; none is all.")]
-ConfigOption = Annotated[
-    list[str] | None, typer.Option("--config", help="key=value; may be repeated.")
-]
+Name = Annotated[str, typer.Argument(help="The name of the topic.")]
+Names = Annotated[list[str] | None, typer.Argument(help="The names of topics. Default: all.")]
 Assignment = Annotated[
     str | None,
     typer.Option(
-        "--replica-assignment", help="Brokers of each partition: 1:2,2:3 is two partitions of two."
+        "--replica-assignment",
+        help="The brokers of each partition: 1:2,2:3 is two partitions with two replicas each.",
     ),
 ]
 
@@ -38,23 +36,23 @@ MIN_ISR = "min.insync.replicas"
 
 
 @app.command("list")
+@administrative
 def list_topics(
     exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
+        bool, typer.Option("--exclude-internal", help="Leave out Kafka's internal topics.")
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """The names of all topics."""
+    """List the names of all topics."""
 
     async def work(admin: AdminClient) -> list[str]:
         if exclude_internal:
             return [topic.name for topic in await topics.describe(admin) if not topic.internal]
         return await topics.names(admin)
 
-    names = administer(work, bootstrap_servers, run)
+    names = administer(work, cluster)
     if as_json:
         print_json(names)
     else:
@@ -62,35 +60,35 @@ def list_topics(
 
 
 @app.command("create")
+@administrative
 def create_topic(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option(help="How many; the cluster's default if not given.")
+        int | None, typer.Option(help="Number of partitions. Default: the cluster's.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(help="Replicas of each; the cluster's default if not given.")
+        int | None, typer.Option(help="Replicas of each partition. Default: the cluster's.")
     ] = None,
     replica_assignment: Assignment = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed when the topic exists already.")
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
     """Create a topic."""
     for what, given in (("partitions", partitions), ("replication-factor", replication_factor)):
         if given is not None and not 1 <= given < 1 << 15:
-            raise BadRequest(f"--{what} {given} cannot be: it must be from 1 to 32767")
+            raise BadRequest(f"--{what} {given}: must be from 1 to 32767")
     assignment = _assignment(replica_assignment)
     if assignment and (partitions or replication_factor):
         raise BadRequest(
-            "--replica-assignment says how many partitions and replicas there are: leave out "
+            "--replica-assignment sets the numbers of partitions and replicas: leave out "
             "--partitions and --replication-factor"
         )
-    wanted = settings(config)
+    settings = key_values("--config", config)
 
     async def work(admin: AdminClient) -> bool:
         try:
@@ -100,15 +98,15 @@ def create_topic(
                 partitions=partitions,
                 replication_factor=replication_factor,
                 assignment=assignment,
-                configs=wanted,
+                configs=settings,
             )
-        except Refused as error:
+        except RequestRefused as error:
             if if_not_exists and error.code is error.code.topic_already_exists:
                 return False
             raise
         return True
 
-    created = administer(work, bootstrap_servers, run)
+    created = administer(work, cluster)
     if as_json:
         print_json({"topic": name, "created": created})
     elif created:
@@ -116,27 +114,40 @@ def create_topic(
 
 
 @app.command("describe")
+@administrative
 def describe_topics(
     names: Names = None,
     under_replicated: Annotated[
         bool,
-        typer.Option("--under-replicated-partitions", help="Only partitions that lack replicas."),
+        typer.Option(
+            "--under-replicated-partitions", help="Show only partitions with replicas out of sync."
+        ),
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only those without a live leader.")
+        bool,
+        typer.Option(
+            "--unavailable-partitions", help="Show only partitions without a live leader."
+        ),
     ] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr-partitions", help="Only those below their least ISR.")
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions",
+            help="Show only partitions with fewer in-sync replicas than min.insync.replicas.",
+        ),
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr-partitions", help="Only those at their least ISR.")
+        bool,
+        typer.Option(
+            "--at-min-isr-partitions",
+            help="Show only partitions with exactly min.insync.replicas replicas in sync.",
+        ),
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Partitions, replicas and configuration of topics."""
+    """Show the partitions, replicas and configuration of topics."""
     filters = (under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def work(
@@ -151,9 +162,9 @@ def describe_topics(
         live = {broker.node_id for broker in (await topics.cluster(admin)).live}
         return found, {each.name: entries[each] for each in resources}, ongoing, live
 
-    found, entries, ongoing, live = administer(work, bootstrap_servers, run)
+    found, entries, ongoing, live = administer(work, cluster)
 
-    def wanted(partition: Partition) -> bool:
+    def is_shown(partition: Partition) -> bool:
         if not any(filters):
             return True
         least = _min_isr(entries[partition.name.topic])
@@ -166,34 +177,35 @@ def describe_topics(
         )
 
     if as_json:
-        print_json([_topic_data(each, entries[each.name], ongoing, wanted) for each in found])
+        print_json([_topic_data(each, entries[each.name], ongoing, is_shown) for each in found])
         return
     for topic in found:
         if not any(filters):
             first = ongoing.get(topic.partitions[0].name)
             print(tool_text.topic_line(topic, entries[topic.name], first))
-        for partition in filter(wanted, topic.partitions):
+        for partition in filter(is_shown, topic.partitions):
             print(tool_text.partition_line(partition, ongoing.get(partition.name)))
 
 
 @app.command("alter")
+@administrative
 def alter_topic(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option(help="The new number of partitions; it can only grow.")
+        int | None, typer.Option(help="The new number of partitions; it can only increase.")
     ] = None,
     replica_assignment: Assignment = None,
     config: ConfigOption = None,
-    delete_config: Annotated[
-        list[str] | None, typer.Option(help="A key that is to have its default; may be repeated.")
-    ] = None,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    delete_config: DeleteConfig = None,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Add partitions, set or delete configuration."""
-    changes: dict[str, str | None] = {**settings(config), **dict.fromkeys(delete_config or ())}
+    """Add partitions to a topic; set or remove its settings."""
+    changes: dict[str, str | None] = {
+        **key_values("--config", config),
+        **dict.fromkeys(delete_config or ()),
+    }
     assignment = _assignment(replica_assignment)
     if partitions is None and not changes:
         raise BadRequest("nothing to alter: give --partitions, --config or --delete-config")
@@ -208,7 +220,7 @@ def alter_topic(
             new = assignment[len(before.partitions) :] if assignment else None
             await topics.grow(admin, name, partitions, new)
 
-    administer(work, bootstrap_servers, run)
+    administer(work, cluster)
     if as_json:
         print_json({"topic": name, "partitions": partitions, "configs": changes})
     else:
@@ -216,17 +228,17 @@ def alter_topic(
 
 
 @app.command("delete")
+@administrative
 def delete_topics(
-    names: Annotated[list[str], typer.Argument(help="The topics.")],
+    names: Annotated[list[str], typer.Argument(help="The names of the topics.")],
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")
+        bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")
     ] = False,
-    bootstrap_servers: Servers = None,
-    run: RunDir = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    *,
+    cluster: ClusterChoice,
+    as_json: bool,
 ) -> None:
-    """Delete topics and everything in them."""
+    """Delete topics and their records."""
 
     async def work(admin: AdminClient) -> list[str]:
         known = set(await topics.names(admin))
@@ -234,12 +246,12 @@ def delete_topics(
             if not if_exists:
                 raise BadRequest(f"topic {unknown[0]} does not exist; nothing was deleted")
             warn(f"no such topic: {', '.join(unknown)}")
-        there = [name for name in names if name in known]
-        if there:
-            await topics.delete(admin, there)
-        return there
+        existing = [name for name in names if name in known]
+        if existing:
+            await topics.delete(admin, existing)
+        return existing
 
-    deleted = administer(work, bootstrap_servers, run)
+    deleted = administer(work, cluster)
     if as_json:
         print_json({"deleted": deleted})
     else:
@@ -250,7 +262,7 @@ def _topic_data(
     topic: Topic,
     entries: list[Config],
     ongoing: Mapping[TopicPartition, Reassignment],
-    wanted: Callable[[Partition], bool],
+    is_shown: Callable[[Partition], bool],
 ) -> dict[str, object]:
     return {
         "topic": topic.name,
@@ -260,7 +272,7 @@ def _topic_data(
         "partitions": [
             tool_text.partition_data(each, ongoing.get(each.name))
             for each in topic.partitions
-            if wanted(each)
+            if is_shown(each)
         ],
     }
 
@@ -270,15 +282,15 @@ def _min_isr(entries: list[Config]) -> int:
 
 
 def _assignment(given: str | None) -> list[list[int]]:
-    """The brokers of each partition. Raises BadRequest."""
+    """Return the brokers of each partition. Raises BadRequest."""
     if given is None:
         return []
     try:
         lists = [[int(node) for node in part.split(":")] for part in given.split(",")]
     except ValueError as error:
         raise BadRequest(
-            f"--replica-assignment {given!r} cannot be read: write brokers with colons, partitions "
-            "with commas, as in 1:2,2:3"
+            f"--replica-assignment {given!r}: separate brokers by colons and partitions by commas, "
+            "as in 1:2,2:3"
         ) from error
     for number, nodes in enumerate(lists):
         if len(set(nodes)) != len(nodes):

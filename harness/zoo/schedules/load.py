@@ -1,4 +1,6 @@
-"""Clients for simulated clusters: topics made, records sent at a steady rate, read back."""
+"""Clients for simulated clusters: they create topics, send records at a steady rate, and
+read them.
+"""
 
 import asyncio
 import itertools
@@ -12,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import topics
 from harness.admin.client import AdminClient
-from harness.admin.errors import Passing
+from harness.admin.errors import TransientError
 from harness.simulation.world.cluster import SimCluster
 from nodes.log.batch import Record, decode_records, encode_batch, iter_batches
 from nodes.wire.client import Channel
@@ -24,18 +26,20 @@ PRODUCE, FETCH, METADATA = 0, 1, 3
 
 
 async def in_service(admin: AdminClient, count: int) -> None:
-    """Wait until that many brokers are known."""
+    """Wait until this many brokers are known."""
 
     async def look() -> None:
         answer = await admin.request("metadata", topics=())
         if len(answer.brokers) < count:
-            raise Passing(ErrorCode.broker_not_available, f"{len(answer.brokers)} brokers")
+            raise TransientError(ErrorCode.broker_not_available, f"{len(answer.brokers)} brokers")
 
     await admin.repeat(look)
 
 
 async def make_topics(cluster: SimCluster, names: Mapping[str, int]) -> None:
-    """Wait for all brokers, make the topics (name -> partitions), wait until all are in sync."""
+    """Wait for all brokers, create the topics (name -> partitions), and wait until all replicas are
+    in sync.
+    """
     everywhere = list(cluster.brokers.values())
     async with AdminClient(everywhere) as admin:
         await in_service(admin, len(everywhere))
@@ -50,7 +54,7 @@ async def make_topics(cluster: SimCluster, names: Mapping[str, int]) -> None:
         for name, partitions in names.items():
 
             async def look(name: str = name, partitions: int = partitions) -> None:
-                await topics.see_in_sync(
+                await topics.check_in_sync(
                     admin,
                     name,
                     partitions=partitions,
@@ -63,7 +67,7 @@ async def make_topics(cluster: SimCluster, names: Mapping[str, int]) -> None:
 
 @dataclass(slots=True)
 class Client:
-    """Sends numbered records, one batch each, to whoever leads; remembers what came of them."""
+    """Sends numbered records to the leaders, one batch each, and counts the results."""
 
     cluster: SimCluster
     acked: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Client:
         return await self.channel(node).request(request)
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The leader as some node knows it; asks until one knows."""
+        """Return the leader as some node knows it; repeat until a node knows one."""
         while True:
             known = self.leaders.get((topic, partition), -1)
             if known > 0:
@@ -104,7 +108,7 @@ class Client:
                 await asyncio.sleep(0.1)
 
     async def send(self, topic: str, partition: int, acks: int, size: int = 100) -> bool:
-        """One record, once; whether it was acknowledged."""
+        """Send one record once; return whether it was acknowledged."""
         value, self.sent = self.sent, self.sent + 1
         node = await self.leader(topic, partition)
         payload = value.to_bytes(8, "big").ljust(size, b".")
@@ -128,7 +132,9 @@ class Client:
         return True
 
     async def send_until_acked(self, topic: str, partition: int) -> None:
-        """Records with acks=all, until one is acknowledged. Raises TimeoutError after a minute."""
+        """Send records with acks=all until one is acknowledged. Raises TimeoutError
+        after a minute.
+        """
         async with asyncio.timeout(60):
             for _ in itertools.count():
                 if await self.send(topic, partition, -1):
@@ -150,10 +156,10 @@ class Client:
         return True
 
     async def read(self, topic: str, partition: int) -> list[int]:
-        """Every value in the partition, from its leader, up to the high watermark."""
+        """Return all values of the partition, from its leader, up to the high watermark."""
         values: list[int] = []
         offset = 0
-        self.leaders.pop((topic, partition), None)  # a follower would answer, and tell less
+        self.leaders.pop((topic, partition), None)  # a follower would answer with less
         while True:
             node = await self.leader(topic, partition)
             asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}

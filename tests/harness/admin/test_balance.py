@@ -1,4 +1,4 @@
-"""Placement plans: cheapest by comparison with every possible placement, even, on as many racks."""
+"""Placement plans: even, on as many racks, and as cheap as the best of all placements."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.admin.balance import BalanceError, Plan, drain, spread
+from harness.admin.balance import BalanceError, PlacementPlan, drain, spread
 from nodes.ids import TopicPartition
 
 Replicas = tuple[int, ...]
@@ -16,7 +16,7 @@ Case = dict[TopicPartition, Replicas]
 
 
 def striped(topics: int, partitions: int, factor: int, brokers: Sequence[int]) -> Case:
-    """Topics t0, t1, ... whose partitions start one broker further each."""
+    """Return topics t0, t1, ...; the replicas of each partition start one broker further."""
     return {
         TopicPartition(f"t{topic}", number): tuple(
             brokers[(topic + number + replica) % len(brokers)] for replica in range(factor)
@@ -27,7 +27,7 @@ def striped(topics: int, partitions: int, factor: int, brokers: Sequence[int]) -
 
 
 def least_moves(current: Case, brokers: Sequence[int]) -> int:
-    """At least so many replicas any even placement on `brokers` has to move.
+    """Return a lower bound of the replicas that an even placement on `brokers` moves.
 
     Whatever a broker holds above its share has to go, and so has everything outside of `brokers`;
     the brokers whose share is one larger are best those that hold most. More have to move where
@@ -41,43 +41,43 @@ def least_moves(current: Case, brokers: Sequence[int]) -> int:
     )
 
 
-def after(current: Case, plan: Plan) -> Case:
-    """The assignment once the plan is carried out."""
+def after(current: Case, plan: PlacementPlan) -> Case:
+    """Return the assignment after the plan."""
     return current | plan.targets
 
 
 def loads(assignment: Case, brokers: Sequence[int]) -> list[int]:
-    """Replicas of each broker."""
+    """Return the number of replicas of each broker."""
     held = Counter(node for replicas in assignment.values() for node in replicas)
     assert set(held) <= set(brokers)
     return [held[node] for node in brokers]
 
 
 def leaders(assignment: Case, brokers: Sequence[int]) -> list[int]:
-    """Preferred leaderships of each broker."""
+    """Return the number of preferred leaders of each broker."""
     led = Counter(replicas[0] for replicas in assignment.values())
     return [led[node] for node in brokers]
 
 
 def even(counts: Sequence[int]) -> bool:
-    """Equal within one."""
+    """Return whether the counts are equal within one."""
     return max(counts) - min(counts) <= 1
 
 
 def racks_of(replicas: Replicas, racks: Mapping[int, str | None]) -> int:
-    """On how many racks a partition is."""
+    """Return the number of racks of a partition."""
     return len({racks[node] for node in replicas})
 
 
 def all_placements(current: Case, brokers: Sequence[int]) -> Iterator[Case]:
-    """Every choice of brokers for every partition."""
+    """Yield every choice of brokers for every partition."""
     choices = [combinations(brokers, len(replicas)) for replicas in current.values()]
     for chosen in product(*choices):
         yield dict(zip(current, chosen, strict=True))
 
 
 def cost(current: Case, chosen: Case, sizes: Mapping[TopicPartition, int]) -> tuple[int, int]:
-    """Bytes and replicas that have to be copied."""
+    """Return the bytes and replicas that the change copies."""
     moved = {name: len(set(chosen[name]) - set(current[name])) for name in current}
     return (
         sum(sizes.get(name, 0) * count for name, count in moved.items()),
@@ -87,7 +87,7 @@ def cost(current: Case, chosen: Case, sizes: Mapping[TopicPartition, int]) -> tu
 
 @st.composite
 def small(draw: st.DrawFn) -> tuple[Case, list[int], dict[TopicPartition, int]]:
-    """A few partitions anywhere on brokers 1 to 5, brokers to be on, and sizes."""
+    """Draw a few partitions on brokers 1 to 5, the brokers to use, and sizes."""
     brokers = sorted(draw(st.sets(st.integers(1, 5), min_size=2, max_size=4)))
     count = draw(st.integers(1, 4))
     current, sizes = {}, {}
@@ -124,15 +124,15 @@ def test_spread_costs_the_least_of_all_even_placements(
 
 
 def unevenness(counts: Sequence[int]) -> int:
-    """The sum of squares: least when even."""
+    """Return the sum of squares: it is least for even counts."""
     return sum(count * count for count in counts)
 
 
 @given(small())
-def test_drain_moves_only_what_has_to_go(
+def test_drain_moves_only_the_replicas_of_leaving_brokers(
     case: tuple[Case, list[int], dict[TopicPartition, int]],
 ) -> None:
-    """Exactly the replicas elsewhere move, to the most even placement that can be had so."""
+    """They move to the most even placement that this allows."""
     current, brokers, sizes = case
     plan = drain(current, dict.fromkeys(brokers), sizes)
     chosen = after(current, plan)
@@ -152,7 +152,7 @@ def test_drain_moves_only_what_has_to_go(
 
 @st.composite
 def racked(draw: st.DrawFn) -> tuple[Case, dict[int, str | None]]:
-    """A few partitions on brokers of two or three racks, and the brokers to be on."""
+    """Draw a few partitions on brokers of two or three racks, and the brokers to use."""
     racks = draw(st.lists(st.sampled_from("abc"), min_size=5, max_size=5))
     everyone = dict(enumerate(racks, start=1))
     brokers = sorted(draw(st.sets(st.integers(1, 5), min_size=3, max_size=5)))
@@ -164,7 +164,7 @@ def racked(draw: st.DrawFn) -> tuple[Case, dict[int, str | None]]:
 
 
 def off_rack(current: Case, chosen: Case, racks: Mapping[int, str | None]) -> int:
-    """Replicas beyond the even share of a rack, or below it, that were not so before."""
+    """Return the replicas above or below a rack's even share that were not so before."""
     names = sorted({rack for rack in racks.values() if rack is not None})
     wrong = 0
     for name, replicas in chosen.items():
@@ -179,8 +179,10 @@ def off_rack(current: Case, chosen: Case, racks: Mapping[int, str | None]) -> in
 
 
 @given(racked())
-def test_racks_come_first(case: tuple[Case, dict[int, str | None]]) -> None:
-    """Racks, then evenness, then movement: no placement is better in that order."""
+def test_racks_go_before_evenness_and_evenness_before_movement(
+    case: tuple[Case, dict[int, str | None]],
+) -> None:
+    """No placement is better in this order."""
     current, racks = case
     brokers = list(racks)
     chosen = after(current, spread(current, racks))
@@ -202,10 +204,10 @@ def test_racks_come_first(case: tuple[Case, dict[int, str | None]]) -> None:
     before=st.integers(3, 6),
     brokers=st.sets(st.integers(1, 9), min_size=3, max_size=7),
 )
-def test_leaders_are_even_too(
+def test_replicas_and_leaders_are_even_with_one_replication_factor(
     topics: int, partitions: int, factor: int, before: int, brokers: set[int]
 ) -> None:
-    """With one replication factor both counts end within one, for the least movement there is."""
+    """Both counts are equal within one, with the least movement."""
     current = striped(topics, partitions, factor, range(1, before + 1))
     ordered = sorted(brokers)
     plan = spread(current, dict.fromkeys(ordered))
@@ -216,8 +218,8 @@ def test_leaders_are_even_too(
     assert all(len(set(replicas)) == factor for replicas in chosen.values())
 
 
-def test_two_brokers_join_three() -> None:
-    """60 partitions of 3 replicas: 72 of the 180 move, 36 to each newcomer, and all lead 12."""
+def test_two_new_brokers_get_their_share_of_three_brokers() -> None:
+    """60 partitions of 3 replicas: 72 of 180 move, 36 to each new broker, and each leads 12."""
     current = striped(3, 20, 3, [1, 2, 3])
     plan = spread(current, dict.fromkeys([1, 2, 3, 4, 5]))
     chosen = after(current, plan)
@@ -230,8 +232,7 @@ def test_two_brokers_join_three() -> None:
     assert even(list(of_topic.values()))
 
 
-def test_what_is_even_stays() -> None:
-    """Nothing is touched where nothing is to be gained."""
+def test_even_assignment_is_not_changed() -> None:
     current = striped(2, 9, 2, [1, 2, 3])
     for plan in (
         spread(current, dict.fromkeys([1, 2, 3])),
@@ -241,8 +242,7 @@ def test_what_is_even_stays() -> None:
         assert plan.moved_replicas == plan.moved_bytes == 0
 
 
-def test_only_leaders_are_uneven() -> None:
-    """Reordering evens leaders and moves no replica."""
+def test_uneven_leaders_are_evened_by_reordering_alone() -> None:
     current: Case = {TopicPartition("t", n): (1, 2, 3) for n in range(9)}
     plan = spread(current, dict.fromkeys([1, 2, 3]))
     assert plan.moved_replicas == 0
@@ -250,20 +250,18 @@ def test_only_leaders_are_uneven() -> None:
     assert leaders(after(current, plan), [1, 2, 3]) == [3, 3, 3]
 
 
-def test_who_stays_keeps_its_place() -> None:
-    """A newcomer takes the place of the replica that it replaces."""
+def test_new_replica_takes_the_place_of_the_one_that_it_replaces() -> None:
     plan = drain({TopicPartition("t", 0): (1, 2, 3)}, dict.fromkeys([1, 3, 4]))
     assert plan.targets == {TopicPartition("t", 0): (1, 4, 3)}
 
 
-def test_too_few_brokers() -> None:
-    """A partition never loses a replica: the plan is refused, with the reason."""
+def test_too_few_brokers_are_refused() -> None:
+    """A partition never loses a replica."""
     with pytest.raises(BalanceError, match=r"t-0 has 3 replicas and only 2 brokers"):
         drain({TopicPartition("t", 0): (1, 2, 3)}, dict.fromkeys([1, 2]))
 
 
-def test_small_partitions_are_moved_first() -> None:
-    """Of equally many replicas, those with the fewest bytes."""
+def test_small_partitions_are_moved_rather_than_large_ones() -> None:
     current: Case = {TopicPartition("t", n): (1,) for n in range(4)}
     sizes = {TopicPartition("t", n): size for n, size in enumerate([50, 7, 60, 9])}
     plan = spread(current, {1: None, 2: None}, sizes)
@@ -271,8 +269,8 @@ def test_small_partitions_are_moved_first() -> None:
     assert plan.moved_bytes == 16
 
 
-def test_a_large_cluster_takes_no_patience() -> None:
-    """2,000 partitions of 3 on 8 brokers, one of which goes, three come: within seconds."""
+def test_plan_of_a_large_cluster_takes_seconds() -> None:
+    """2,000 partitions of 3 replicas on 8 brokers; one broker leaves and three join."""
     current = striped(20, 100, 3, range(1, 9))
     brokers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11]
     plan = spread(current, dict.fromkeys(brokers))

@@ -1,4 +1,4 @@
-"""The client against canned brokers: versions agreed, the right one asked, asked again, bounded."""
+"""The admin client against fake brokers: versions, routing, retries and time limits."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import reassignments, topics
 from harness.admin.client import CONTROLLER, AdminClient, parse_bootstrap
-from harness.admin.errors import BadRequest, Passing, Refused, Unreachable
+from harness.admin.errors import BadRequest, RequestRefused, TransientError, Unreachable
 from nodes.ids import TopicPartition
 from tests.support.clusters.fake_node import FakeNode, serving
 
@@ -21,7 +21,7 @@ A0 = TopicPartition("a", 0)
 
 
 class Brokers:
-    """Two fake brokers that know of each other."""
+    """Two fake brokers in one cluster."""
 
     def __init__(self, versions: dict[int, int]) -> None:
         self.versions = versions
@@ -38,11 +38,11 @@ class Brokers:
         return {"brokers": brokers, "controller_id": self.controller, "topics": self.topics}
 
     def seen(self, node: int, key: int) -> list[Any]:
-        """The requests of a kind that a broker got."""
+        """Return the requests with this API key that a broker got."""
         return [each for each in self.nodes[node].seen if int(each.__api_key__) == key]
 
     def run(self, work: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 5.0) -> T:
-        """Run `work` with a client that was told of broker 2 only."""
+        """Run `work` with a client whose bootstrap server is broker 2."""
 
         async def connected() -> T:
             addresses = [("127.0.0.1", self.nodes[2].port)]
@@ -64,8 +64,7 @@ def created(code: ErrorCode) -> Callable[[Any], dict[str, Any]]:
     return lambda _: {"topics": [{"name": "a", "error_code": code, "error_message": "because"}]}
 
 
-def test_the_controller_is_asked(brokers: Brokers) -> None:
-    """Only the broker that Metadata names as controller gets what the controller decides."""
+def test_request_for_the_controller_goes_to_the_one_that_metadata_names(brokers: Brokers) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.none)
     brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
@@ -73,8 +72,7 @@ def test_the_controller_is_asked(brokers: Brokers) -> None:
     assert not brokers.seen(2, CREATE_TOPICS)
 
 
-def test_not_controller_is_asked_again_where_it_is(brokers: Brokers) -> None:
-    """NOT_CONTROLLER makes the client look again for the controller."""
+def test_not_controller_makes_the_client_find_the_controller_again(brokers: Brokers) -> None:
 
     def moved(_: Any) -> dict[str, Any]:
         brokers.controller = 2
@@ -86,26 +84,26 @@ def test_not_controller_is_asked_again_where_it_is(brokers: Brokers) -> None:
     assert len(brokers.seen(2, CREATE_TOPICS)) == 1
 
 
-def test_what_was_done_by_a_lost_attempt_is_done(brokers: Brokers) -> None:
-    """A topic that exists at the second attempt was made by the first."""
+def test_topic_that_exists_at_the_second_attempt_was_created_by_the_first(
+    brokers: Brokers,
+) -> None:
     codes = iter([ErrorCode.request_timed_out, ErrorCode.topic_already_exists])
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = lambda request: created(next(codes))(request)
     brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
 
 
-def test_a_refusal_is_final(brokers: Brokers) -> None:
-    """It is told in Kafka's words and not asked again."""
+def test_refused_request_is_not_repeated(brokers: Brokers) -> None:
+    """The message has Kafka's words."""
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.topic_already_exists)
-    with pytest.raises(Refused, match=r"topic a: TOPIC_ALREADY_EXISTS: because") as refused:
+    with pytest.raises(RequestRefused, match=r"topic a: TOPIC_ALREADY_EXISTS: because") as refused:
         brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
     assert refused.value.code is ErrorCode.topic_already_exists
     assert len(brokers.seen(1, CREATE_TOPICS)) == 1
 
 
-def test_a_topic_may_exist_where_that_will_do(brokers: Brokers) -> None:
-    """Whoever wants it to be there does not care who made it."""
+def test_existing_topic_is_no_error_with_exist_ok(brokers: Brokers) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.topic_already_exists)
     brokers.run(
@@ -113,13 +111,12 @@ def test_a_topic_may_exist_where_that_will_do(brokers: Brokers) -> None:
     )
 
 
-def test_each_broker_is_asked_what_it_sees(brokers: Brokers) -> None:
-    """In sync means: at every broker that is named, whatever another one says."""
+def test_in_sync_check_asks_every_named_broker(brokers: Brokers) -> None:
 
     def look(replicas: int, *, preferred: bool = False) -> None:
         async def ask(admin: AdminClient) -> None:
             by = [("127.0.0.1", brokers.nodes[node].port) for node in (1, 2)]
-            await topics.see_in_sync(
+            await topics.check_in_sync(
                 admin, "a", partitions=1, replicas=replicas, by=by, preferred=preferred
             )
 
@@ -129,17 +126,16 @@ def test_each_broker_is_asked_what_it_sees(brokers: Brokers) -> None:
     brokers.topics = [{"name": "a", "partitions": [row]}]
     look(2)
     assert [len(brokers.seen(node, METADATA)) for node in (1, 2)] == [1, 1]
-    with pytest.raises(Passing, match=r"a-0 with leader 1 and in-sync replicas \[2, 1\]"):
+    with pytest.raises(TransientError, match=r"a-0 with leader 1 and in-sync replicas \[2, 1\]"):
         look(3)
-    with pytest.raises(Passing, match="a-0 with leader 1"):
+    with pytest.raises(TransientError, match="a-0 with leader 1"):
         look(2, preferred=True)
     brokers.topics = [{"name": "a", "partitions": []}]
-    with pytest.raises(Passing, match="sees no a-0"):
+    with pytest.raises(TransientError, match="sees no a-0"):
         look(1)
 
 
-def test_waiting_has_an_end(brokers: Brokers) -> None:
-    """What does not pass is given up, with the last reason."""
+def test_client_gives_up_after_the_time_limit_with_the_last_error(brokers: Brokers) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.not_controller)
     with pytest.raises(Unreachable, match=r"gave up after 0.3 s: topic a: NOT_CONTROLLER"):
@@ -148,20 +144,18 @@ def test_waiting_has_an_end(brokers: Brokers) -> None:
         )
 
 
-def test_an_unknown_request_is_named(brokers: Brokers) -> None:
-    """A broker that does not serve it is not asked."""
+def test_request_that_the_broker_does_not_serve_is_not_sent(brokers: Brokers) -> None:
     with pytest.raises(BadRequest, match="does not serve elect_leaders"):
         brokers.run(lambda admin: reassignments.elect(admin, reassignments.PREFERRED, [A0]))
 
 
-def test_a_version_too_old_is_refused(brokers: Brokers) -> None:
-    """What an agreed version cannot express is never silently left out."""
-    with pytest.raises(BadRequest, match="cannot express this"):
+def test_version_that_lacks_a_needed_field_is_refused(brokers: Brokers) -> None:
+    """The field is never left out silently."""
+    with pytest.raises(BadRequest, match="lack a field of this request"):
         brokers.run(lambda admin: admin.request("metadata", at_least=99))
 
 
-def test_only_what_failed_is_told(brokers: Brokers) -> None:
-    """Partitions that were accepted are not in the result."""
+def test_result_of_a_reassignment_has_only_the_refused_partitions(brokers: Brokers) -> None:
 
     def answer(request: Any) -> dict[str, Any]:
         rows = [
@@ -184,8 +178,8 @@ def test_only_what_failed_is_told(brokers: Brokers) -> None:
     assert [each.replicas for each in request.topics[0].partitions] == [(1,), None]
 
 
-def test_the_dead_are_passed_over(brokers: Brokers) -> None:
-    """Of several bootstrap servers, one that answers is enough; of none, all are named."""
+def test_one_bootstrap_server_that_answers_is_enough(brokers: Brokers) -> None:
+    """If none answers, the error names all of them."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         dead = ("127.0.0.1", unused.getsockname()[1])
@@ -205,26 +199,23 @@ def test_the_dead_are_passed_over(brokers: Brokers) -> None:
             asyncio.run(all_dead())
 
 
-def test_a_broker_that_is_not_there(brokers: Brokers) -> None:
-    """Asking one broker names those that could have been asked."""
+def test_unknown_broker_is_refused_with_the_known_ones(brokers: Brokers) -> None:
     with pytest.raises(BadRequest, match="broker 7 is not in service; those that are: 1, 2"):
         brokers.run(lambda admin: admin.request("metadata", to=7))
 
 
-def test_unknown_topics(brokers: Brokers) -> None:
-    """A topic that is not there is a refusal about that topic."""
+def test_unknown_topic_is_refused(brokers: Brokers) -> None:
     brokers.topics = [{"name": "b", "error_code": ErrorCode.unknown_topic_or_partition}]
-    with pytest.raises(Refused, match="topic b does not exist"):
+    with pytest.raises(RequestRefused, match="topic b does not exist"):
         brokers.run(lambda admin: topics.describe(admin, ["b"]))
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:port", "a:1,b"])
-def test_bootstrap_servers_that_cannot_be(text: str) -> None:
-    """Each mistake says what was expected."""
+@pytest.mark.parametrize("text", ["", "host", "host:port", "a:1,b", "a:0", "a:65536"])
+def test_wrong_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="host:port"):
         parse_bootstrap(text)
 
 
-def test_bootstrap_servers() -> None:
-    """Several, blanks and IPv6 included."""
-    assert parse_bootstrap("a:1, [::1]:2") == (("a", 1), ("::1", 2))
+def test_bootstrap_servers_are_parsed() -> None:
+    """Blanks and the brackets of an IPv6 address are removed."""
+    assert parse_bootstrap("a:1, [::1]:65535") == (("a", 1), ("::1", 65535))

@@ -7,8 +7,7 @@ from nodes.ids import TopicPartition
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def test_sources_lead_and_newcomers_follow() -> None:
-    """All replicas of now are throttled as leaders, only those that come as followers."""
+def test_present_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> None:
     moving = moves({A0: (1, 4), A1: (2, 1)}, {A0: (1, 2), A1: (1, 2)}, {})
     assert topic_limits(moving) == {
         "a": {
@@ -25,8 +24,8 @@ def test_sources_lead_and_newcomers_follow() -> None:
     }
 
 
-def test_what_is_under_way_stays_throttled() -> None:
-    """A move that is added does not lift the limits of another, and knows who really has data."""
+def test_added_move_keeps_the_throttles_of_moves_in_progress() -> None:
+    """Its sources are the replicas that have the data."""
     ongoing = {
         B0: Reassignment(replicas=(3, 1), adding=(3,), removing=(1,)),
         A0: Reassignment(replicas=(4, 1), adding=(4,), removing=()),

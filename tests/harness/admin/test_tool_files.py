@@ -1,4 +1,4 @@
-"""Kafka's JSON files: read as its tools read them, refused with one clear sentence."""
+"""Kafka's JSON files: reading, writing, and the messages of refusals."""
 
 import json
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from nodes.ids import TopicPartition
 A0 = TopicPartition("a", 0)
 
 
-def test_a_reassignment_goes_both_ways() -> None:
-    """What is written is Kafka's format, and reads back."""
+def test_reassignment_is_written_and_read_back() -> None:
+    """The text is in Kafka's format."""
     written = tool_files.write_reassignment({TopicPartition("b", 1): (3,), A0: (1, 2)})
     assert written == (
         '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],'
@@ -22,8 +22,8 @@ def test_a_reassignment_goes_both_ways() -> None:
     assert tool_files.reassignment(written) == {A0: (1, 2), TopicPartition("b", 1): (3,)}
 
 
-def test_the_other_files() -> None:
-    """Topics to move, partitions to elect leaders of, offsets to delete before."""
+def test_topics_partitions_and_offsets_are_read() -> None:
+    """The files of `reassign generate`, `elect-leaders` and `delete-records`."""
     assert tool_files.topics_to_move('{"topics": [{"topic": "a"}], "version": 1}') == ["a"]
     assert tool_files.partitions('{"partitions": [{"topic": "a", "partition": 0}]}') == [A0]
     entry = {"topic": "a", "partition": 0, "offset": -1}
@@ -31,7 +31,7 @@ def test_the_other_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "given", "said"),
+    ("read", "given", "message"),
     [
         (tool_files.reassignment, "{", "is no JSON"),
         (tool_files.reassignment, "[]", 'has no list "partitions"'),
@@ -51,7 +51,7 @@ def test_the_other_files() -> None:
         (
             tool_files.reassignment,
             '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}',
-            "broker 1 is there twice",
+            "broker 1 is listed twice",
         ),
         (
             tool_files.reassignment,
@@ -61,7 +61,7 @@ def test_the_other_files() -> None:
         (
             tool_files.reassignment,
             '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/x"]}]}',
-            "cannot be asked for",
+            "are not supported",
         ),
         (
             tool_files.partitions,
@@ -71,7 +71,7 @@ def test_the_other_files() -> None:
         (
             tool_files.topics_to_move,
             '{"topics": [{"topic": "a"}, {"topic": "a"}]}',
-            "a is there twice",
+            "a is listed twice",
         ),
         (
             tool_files.offsets,
@@ -80,7 +80,8 @@ def test_the_other_files() -> None:
         ),
     ],
 )
-def test_mistakes_are_named(read: Callable[[str], object], given: str, said: str) -> None:
-    """Each says what is wrong, and none is taken for something else."""
-    with pytest.raises(BadRequest, match=said):
+def test_wrong_file_is_refused_with_its_mistake(
+    read: Callable[[str], object], given: str, message: str
+) -> None:
+    with pytest.raises(BadRequest, match=message):
         read(given)

@@ -1,4 +1,4 @@
-"""Lines as Kafka's own tools print them."""
+"""Lines in the format of Kafka's own tools."""
 
 import json
 from uuid import UUID
@@ -9,7 +9,7 @@ from harness.admin.descriptions import (
     LogDir,
     Partition,
     Producer,
-    Quorum,
+    QuorumDescription,
     QuorumReplica,
     Reassignment,
     ReplicaSize,
@@ -24,8 +24,8 @@ P0 = Partition(
 MOVING = Reassignment(replicas=(4, 2, 3), adding=(4,), removing=(3,))
 
 
-def test_a_topic_and_its_partitions() -> None:
-    """kafka-topics --describe, with only what is not a default among the configs."""
+def test_topic_and_its_partitions_are_printed_as_by_kafka_topics() -> None:
+    """Among the configs are only those that are no default."""
     topic = Topic(name="A", topic_id=ID, internal=False, partitions=(P0,))
     configs = [
         Config(name="retention.ms", value="604800000", source="DEFAULT_CONFIG"),
@@ -40,16 +40,15 @@ def test_a_topic_and_its_partitions() -> None:
     )
 
 
-def test_a_partition_without_leader_on_a_cluster_without_elr() -> None:
-    """Missing leaders are `none`, what the cluster does not know is `N/A`."""
+def test_missing_leader_is_none_and_unknown_elr_is_not_available() -> None:
     dead = Partition(name=TopicPartition("A", 1), leader=None, replicas=(3,), isr=())
     assert tool_text.partition_line(dead, None) == (
         "\tTopic: A\tPartition: 1\tLeader: none\tReplicas: 3\tIsr: \tElr: N/A\tLastKnownElr: N/A"
     )
 
 
-def test_a_partition_that_moves() -> None:
-    """It tells who comes and goes, and counts as large as it is going to be."""
+def test_moving_partition_shows_added_and_removed_replicas() -> None:
+    """Its replication factor is that after the move."""
     now = Partition(
         name=P0.name, leader=2, replicas=(4, 2, 3), isr=(2, 3), elr=(), last_known_elr=(3,)
     )
@@ -62,8 +61,8 @@ def test_a_partition_that_moves() -> None:
     assert MOVING.target == (4, 2)
 
 
-def test_reassignments() -> None:
-    """kafka-reassign-partitions --list and --verify."""
+def test_reassignments_are_printed_as_by_kafka_reassign_partitions() -> None:
+    """--list and --verify."""
     assert list(tool_text.ongoing_lines({})) == ["No partition reassignments found."]
     only_added = Reassignment(replicas=(1, 2), adding=(2,), removing=())
     lines = list(tool_text.ongoing_lines({P0.name: MOVING, TopicPartition("B", 1): only_added}))
@@ -83,8 +82,8 @@ def test_reassignments() -> None:
     )
 
 
-def test_a_config_entry() -> None:
-    """kafka-configs --describe, Java's words included."""
+def test_setting_is_printed_as_by_kafka_configs() -> None:
+    """With Java's null, true and false."""
     entry = Config(
         name="min.insync.replicas",
         value="2",
@@ -101,7 +100,7 @@ def test_a_config_entry() -> None:
 
 
 def member(node: int, end: int, caught_up_ms: int, *endpoints: str) -> QuorumReplica:
-    """A member of the quorum."""
+    """Return a member of the quorum."""
     return QuorumReplica(
         node_id=node,
         directory_id=ID if node == 1 else None,
@@ -112,7 +111,7 @@ def member(node: int, end: int, caught_up_ms: int, *endpoints: str) -> QuorumRep
     )
 
 
-QUORUM = Quorum(
+QUORUM = QuorumDescription(
     leader=1,
     epoch=5,
     high_watermark=90,
@@ -121,8 +120,7 @@ QUORUM = Quorum(
 )
 
 
-def test_the_quorum() -> None:
-    """kafka-metadata-quorum describe --status."""
+def test_quorum_status_is_printed_as_by_kafka_metadata_quorum() -> None:
     assert list(tool_text.quorum_lines("c", QUORUM)) == [
         "ClusterId:              c",
         "LeaderId:               1",
@@ -136,8 +134,8 @@ def test_the_quorum() -> None:
     ]
 
 
-def test_the_quorums_replication() -> None:
-    """describe --replication: padded columns, a tab after each, the leader first."""
+def test_quorum_replication_is_a_table_with_the_leader_first() -> None:
+    """Columns are padded, with a tab after each."""
     lines = list(tool_text.table(tool_text.replication_rows(QUORUM, now_ms=2500)))
     assert lines[0].split() == [
         *("NodeId", "DirectoryId", "LogEndOffset", "Lag"),
@@ -151,8 +149,8 @@ def test_the_quorums_replication() -> None:
     assert len({len(line.expandtabs(40)) for line in lines}) == 1
 
 
-def test_log_directories() -> None:
-    """kafka-log-dirs' JSON, all topics or the named ones."""
+def test_log_directories_are_printed_as_by_kafka_log_dirs() -> None:
+    """For all topics, or the named ones."""
     replicas = {
         TopicPartition("a", 0): ReplicaSize(size_bytes=7, offset_lag=1, future=False),
         TopicPartition("b", 0): ReplicaSize(size_bytes=9, offset_lag=0, future=True),
@@ -172,8 +170,8 @@ def test_log_directories() -> None:
     assert [each["partition"] for each in named["logDirs"][0]["partitions"]] == ["b-0"]
 
 
-def test_producers() -> None:
-    """kafka-transactions describe-producers; None stands for no open transaction."""
+def test_producers_are_printed_as_by_kafka_transactions() -> None:
+    """None stands for no open transaction."""
     known = Producer(
         producer_id=1000,
         epoch=2,

@@ -1,4 +1,4 @@
-"""The command as a person runs it: refusals, a whole benchmark in small, Ctrl-C."""
+"""`highwater bench` as a user runs it: refusals, a small benchmark, Ctrl-C."""
 
 import json
 import signal
@@ -19,23 +19,23 @@ from tests.support.require import require
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["speed"], "measure 'speed': there is only latency"),
+        (["speed"], "measure 'speed': is none of latency"),
         (["--system", "redpanda"], "--system redpanda: write NAME=HOST:PORT"),
         (["--system", "kafka", "--kafka-home", "none"], "none"),
         (["--acks", "2"], "--acks 2: is none of 0, 1, all"),
         (["--rounds", "0"], "--rounds 0: must be above zero"),
         (["--baseline", "none.json"], "none.json: cannot be read"),
-        (["failover", "--system", "k=127.0.0.1:1"], "which only a cluster of our own allows"),
+        (["failover", "--system", "k=127.0.0.1:1"], "needs a cluster that the benchmark starts"),
         (
             ["latency", "--system", "k=127.0.0.1:1"],
             "k: no broker answers: cannot connect to 127.0.0.1:1",
         ),
     ],
 )
-def test_bad_arguments_are_a_sentence(
+def test_bad_arguments_end_with_254_and_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    """Exit code 254, one line, nothing started."""
+    """Nothing is started or printed on stdout."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as ended:
@@ -51,14 +51,14 @@ def test_bad_arguments_are_a_sentence(
 
 
 def journals_are_finished(store: Path) -> bool:
-    """Whether everything that was made is undone, and no node's data is left."""
+    """Return whether all journals are finished and no node's data is left."""
     paths = list(store.rglob("journal.jsonl"))
     undone = [journal.read(path)[-1]["kind"] == journal.UNDONE for path in paths]
     return bool(paths) and all(undone) and not list(store.glob("**/nodes/*/data"))
 
 
 def ended_well(*arguments: str | Path) -> None:
-    """Run a benchmark to its end; Ctrl-C at the bound, so that nothing is left then either."""
+    """Run a benchmark to its end; press Ctrl-C at the bound, so that nothing is left."""
     with subprocess.Popen(
         command("bench", *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -71,8 +71,8 @@ def ended_well(*arguments: str | Path) -> None:
 
 
 @pytest.mark.slow
-def test_whole_benchmark_in_small(tmp_path: Path) -> None:
-    """Every kind of measure on a real cluster, by both clients; files written, nothing left."""
+def test_small_benchmark_measures_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    """Every kind of measure on a real cluster, by both clients."""
     require("netns")
     store = tmp_path / "store"
     ended_well(
@@ -83,7 +83,7 @@ def test_whole_benchmark_in_small(tmp_path: Path) -> None:
         "--store", store,
     )  # fmt: skip
     made = results.load(tmp_path / "r.json")
-    assert made.failures == []  # librdkafka's batches were looked at in the log, too
+    assert made.failures == []  # this includes the check of librdkafka's batches
     measured = set()
     for point in made.points:
         for quantity in QUANTITIES[point.measure]:
@@ -98,8 +98,8 @@ def test_whole_benchmark_in_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_in_order(tmp_path: Path) -> None:
-    """What was measured so far is kept and said to be part of it; the cluster is removed."""
+def test_ctrl_c_keeps_the_samples_and_removes_the_cluster(tmp_path: Path) -> None:
+    """The result is marked as stopped."""
     require("netns")
     store = tmp_path / "store"
     with subprocess.Popen(

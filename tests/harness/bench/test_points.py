@@ -1,4 +1,4 @@
-"""What is measured, in which rounds, beside which figures."""
+"""Points, their order in rounds, and the published figures."""
 
 from collections import Counter
 
@@ -8,8 +8,8 @@ from harness.bench.points import (
     Client,
     Measure,
     Point,
+    PointSelection,
     Sweep,
-    Wanted,
     points,
     reference,
     rounds,
@@ -17,43 +17,41 @@ from harness.bench.points import (
 from tests.support.bench_results import ALL
 
 
-def test_points_are_the_talks() -> None:
-    """Both producer sweeps for each acks mode, as the talk plots them."""
-    made = points(Wanted(measures=(Measure.PRODUCER,), clients=()))
+def test_producer_points_are_those_of_the_talk() -> None:
+    """Both sweeps for each acks mode."""
+    made = points(PointSelection(measures=(Measure.PRODUCER,), clients=()))
     assert len(made) == 3 * (len(MESSAGES_PER_SEND) + len(PRODUCERS))
     assert {point.x for point in made if point.sweep is Sweep.PRODUCERS} == {1, 5, 10, 20}
     assert {point.client for point in made} == {Client.RAW}
 
 
 def test_latency_is_measured_by_both_clients() -> None:
-    """What an application sees stands beside what the broker does."""
-    made = points(Wanted(measures=(Measure.LATENCY,), clients=()))
+    made = points(PointSelection(measures=(Measure.LATENCY,), clients=()))
     assert {point.client for point in made} == set(Client)
 
 
-def test_every_point_is_there_once() -> None:
-    """Asking twice for the same measures nothing twice."""
+def test_every_point_occurs_once() -> None:
+    """Also when a measure is named twice."""
     made = points(ALL._replace(measures=(*Measure, Measure.LATENCY), acks=(1, 1)))
     assert max(Counter(made).values()) == 1
 
 
-def test_point_survives_json() -> None:
-    """What is written is read back."""
+def test_point_is_read_back_from_json() -> None:
     for point in points(ALL):
         assert Point.from_json(point.to_json()) == point
 
 
-def test_rounds_interleave_systems() -> None:
-    """Each point is measured on every system before the next, and who begins changes."""
-    some = points(Wanted(measures=(Measure.CONSUMER,), clients=()))
+def test_rounds_measure_each_point_on_all_systems_in_turn() -> None:
+    """The first system changes from round to round."""
+    some = points(PointSelection(measures=(Measure.CONSUMER,), clients=()))
     turns = rounds(some, ["a", "b"], 2, seed=1)
     pairs = [turns[i : i + 2] for i in range(0, len(turns), 2)]
     assert all(first.point == second.point for first, second in pairs)
     assert {(f.round, f.system, s.system) for f, s in pairs} == {(0, "a", "b"), (1, "b", "a")}
 
 
-def test_rounds_are_the_seeds() -> None:
-    """The same seed gives the same order, another one another, and all of them everything."""
+def test_order_of_rounds_depends_on_the_seed_alone() -> None:
+    """Every round has every point."""
     some = points(ALL)
     assert rounds(some, ["a"], 3, seed=7) == rounds(some, ["a"], 3, seed=7)
     assert rounds(some, ["a"], 3, seed=7) != rounds(some, ["a"], 3, seed=8)
@@ -61,8 +59,8 @@ def test_rounds_are_the_seeds() -> None:
     assert everything == {(number, point) for number in range(3) for point in some}
 
 
-def test_references_are_the_talks() -> None:
-    """0.29, 1.05 and 2.05 ms; the ends of the curves; nothing where the sources have no number."""
+def test_reference_figures_are_those_of_the_talk() -> None:
+    """0.29, 1.05 and 2.05 ms; the ends of the curves; none where the talk has no number."""
     made = points(ALL)
     latencies = {p.acks: reference(p) for p in made if p.measure is Measure.LATENCY}
     assert {acks: found and found.value for acks, found in latencies.items()} == {

@@ -1,4 +1,4 @@
-"""The JSON file, and the comparisons made from samples."""
+"""The JSON file of a result, and comparisons of samples."""
 
 import json
 from dataclasses import replace
@@ -13,8 +13,8 @@ from harness.bench.results import Result, Sample
 from tests.support.bench_results import result
 
 
-def test_result_survives_its_file(tmp_path: Path) -> None:
-    """What is written is read back, failures included."""
+def test_result_is_read_back_from_its_file(tmp_path: Path) -> None:
+    """Failures included."""
     made = result(("ours", "theirs"))
     failed = Sample(point=made.points[0], system="ours", round=9, values={}, error="gone")
     made = replace(made, samples=[*made.samples, failed], stopped=True)
@@ -26,16 +26,15 @@ def test_result_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"schema": "highwater-bench/0"}', '{"schema": "highwater-bench/1"}']
 )
-def test_foreign_files_are_refused(tmp_path: Path, text: str) -> None:
-    """A baseline that is no result is refused in a sentence that names it."""
+def test_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    """The message names the file."""
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(BenchError, match=r"other\.json: is no result"):
         results.load(path)
 
 
-def test_missing_and_unwritable_files(tmp_path: Path) -> None:
-    """So is a file that is not there, and one that cannot be."""
+def test_missing_and_unwritable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="cannot be read"):
         results.load(tmp_path / "none.json")
     with pytest.raises(BenchError, match="cannot be written"):
@@ -43,13 +42,12 @@ def test_missing_and_unwritable_files(tmp_path: Path) -> None:
 
 
 def test_file_names_its_schema(tmp_path: Path) -> None:
-    """Other programs know what they read."""
     results.save(result(), tmp_path / "r.json")
     assert json.loads((tmp_path / "r.json").read_text())["schema"] == "highwater-bench/1"
 
 
-def test_spreads_and_ratios() -> None:
-    """Of the rounds of one point; the second system's numbers are twice the first's."""
+def test_spread_and_ratio_of_a_point_over_its_rounds() -> None:
+    """The second system's values are twice the first's."""
     made = result(("ours", "theirs"))
     point = next(p for p in made.points if p.measure is Measure.SHUTDOWN)
     found = made.spread(point, "ours", "gap_ms")
@@ -65,10 +63,10 @@ def test_spreads_and_ratios() -> None:
     ("names", "expected"),
     [(("ours",), 2.0), (("other",), 2.0), (("ours", "other"), 2.0), (("a", "b"), None)],
 )
-def test_baseline_is_the_system_of_that_name(
+def test_baseline_is_the_system_of_the_same_name_or_the_only_one(
     names: tuple[str, ...], expected: float | None
 ) -> None:
-    """Or the only one there is; among several others nobody can know which."""
+    """With several other systems there is no comparison."""
     baseline: Result = result(names)
     made = result(("ours",), factor=2)
     ratio = results.against_baseline(made, baseline, made.points[0], "ours")

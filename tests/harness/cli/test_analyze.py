@@ -1,4 +1,4 @@
-"""`highwater analyze`: arguments, exit codes, and what is left in the directories."""
+"""`highwater analyze`: arguments, exit codes, and the files that it writes."""
 
 import json
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from tests.support.histories.story import ALL, Story, healthy, v
 
 
 def stored(root: Path, story: Story) -> str:
-    """A story as a run directory."""
+    """Store a story as a run directory; return its path."""
     run = store.create(root, "told", versions={}, commit=None)
     run.write_json("plan.json", story.plan)
     for name, rows in story.tables().items():
@@ -24,14 +24,16 @@ def stored(root: Path, story: Story) -> str:
 
 
 def exit_code(*arguments: str) -> int:
-    """How the command line ends."""
+    """Run `highwater analyze`; return its exit code."""
     with pytest.raises(SystemExit) as ended:
         main(["analyze", *arguments])
     return int(ended.value.code or 0)
 
 
-def test_runs_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The worst run decides; each directory gets its verdict, the folder all tables."""
+def test_worst_run_decides_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each run directory gets its verdict, and the output folder gets all tables."""
     lossy = healthy()
     lossy.forget(topic=ALL, values={v(ALL, 15)})
     runs = [stored(tmp_path / name, story) for name, story in (("a", healthy()), ("b", lossy))]
@@ -46,18 +48,17 @@ def test_runs_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nowhere"], "no such run directory"),
         (["x", "--master", "local", "--remote", "sc://x"], "two ways to one cluster"),
-        (["x", "--master", "local", "--engine", "duckdb"], "works here only"),
+        (["x", "--master", "local", "--engine", "duckdb"], "runs on this machine only"),
         (["s3a://bucket/run"], "only Spark reads"),
         (["x", "--out", "s3a://bucket/out"], "only Spark writes"),
     ],
 )
-def test_refusals(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_bad_arguments_are_refused_before_anything_starts(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """What cannot be done is said before anything starts."""
     assert exit_code(*arguments) == 254
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

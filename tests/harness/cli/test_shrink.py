@@ -1,4 +1,4 @@
-"""`highwater shrink` of what does not fail."""
+"""`highwater shrink` of a plan that does not fail."""
 
 from pathlib import Path
 
@@ -24,15 +24,15 @@ rate_per_s = 5
 
 
 @pytest.mark.parametrize("time_s", ["100", "1"])
-def test_what_does_not_fail_ends_with_a_sentence(
+def test_plan_that_does_not_fail_ends_with_254_and_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], time_s: str
 ) -> None:
-    """That it is looked for, for how long at the most, and that there is nothing to reduce."""
+    """The messages name the time limit, the seed, and the reason."""
     (tmp_path / "calm.toml").write_text(PLAN)
     with pytest.raises(SystemExit) as ended:
         main.main(["shrink", "1", "--plan", str(tmp_path / "calm.toml"), "--time", time_s])
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert ended.value.code == 254
-    assert f"looking for the failure in a simulated world, for {time_s} s at the most" in told
-    assert "seed 1 " in told
-    assert "there is nothing to reduce" in told
+    assert f"looking for the failure in a simulated world, for at most {time_s} s" in printed
+    assert "seed 1 " in printed
+    assert "there is nothing to reduce" in printed

@@ -1,4 +1,4 @@
-"""The terminal's tables and the page, from results that nobody measured."""
+"""The terminal's tables and the HTML page of made-up results."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.bench.output import page, plots, table, words
-from harness.bench.points import Measure, Wanted
+from harness.bench.points import Measure, PointSelection
 from harness.bench.results import Sample
 from harness.bench.stats import Spread
 from tests.support.bench_results import result
@@ -45,7 +45,7 @@ class Checker(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_terminal_shows_2013_beside_ours() -> None:
+def test_terminal_shows_the_figures_of_2013_beside_the_measured_ones() -> None:
     """Medians with their spread, the talk's figures, the client alone, no ratio of one system."""
     text = printed(result())
     assert re.search(r"raw acks=1 +0\.550 \(0\.500\.\.0\.600\).* 1\.05", text)
@@ -54,24 +54,24 @@ def test_terminal_shows_2013_beside_ours() -> None:
     assert " / " not in text.replace("MB/s", "")
 
 
-def test_terminal_shows_ratios() -> None:
-    """Of the second system to the first, and of both to a baseline."""
+def test_terminal_shows_ratios_to_the_first_system_and_to_the_baseline() -> None:
+    """The second system is compared with the first, and both with a baseline."""
     text = printed(result(("ours", "theirs")), result(("ours",)))
     assert "theirs / ours" in text
     assert "2.00x (2.00x..2.00x)" in text
     assert "theirs / baseline" in text
 
 
-def test_terminal_names_failures() -> None:
-    """What could not be measured is said, with its reason."""
+def test_terminal_lists_failed_measurements_with_their_error() -> None:
+    """A line names the point, the system, the round and the error."""
     made = result()
     lost = Sample(point=made.points[0], system="ours", round=1, values={}, error="it went away")
     text = printed(replace(made, samples=[*made.samples, lost]))
     assert "not measured: latency, raw acks=0 acks, ours, round 2: it went away" in text
 
 
-def test_page_is_whole() -> None:
-    """Well-formed, self-contained, with a plot for each sweep and every number in a table."""
+def test_page_is_well_formed_and_loads_nothing() -> None:
+    """It has a plot for each sweep, and every number in a table."""
     made = result(("ours", "theirs"))
     text = page.render(made, command="highwater bench")
     checker = Checker()
@@ -84,7 +84,7 @@ def test_page_is_whole() -> None:
     assert "nan" not in text.lower().replace("tenant", "")
 
 
-def test_page_escapes_names() -> None:
+def test_page_escapes_system_names_and_the_command() -> None:
     """A system may have any name."""
     text = page.render(result(("<b>&", "x")), command="--system '<script>'")
     assert "<b>&" not in text
@@ -93,14 +93,16 @@ def test_page_escapes_names() -> None:
 
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_page_of_one_measure(measure: Measure, rounds: int) -> None:
-    """Each measure alone makes a page, also from one round."""
-    made = result(rounds=rounds, wanted=Wanted(measures=(measure,), clients=(), partitions=(100,)))
+def test_each_measure_alone_makes_a_page(measure: Measure, rounds: int) -> None:
+    """Also from a single round."""
+    made = result(
+        rounds=rounds, selection=PointSelection(measures=(measure,), clients=(), partitions=(100,))
+    )
     assert "<figure" in page.render(made, command="highwater bench")
 
 
-def test_page_of_failures() -> None:
-    """A benchmark that measured nothing has a page that says why."""
+def test_page_without_values_shows_the_errors() -> None:
+    """The page of a stopped benchmark says so."""
     made = result()
     lost = Sample(point=made.points[0], system="ours", round=0, values={}, error="it went away")
     text = page.render(replace(made, samples=[lost], stopped=True), command="highwater bench")
@@ -108,8 +110,8 @@ def test_page_of_failures() -> None:
     assert "stopped before" in text
 
 
-def test_labels_do_not_overlap() -> None:
-    """Curves that end close together have labels that do not."""
+def test_curve_labels_do_not_overlap() -> None:
+    """Also where curves end close together."""
     for plot in plots.plots(result(("a", "b", "c"))):
         heights = sorted(curve.label_y for curve in plot.curves)
         gaps = [after - before for before, after in pairwise(heights)]
@@ -117,7 +119,7 @@ def test_labels_do_not_overlap() -> None:
         assert heights[-1] <= plots.BOTTOM + 1e-9
 
 
-def test_dots_lie_inside() -> None:
+def test_dots_lie_inside_their_plot() -> None:
     """No curve leaves its plot."""
     for plot in plots.plots(result(("a", "b"))):
         for dot in (dot for curve in plot.curves for dot in curve.dots):
@@ -129,13 +131,11 @@ def test_dots_lie_inside() -> None:
     ("value", "text"),
     [(0.0123, "0.012"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,234")],
 )
-def test_numbers_have_three_digits(value: float, text: str) -> None:
-    """As many as count, and never an exponent."""
+def test_numbers_have_three_significant_digits_and_no_exponent(value: float, text: str) -> None:
     assert words.number(value) == text
 
 
-def test_words() -> None:
-    """Sizes and spreads as people write them."""
+def test_sizes_and_spreads_have_readable_labels() -> None:
     assert [words.bytes_label(n) for n in (500, 1024, 10240, 1 << 20)] == [
         "500 B", "1 KB", "10 KB", "1 MB",
     ]  # fmt: skip

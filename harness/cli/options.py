@@ -1,0 +1,155 @@
+"""The options and arguments that several commands have, each declared once with its help text."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from harness.admin.errors import BadRequest
+
+DEFAULT_STORE: Final = Path("store")
+
+
+class EngineName(StrEnum):
+    """The engines that judge histories."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+class AcksMode(StrEnum):
+    """Kafka's acks modes, as people write them."""
+
+    none = "0"
+    leader = "1"
+    all = "all"
+
+
+def zoo_module(name: str | None) -> str | None:
+    """Return the full module name of a broken broker of the zoo; any other name as it is.
+
+    A module of the same name in the working directory goes first: it may be a changed copy.
+    """
+    if name is None or not name.isidentifier():
+        return name
+    from harness.zoo import mutants
+
+    if name not in mutants.NAMES or PathFinder.find_spec(name, [str(Path.cwd())]) is not None:
+        return name
+    return f"{mutants.__name__}.{name}"
+
+
+def comma_separated(text: str) -> list[str]:
+    """Return the parts of a comma-separated text without blanks around them; empty parts are
+    left out."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def broker_numbers(option: str, text: str) -> list[int]:
+    """Return the broker numbers of a comma-separated text, each once. Raises BadRequest."""
+    parts = comma_separated(text)
+    if bad := [part for part in parts if not part.isdigit()]:
+        raise BadRequest(f"{option}: {bad[0]!r} is no broker number; write 1,2,3")
+    if len(set(parts)) != len(parts):
+        raise BadRequest(f"{option} {text}: a broker is named twice")
+    return [int(part) for part in parts]
+
+
+def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """Return what a repeated `--option KEY=VALUE` sets. Raises BadRequest."""
+    read = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise BadRequest(f"{option} {text!r} is no KEY=VALUE")
+        read[key.strip()] = value.strip()
+    return read
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Store = Annotated[Path, typer.Option(help="The folder with the run directories.")]
+StoredRun = Annotated[
+    Path, typer.Argument(help="A run directory; `store/latest` is the latest run.")
+]
+Report = Annotated[bool, typer.Option(help="Write report.html into the run directory.")]
+Engine = Annotated[EngineName, typer.Option(help="The engine that judges the history.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")
+]
+
+PlanName = Annotated[
+    str | None,
+    typer.Argument(
+        help="A TOML file or the name of a packaged plan (`highwater plans` lists them)."
+    ),
+]
+Duration = Annotated[
+    str | None,
+    typer.Option(help="Length of the fault phase: 90, 90s, 10m, 12h, 7d. Default: the plan's."),
+]
+Nodes = Annotated[int | None, typer.Option(help="Number of nodes. Default: the plan's.")]
+Acks = Annotated[
+    list[AcksMode] | None,
+    typer.Option(help="Use only the plan's topics with this acks mode. Repeatable."),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        help="Sends per second of each producer; 0 is as fast as possible. Default: the plan's."
+    ),
+]
+Faults = Annotated[
+    str | None,
+    typer.Option(
+        help="Inject a random mix of these faults instead of the plan's, separated by commas "
+        "(`highwater faults` lists them)."
+    ),
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        help="A bound that the run must meet, such as `lost.acks-all = 0` or "
+        "`publish_p99_ms <= 50`. Repeatable.",
+    ),
+]
+BrokerModule = Annotated[
+    str | None,
+    typer.Option(
+        callback=zoo_module,
+        help="The Python module that each node of the built-in broker runs, or the name of a "
+        "broken broker of `highwater zoo`. Default: nodes.",
+    ),
+]
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", help="A setting KEY=VALUE. Repeatable.")
+]
+DeleteConfig = Annotated[
+    list[str] | None,
+    typer.Option(help="A setting KEY to remove, so that its default holds again. Repeatable."),
+]
+Throttle = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Bytes/s that each broker may send and receive for the move. Default: no limit."
+    ),
+]
+SystemName = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        help="The system under test: nodes (the built-in broker), kafka (Apache Kafka) or external "
+        "(a cluster that is already running).",
+    ),
+]
+KafkaHome = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of an unpacked Kafka distribution, for --system kafka. Default: the one that "
+        "`make kafka` downloaded."
+    ),
+]

@@ -1,14 +1,14 @@
-"""Stands in for `highwater`: does at once what the cell's answer says, and says so.
+"""A stub for the `highwater` command: it does at once what the answer of its cell says.
 
     python -m tests.support.nightly_stub run PLAN --seed N --store DIR --json ...
     python -m tests.support.nightly_stub simulate PLAN --seeds N..N --trace --store DIR --json ...
     python -m tests.support.nightly_stub check RUN --json
 
-The file of the environment variable STUB_ANSWERS says what each cell comes to: a verdict, or `slow`
-and a verdict, which takes a moment; `broken`, an invariant of a simulated world; `hangs`; `cut` and
-a verdict, a run that hangs, and of whose record `check` says this; `lossy`, a VALID run whose
-contract permits that acknowledged writes were lost; `unmet`, a VALID run of whose expectations the
-first failed and the second was met; anything else is a failure.
+The file in the environment variable STUB_ANSWERS has the answer of each cell: a verdict; `slow` and
+a verdict, which takes a moment; `broken`, a broken invariant of a simulation; `hangs`; `cut` and a
+verdict, a run that hangs and whose record `check` judges so; `lossy`, a VALID run with permitted
+losses of acknowledged writes; `unmet`, a VALID run of whose expectations the first failed and the
+second was met; anything else is a failure.
 """
 
 import json
@@ -57,30 +57,30 @@ def main() -> int:
 
 
 def result_of_trial(run: Path, answer: str) -> int:
-    """What `run` and `check` print."""
+    """Print what `run` and `check` print."""
     print(json.dumps({"run": str(run), **verdict_of(answer)}))
     return KINDS[answer]
 
 
 def simulated(run: Path, answer: str) -> int:
-    """What `simulate` prints and leaves."""
-    said: dict[str, Any] = {"seed": 1, "run": str(run), "acked": 7}
+    """Print and write what `simulate` prints and writes."""
+    printed: dict[str, Any] = {"seed": 1, "run": str(run), "acked": 7}
     if answer in KINDS:
         (run / "verdict.json").write_text(json.dumps(verdict_of(answer)))
-        said |= {"outcome": answer, "reasons": ["so it is"]}
+        printed |= {"outcome": answer, "reasons": ["so it is"]}
     elif answer == "broken":
         anomaly = {"kind": "one-leader", "judgement": "forbidden", "count": 1, "examples": []}
         found = {"verdict": "INVALID", "reasons": [SENTENCE], "anomalies": [anomaly], "topics": []}
         (run / "verdict.json").write_text(json.dumps(found))
-        said |= {"outcome": "INVALID", "reasons": [SENTENCE]}
+        printed |= {"outcome": "INVALID", "reasons": [SENTENCE]}
     else:
-        said |= {"outcome": "FAILED", "reasons": ["in phase 'chaos': no such thing"]}
-    print(json.dumps(said))
+        printed |= {"outcome": "FAILED", "reasons": ["in phase 'chaos': no such thing"]}
+    print(json.dumps(printed))
     return {**KINDS, "broken": 1}.get(answer, 255)
 
 
 def verdict_of(answer: str) -> dict[str, Any]:
-    """A verdict.json."""
+    """Return a verdict.json."""
     anomaly = {"kind": "lost-write", "judgement": "forbidden", "count": 12, "examples": []}
     gap: dict[str, Any] = {"kind": "unavailable", "judgement": "informational", "count": 1}
     gap["examples"] = [{"invoke_ns": 1_000_000_000, "complete_ns": 3_500_000_000}]

@@ -1,4 +1,4 @@
-"""Nights whose process is killed while their trials go on, and what those come to."""
+"""Nights whose process is killed while their trials go on, and the results of these trials."""
 
 import json
 import os
@@ -33,7 +33,7 @@ sys.exit(runner.run())
 
 
 def wait_until(ready: Callable[[], bool]) -> None:
-    """Bounded, since a busy machine may take its time."""
+    """Wait at most 60 s."""
     deadline_s = time.monotonic() + 60
     while not ready():
         assert time.monotonic() < deadline_s
@@ -41,14 +41,14 @@ def wait_until(ready: Callable[[], bool]) -> None:
 
 
 class Going:
-    """A night of one cell at a time, in processes of their own."""
+    """A night in a process of its own, one cell at a time."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._started: list[subprocess.Popen[bytes]] = []
 
     def begin(self, answers: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Begin, or go on."""
+        """Start or resume the night."""
         self.world.answers.write_text(json.dumps(answers))
         cells = [{"plan": "random", "name": name, "duration_s": 1} for name in answers]
         suite = self.world.suite(cell=cells, canary=[], parallel=1)
@@ -57,7 +57,7 @@ class Going:
         return self._started[-1]
 
     def until(self, begun: int) -> None:
-        """Until so many trials were begun, and the last one has its run."""
+        """Wait until this many trials were started, and the last one has its run."""
 
         def ready() -> bool:
             if self.begun() != begun:
@@ -68,13 +68,13 @@ class Going:
         wait_until(ready)
 
     def begun(self) -> int:
-        """How many times a trial was begun."""
+        """Return how many times a trial was started."""
         found = nights.nights(self.world.store, "s")
         path = found[-1].path / nights.TRIALS if found else None
         return path.read_text().count('"begun"') if path is not None and path.exists() else 0
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Kill all processes."""
         for process in self._started:
             process.kill()
             process.wait(30)
@@ -83,7 +83,7 @@ class Going:
 
 
 def kill(begun: nights.StartedTrial) -> None:
-    """A trial's process, if it lives."""
+    """Kill a trial's process, if it is alive."""
     try:
         os.kill(begun.process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -98,8 +98,8 @@ def going(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Going]:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_outlives_a_killed_night_is_taken_up(going: Going, waits: bool) -> None:
-    """It is not begun again, whether it is over by then or not, and its result counts."""
+def test_resumed_night_takes_the_result_of_a_trial_that_survived(going: Going, waits: bool) -> None:
+    """The trial is not started again, whether it has ended by then or not."""
     process = going.begin({"cell": "slow INVALID"})
     going.until(begun=1)
     process.kill()
@@ -116,8 +116,8 @@ def test_what_outlives_a_killed_night_is_taken_up(going: Going, waits: bool) -> 
     assert len(nights.nights(going.world.store, "s")) == 1
 
 
-def test_a_run_that_was_cut_and_shows_a_violation_is_not_tried_again(going: Going) -> None:
-    """What it had recorded by then is judged."""
+def test_interrupted_trial_with_a_violation_is_not_repeated(going: Going) -> None:
+    """Its record is judged."""
     process = going.begin({"cell": "cut INVALID"})
     going.until(begun=1)
     process.kill()
@@ -130,8 +130,8 @@ def test_a_run_that_was_cut_and_shows_a_violation_is_not_tried_again(going: Goin
     assert going.begun() == 1
 
 
-def test_a_run_that_was_cut_and_shows_nothing_is_tried_again(going: Going) -> None:
-    """With its seed: nobody knows what it would have shown."""
+def test_interrupted_trial_without_a_violation_is_repeated(going: Going) -> None:
+    """With its seed, because its result is unknown."""
     process = going.begin({"cell": "cut UNKNOWN"})
     going.until(begun=1)
     process.kill()
@@ -143,8 +143,8 @@ def test_a_run_that_was_cut_and_shows_nothing_is_tried_again(going: Going) -> No
     assert going.world.last().results() == []
 
 
-def test_the_budget_of_a_killed_night_is_not_new(going: Going) -> None:
-    """What was spent is written down with every result."""
+def test_resumed_night_keeps_the_spent_budget(going: Going) -> None:
+    """It is saved with every result."""
     process = going.begin({"first": "VALID", "second": "hangs"})
     wait_until(lambda: going.begun() == 2)
     process.kill()
@@ -154,8 +154,8 @@ def test_the_budget_of_a_killed_night_is_not_new(going: Going) -> None:
     assert night.spent_s > 0
 
 
-def test_two_processes_do_not_work_on_the_same_nights(going: Going) -> None:
-    """The second one is told so."""
+def test_second_process_on_the_same_nights_is_refused(going: Going) -> None:
+    """Until the first one ends."""
     home = nights.suite_dir(going.world.store, "s")
     with (
         nights.locked(home),

@@ -78,8 +78,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
-def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> None:
-    """Every cell has its result; the files say the same; the exit code is the worst."""
+def test_night_continues_after_failures_and_writes_all_files(world: World) -> None:
+    """Every cell has its result, all files agree, and the exit code is the worst."""
     code, results = world.night(world.suite(), ANSWERS)
     assert code == 1
     assert {r.cell: r.outcome for r in results} == {
@@ -124,8 +124,8 @@ def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> No
     assert "it is INVALID: a | b" in page
 
 
-def test_a_run_that_lost_acknowledged_writes_passes_and_says_so_everywhere(world: World) -> None:
-    """Its contract permits it: no failure, and no success like another."""
+def test_permitted_loss_passes_and_is_shown_in_every_file(world: World) -> None:
+    """It is no failure, but looks different from other successes."""
     code, results = world.night(world.suite(), {"good": "lossy", "lost": "VALID"})
     (lossy,) = [result for result in results if result.cell == "good"]
     assert lossy.outcome is Outcome.LOSSES
@@ -151,8 +151,8 @@ def test_a_run_that_lost_acknowledged_writes_passes_and_says_so_everywhere(world
     assert line in page
 
 
-def test_an_expectation_that_failed_is_a_failure_of_its_own(world: World) -> None:
-    """Named apart from the contract, which was kept."""
+def test_failed_expectation_has_its_own_junit_case(world: World) -> None:
+    """Apart from the contract, which was kept."""
     code, results = world.night(world.suite(), {"good": "unmet", "lost": "VALID"})
     assert code == 1
     (unmet,) = [result for result in results if result.cell == "good"]
@@ -204,7 +204,7 @@ ATTRIBUTES = {
 """What junit-10.xsd of Jenkins's xUnit plugin allows, as far as it is used here."""
 
 
-def test_junit_holds_what_the_schema_allows(world: World) -> None:
+def test_junit_file_follows_the_schema(world: World) -> None:
     """Elements, attributes, the form of times; and what has to be there."""
     known = [{"cell": "lost", "anomaly": "lost-write", "reason": "it is <so> & stays"}]
     world.night(world.suite(known=known), ANSWERS | {"good": "INVALID"})
@@ -228,12 +228,12 @@ def test_junit_holds_what_the_schema_allows(world: World) -> None:
     ],
 )
 def test_exit_codes_of_nights(world: World, answers: Mapping[str, str], code: int) -> None:
-    """A canary that nobody finds is a violation: the suite is blind."""
+    """A canary that is not detected is a violation: the suite is blind."""
     assert world.night(world.suite(), answers)[0] == code
 
 
-def test_a_night_that_was_stopped_is_gone_on_with(world: World) -> None:
-    """What has a result keeps it, the rest has its turn with the same seeds; then a new night."""
+def test_stopped_night_is_resumed(world: World) -> None:
+    """Results are kept, and the other trials run with the same seeds."""
     code, first = world.night(world.suite(parallel=1), ANSWERS, stop_at=2)
     assert code in (1, 255)
     assert len(first) == 2
@@ -246,8 +246,8 @@ def test_a_night_that_was_stopped_is_gone_on_with(world: World) -> None:
     assert any("resuming the night" in said for said in world.said)
 
 
-def test_a_journal_that_was_cut_anywhere_is_gone_on_with(world: World) -> None:
-    """A torn line is no result, and harms none that comes after it."""
+def test_night_with_a_cut_journal_is_resumed(world: World) -> None:
+    """An incomplete line is no result and does not damage later lines."""
     world.night(world.suite(parallel=1), ANSWERS, stop_at=2)
     path = world.last().path / nights.TRIALS
     path.write_bytes(path.read_bytes()[:-20])
@@ -255,7 +255,7 @@ def test_a_journal_that_was_cut_anywhere_is_gone_on_with(world: World) -> None:
     assert sorted(r.cell for r in results) == sorted([*CELLS, "bird"])
 
 
-def test_the_second_night_says_what_is_new_and_what_is_fixed(world: World) -> None:
+def test_second_night_shows_new_and_fixed_failures(world: World) -> None:
     """With seeds of its own."""
     world.night(world.suite(), {"bird": "INVALID", "good": "INVALID"})
     before = world.last()
@@ -321,8 +321,8 @@ def test_a_web_hook_is_told_once(world: World) -> None:
     assert any("web hook could not be called" in said for said in world.said)
 
 
-def test_a_summary_fits_and_says_what_does_not(world: World) -> None:
-    """However much there is to say."""
+def test_summary_stays_within_the_limit_and_counts_the_rest(world: World) -> None:
+    """For any number of failures."""
     world.night(world.suite(), ANSWERS)
     many = [
         Result(cell=f"c{n}", seed=n, outcome=Outcome.VIOLATION, said="x" * 900) for n in range(3000)
@@ -337,23 +337,23 @@ def test_a_summary_fits_and_says_what_does_not(world: World) -> None:
     "changed",
     [{"canary": []}, {"canary": [{"plan": "quick", "name": "bird", "nodes": 5}]}, {"seeds": 2}],
 )
-def test_cells_that_changed_begin_a_new_night(world: World, changed: Mapping[str, object]) -> None:
-    """A cut night of other cells stays as it is, though they have the same names."""
+def test_changed_cells_start_a_new_night(world: World, changed: Mapping[str, object]) -> None:
+    """An interrupted night of other cells with the same names is not resumed."""
     world.night(world.suite(parallel=1), ANSWERS, stop_at=1)
     world.night(world.suite(**changed), ANSWERS, stop_at=1)
     assert len(nights.nights(world.store, "s")) == 2
     assert isinstance(cells_of(world.suite(), Path("/nowhere"))[0], Cell)
 
 
-def test_another_budget_goes_on_with_the_same_night(world: World) -> None:
-    """How long, and by how many hands, is no other night."""
+def test_other_budget_or_parallelism_resumes_the_night(world: World) -> None:
+    """They do not change the trials."""
     world.night(world.suite(parallel=1), ANSWERS, stop_at=1)
     world.night(world.suite(parallel=2, budget_min=30), ANSWERS)
     assert len(nights.nights(world.store, "s")) == 1
 
 
-def test_simulated_cells_are_judged_like_others(world: World) -> None:
-    """A broken invariant is a violation; what failed in the simulation failed."""
+def test_simulated_cells_are_judged_like_real_runs(world: World) -> None:
+    """A broken invariant is a violation; a failed simulation is an error."""
     answers = {"lost": "INVALID", "open": "UNKNOWN", "shaky": "broken", "failed": "fails"}
     cells = [{"plan": "simulation", "name": name, "target": "sim"} for name in ("good", *answers)]
     _, results = world.night(world.suite(cell=cells, canary=[]), answers)
@@ -370,8 +370,8 @@ def test_simulated_cells_are_judged_like_others(world: World) -> None:
     assert found["failed"].said == "in phase 'chaos': no such thing"
 
 
-def test_a_violation_outweighs_that_it_took_too_long(world: World) -> None:
-    """A trial that is ended in order may still have found something."""
+def test_violation_of_a_trial_that_took_too_long_counts(world: World) -> None:
+    """A trial that is ended may still have found something."""
     suite = world.suite(cell=[{"plan": "quick", "name": "slow"}], canary=[], timeout_min=0.02)
     opened = open_night(
         world.store, suite, cells_of(suite, Path("/nowhere")), new=False, say=world.said.append

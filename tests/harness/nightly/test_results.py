@@ -1,4 +1,4 @@
-"""What a trial, a cell and a night come to."""
+"""The outcomes of trials, cells and nights."""
 
 import json
 
@@ -72,7 +72,7 @@ KNOWN = KnownViolation(cell="c*", anomaly="duplicate", reason="the client's", li
     ],
 )
 def test_outcomes_and_exit_codes(result: Result, outcome: Outcome, code: int) -> None:
-    """A canary must be found; a known failure is no failure, unless another comes with it."""
+    """A canary must be detected; a known violation is no failure, unless another comes with it."""
     assert result.outcome is outcome
     assert exit_code([result]) == code
     assert Result.from_json(result.to_json()) == result
@@ -98,16 +98,17 @@ def expected(answer: str, outcome: str, *, code: int, canary: bool = False) -> R
         (expected("INVALID", "failed", code=1, canary=True), Outcome.PASSED),
     ],
 )
-def test_a_failed_expectation_is_not_hidden_by_what_is_known(
+def test_known_violation_does_not_hide_a_failed_expectation(
     result: Result, outcome: Outcome
 ) -> None:
-    """Of a canary nothing is expected but that it is found."""
+    """A canary has no expectations but to be detected."""
     assert result.outcome is outcome
     assert Result.from_json(json.loads(json.dumps(result.to_json()))).outcome is outcome
 
 
-def test_a_night_is_as_bad_as_its_worst_run() -> None:
-    """Violations outweigh errors, and those what is open; nothing tried decides nothing."""
+def test_exit_code_of_a_night_is_that_of_its_worst_trial() -> None:
+    """Violations outweigh errors, errors outweigh undecided trials; a night without trials is
+    undecided."""
     violation = result_of("INVALID", "lost-write", code=1)
     error, unknown = result_of(None, code=255), result_of("UNKNOWN", code=2)
     assert exit_code([unknown, error, violation]) == 1
@@ -116,8 +117,8 @@ def test_a_night_is_as_bad_as_its_worst_run() -> None:
     assert exit_code([]) == 2
 
 
-def test_the_reason_of_a_known_failure_is_shown_with_its_link() -> None:
-    """It stays in every list."""
+def test_known_violation_has_its_reason_and_link() -> None:
+    """In every list."""
     found = result_of("INVALID", "duplicate", code=1, known=(KNOWN,))
     assert found.known == ("the client's (https://x)",)
 
@@ -126,8 +127,8 @@ def night(**cells: Outcome) -> list[Result]:
     return [Result(cell=c, seed=1, outcome=outcome, said="") for c, outcome in cells.items()]
 
 
-def test_a_night_against_the_one_before() -> None:
-    """New, still failing, fixed; a cell that had no time then is as good as new."""
+def test_changes_against_the_night_before() -> None:
+    """New, still failing, fixed; a cell that was left out counts as not failed."""
     V, P = Outcome.VIOLATION, Outcome.PASSED
     before = night(a=P, b=V, c=V, d=P, e=Outcome.LEFT_OUT)
     now = night(a=V, b=V, c=P, d=P, e=Outcome.ERROR)
@@ -140,8 +141,8 @@ def test_a_night_against_the_one_before() -> None:
     }
 
 
-def test_flaky_is_who_goes_back_and_forth() -> None:
-    """Broken once, or repaired once, is not."""
+def test_flaky_cells_change_at_least_twice() -> None:
+    """A cell that broke once, or was repaired once, is not flaky."""
     V, P = Outcome.VIOLATION, Outcome.PASSED
     turns = {"a": [P, V, P], "b": [P, V, V], "c": [V, V, P], "d": [V, P, V]}
     nights = [night(**{cell: t[n] for cell, t in turns.items()}) for n in range(3)]

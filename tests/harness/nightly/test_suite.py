@@ -1,4 +1,4 @@
-"""Suites that are read, and cells that are made of them."""
+"""Suite files, and the cells made of them."""
 
 import tomllib
 from pathlib import Path
@@ -20,7 +20,7 @@ def suite(**raw: object) -> Suite:
 
 
 def test_a_matrix_makes_a_cell_of_every_combination() -> None:
-    """In order, named by what distinguishes them; one value is the same for all."""
+    """In order, with names that distinguish them; a single value holds for all."""
     matrix = {"acks": ["1", "all"], "faults": [["kill", "pause"], "partition.*"], "duration_s": 9}
     found = cells_of(suite(matrix=matrix, seeds=2), BESIDE)
     assert [cell.name for cell in found] == [
@@ -36,8 +36,8 @@ def test_a_matrix_makes_a_cell_of_every_combination() -> None:
     ]
 
 
-def test_cells_and_canaries_stand_beside_the_matrix() -> None:
-    """With names and seeds of their own."""
+def test_cells_and_canaries_follow_the_matrix() -> None:
+    """With their own names and seeds."""
     found = cells_of(
         suite(
             cell=[{"plan": "quick", "name": "rolling", "seeds": 3}],
@@ -77,10 +77,10 @@ def test_cells_and_canaries_stand_beside_the_matrix() -> None:
         ),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_starts(
+def test_suite_that_cannot_run_is_refused_before_anything_starts(
     raw: dict[str, object], said: str
 ) -> None:
-    """With what to do."""
+    """The message says what to do."""
     with pytest.raises(SuiteError) as caught:
         cells_of(suite(**raw), BESIDE)
     assert said in str(caught.value)
@@ -103,7 +103,7 @@ def test_canaries_of_the_documented_suite_can_run() -> None:
     assert [cell.settings.broker_module for cell in canaries] == [MUTANT]
 
 
-def test_cells_have_the_expectations_of_the_suite_and_their_own() -> None:
+def test_cells_have_expectations_of_the_suite_and_their_own() -> None:
     """A canary has none: its broker is broken."""
     found = cells_of(
         suite(
@@ -133,15 +133,15 @@ def test_cells_have_the_expectations_of_the_suite_and_their_own() -> None:
         ({"expect": "lost = 0"}, "expected a table of quantities or a list"),
     ],
 )
-def test_what_can_never_be_found_or_measured_is_refused(raw: dict[str, object], said: str) -> None:
-    """Else a canary fails every night, or an expectation is never looked at."""
+def test_impossible_anomalies_and_quantities_are_refused(raw: dict[str, object], said: str) -> None:
+    """Otherwise a canary would fail every night, or an expectation would never be checked."""
     with pytest.raises(SuiteError) as caught:
         suite(**raw)
     assert said in str(caught.value)
 
 
-def test_a_file_that_is_no_suite_is_a_sentence(tmp_path: Path) -> None:
-    """Missing, no TOML, or with a key that there is not."""
+def test_file_that_is_no_suite_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    """A missing file, no TOML, or an unknown key."""
     path = tmp_path / "s.toml"
     with pytest.raises(SuiteError, match="cannot be read"):
         load(path)
@@ -153,8 +153,8 @@ def test_a_file_that_is_no_suite_is_a_sentence(tmp_path: Path) -> None:
         load(path)
 
 
-def test_turns_failures_canaries_and_short_ones_first() -> None:
-    """Every cell before any has a second turn."""
+def test_order_has_failed_cells_then_canaries_then_short_cells_in_each_round() -> None:
+    """Every cell runs once before any cell runs twice."""
     cells = cells_of(
         suite(
             seeds=2,

@@ -1,8 +1,8 @@
-"""Judge a run: assumptions, then every detector, then the contract. The one entry point.
+"""Judge a run: assumptions, then every detector, then the contract. This is the one entry point.
 
-`check` reads what a run left behind and answers with a Verdict; it writes nothing. Whatever goes
-wrong in a detector makes the verdict UNKNOWN with the reason; only a directory that is no run, or
-files that do not fit, raise (HistoryError).
+`check` reads the files of a run and returns a Verdict; it writes nothing. An error in a detector
+makes the verdict UNKNOWN, with the reason. Only a directory that is not a run, or files that do not
+fit, raise (HistoryError).
 """
 
 import time
@@ -22,7 +22,8 @@ from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.registry import DETECTORS, Detector
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
 from checkers.frames.census import Census, take_census
-from checkers.frames.frames import EVIDENCE, Frames
+from checkers.frames.evidence import EVIDENCE
+from checkers.frames.frames import Frames
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
 from checkers.history.settings import FOREVER_NS, Settings
@@ -30,16 +31,16 @@ from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 
 EXAMPLES = 20
-"""Rows of evidence kept of an anomaly that is forbidden or undecided."""
+"""Rows of evidence kept for an anomaly that is forbidden or undecided."""
 
 FEW_EXAMPLES = 5
-"""Rows of evidence kept of any other."""
+"""Rows of evidence kept for any other anomaly."""
 
 DETECTOR_TIMEOUT_S = 600.0
-"""No step takes longer than this,"""
+"""The time limit of one step, for a history without rows."""
 
 ROW_S = 20e-6
-"""and this for each row of the history, unless it is stuck."""
+"""The addition to the time limit for each row of the history."""
 
 GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
 
@@ -56,8 +57,8 @@ def check(
 ) -> Verdict:
     """Judge a run directory, or sources already found, by its plan (default: its plan.json).
 
-    engine: default the embedded one, made and closed here. Raises HistoryError when `run` is no
-    run or its files do not fit their schemas.
+    engine: default the embedded one, made and closed here. Raises HistoryError when `run` is not a
+    run, or its files do not fit their schemas.
     """
     if isinstance(run, RunSources):
         sources, plan = run, plan or {}
@@ -78,7 +79,7 @@ def unreadable(
     plan: Mapping[str, Any],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Verdict:
-    """The verdict on a run whose files do not fit: UNKNOWN, for this reason."""
+    """Return the verdict on a run whose files do not fit: UNKNOWN, for this reason."""
     return Verdict(
         assumptions=(),
         detectors=(),
@@ -96,7 +97,7 @@ def judge_frames(
     timeout_s: float = DETECTOR_TIMEOUT_S,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Verdict:
-    """`check` of frames that somebody else goes on using."""
+    """`check` for frames that the caller goes on using."""
     troubles: list[str] = []
 
     def attempt(what: str, compute: Callable[[], T], otherwise: T) -> T:
@@ -165,12 +166,12 @@ def _detect(
 
 
 def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...]:
-    """The anomalies in a frame of evidence, each group of like rows judged by the contract.
+    """Return the anomalies in a frame of evidence: the contract judges each group of equal rows.
 
-    settled: whether the cluster was whole when the final reads began.
+    settled: whether the cluster had settled when the final reads began.
     """
     F = frames.engine.functions
-    found = frames.engine.materialize(_told_apart(frames, found))
+    found = frames.engine.materialize(_mark_sent_twice(frames, found))
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
     if not counts:
         return ()
@@ -193,8 +194,8 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     )
 
 
-def _told_apart(frames: Frames, found: Frame) -> Frame:
-    """`found`, with aspect SENT_TWICE where it rests on a value that the workload sent twice."""
+def _mark_sent_twice(frames: Frames, found: Frame) -> Frame:
+    """Set the aspect SENT_TWICE in rows that depend on a value which the workload sent twice."""
     twice = frames.sent_twice
     if twice is None:
         return found
@@ -260,8 +261,8 @@ def _anomaly(
 def _settings(
     frames: Frames, topic: str | None, cause: Cause | None, examples: Sequence[Mapping[str, Any]]
 ) -> Settings:
-    """The least that was promised from the first of the anomalies on until their cause was over;
-    without a cause, until the end."""
+    """Return the weakest settings between the first anomaly and the end of its cause; without a
+    cause, until the end of the run."""
     first_ns = min((row["invoke_ns"] for row in examples if "invoke_ns" in row), default=0)
     over_ns = FOREVER_NS if cause is None else cause.near_until_ns
     return frames.settings(topic, first_ns, over_ns)
@@ -272,7 +273,7 @@ _OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""
 _OF_PRODUCERS = ("refused-head", "duplicate")
-"""Those that only the loss of committed records explains, and what was known of producers."""
+"""The kinds that only a loss of committed records, and of producer state with them, explains."""
 
 
 def _unread(
@@ -282,13 +283,14 @@ def _unread(
     place: tuple[str | None, int | None],
     cause_id: int | None,
 ) -> str:
-    """Why the record could not have shown a cause; empty when it could, or there never is one."""
-    # Asking for the causes computes them; most anomalies do not need any.
+    """Return why the record could not have shown a cause; empty if it could, or if this kind of
+    anomaly has no causes."""
+    # The first access to `causes` computes them; most anomalies do not need any.
     if kind in _EXPLAINED_BY_OFFSET or (kind, aspect) == _OF_ACKNOWLEDGED_ORDER:
         if place in frames.causes.recorded:
             return ""
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
-        return f"the leaders' epochs at the end were not read: {why}"
+        return f"the final leader epochs were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
     if kind in _EXPLAINED_BY_TIME:
         concerned = [place]
@@ -297,21 +299,21 @@ def _unread(
     if kind in _OF_PRODUCERS:
         concerned = [*filter(partial(_excusable, frames), concerned)]
     if concerned and frames.sources.run_file.cut_short:
-        return "who led until the end is not in the record: the run ended before"
+        return "the leaders until the end are not recorded: the run ended before"
     if any(each not in frames.causes.led for each in concerned):
-        return "who led is not in the record: nobody recorded it"
+        return "the leaders are not recorded"
     return ""
 
 
 def _excusable(frames: Frames, at: tuple[str | None, int | None]) -> bool:
-    """Whether a partition of the plan may have lost committed records, for all that is known."""
+    """Whether a partition of the plan may have lost committed records, as far as is known."""
     settings = in_force(frames.settings(at[0]))
     context = replace(settings, state_lost=frames.state_lost(*at))
     return at in planned_partitions(frames.plan) and context.may_lose_committed
 
 
 def _brief(error: Exception) -> str:
-    # Of Java's errors the first line says only which call had one.
-    told = getattr(error, "java_exception", error)
-    lines = str(told).strip().splitlines() or [""]
+    # The first line of a Java error only names the failed call.
+    cause = getattr(error, "java_exception", error)
+    lines = str(cause).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:300]}"

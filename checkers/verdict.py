@@ -1,7 +1,7 @@
-"""Verdicts: what a check found, as values and as JSON.
+"""Verdicts: the result of a check, as values and as JSON.
 
-    VALID      nothing forbidden, and enough happened to say so
-    INVALID    something forbidden is in the record
+    VALID      no violation, and enough evidence to say so
+    INVALID    a violation: the contract forbids something that was found
     UNKNOWN    neither: a detector could not judge, or an assumption does not hold
 
 Merged, INVALID outweighs UNKNOWN, which outweighs VALID.
@@ -34,7 +34,7 @@ _DECIDES = {Judgement.FORBIDDEN: Outcome.INVALID, Judgement.UNKNOWN: Outcome.UNK
 
 
 def merge(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome of all together; of none, VALID."""
+    """Return the worst outcome; VALID if there is none."""
     return max(outcomes, key=_WEIGHT.__getitem__, default=Outcome.VALID)
 
 
@@ -48,7 +48,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """What a check takes for granted of a history. decisive: without it there is no VALID."""
+    """An assumption of a check. decisive: if it does not hold, the verdict cannot be VALID."""
 
     name: str
     holds: bool
@@ -69,7 +69,7 @@ class Assumption:
 class Anomaly:
     """All instances of one kind with one judgement for one reason.
 
-    count is exact; examples are the first few rows of evidence (columns of frames.EVIDENCE).
+    count: exact. examples: the first few rows of evidence (columns of EVIDENCE).
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Anomaly:
     examples: tuple[Mapping[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As verdict.json has it; what does not apply is left out."""
+        """The fields in verdict.json; fields that do not apply are left out."""
         made = {
             "kind": self.kind,
             "topic": self.topic,
@@ -108,7 +108,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorResult:
-    """How one detector fared. decisive: that it could not judge makes the verdict UNKNOWN."""
+    """The result of one detector. decisive: if it could not judge, the verdict is UNKNOWN."""
 
     name: str
     status: Status
@@ -135,7 +135,7 @@ class DetectorResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer, with everything that it rests on."""
+    """The outcome, with all its evidence."""
 
     assumptions: tuple[Assumption, ...]
     detectors: tuple[DetectorResult, ...]
@@ -145,7 +145,7 @@ class Verdict:
     checked_at: str
     extra_reasons: tuple[str, ...] = field(default=())
     expect: tuple[Expectation, ...] = ()
-    """What the user expects beside the contract; it does not change the outcome."""
+    """The user's expectations beside the contract; they do not change the outcome."""
 
     @property
     def anomalies(self) -> tuple[Anomaly, ...]:
@@ -168,7 +168,7 @@ class Verdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not VALID, the gravest reasons first; or why it is."""
+        """Why the verdict is not VALID, the most severe reasons first; or why it is VALID."""
         found = sorted(self._findings(), key=lambda finding: -_WEIGHT[finding[0]])
         if not found:
             return ("No violations. All checks that the verdict relies on passed.",)
@@ -181,20 +181,20 @@ class Verdict:
 
     @property
     def evaluated(self) -> tuple[Evaluated, ...]:
-        """What became of each expectation."""
+        """The result of each expectation."""
         return expectations.evaluate(self.expect, self._judged(expected=False))
 
     def _findings(self) -> list[tuple[Outcome, str]]:
         found: list[tuple[Outcome, str]] = []
-        told: Counter[tuple[Outcome, str, str]] = Counter()
+        counts: Counter[tuple[Outcome, str, str]] = Counter()
         for anomaly in self.anomalies:
             if anomaly.judgement in _DECIDES:
-                told[_DECIDES[anomaly.judgement], *_reason(anomaly)] += anomaly.count
+                counts[_DECIDES[anomaly.judgement], *_reason(anomaly)] += anomaly.count
         found.extend(
-            (outcome, f"{count:,} {what} ({why})") for (outcome, what, why), count in told.items()
+            (outcome, f"{count:,} {what} ({why})") for (outcome, what, why), count in counts.items()
         )
         found.extend(
-            (Outcome.UNKNOWN, f"{assumption.name}: no: {assumption.detail}")
+            (Outcome.UNKNOWN, f"failed check: {assumption.name}: {assumption.detail}")
             for assumption in self.assumptions
             if assumption.decisive and not assumption.holds
         )
@@ -229,9 +229,9 @@ class Verdict:
 
 
 def _reason(anomaly: Anomaly) -> tuple[str, str]:
-    """What was found and where, and what the contract says of it."""
+    """Return the anomaly with its place, and what the contract says about it."""
     where = "" if anomaly.topic is None else f" in {anomaly.topic}"
     if anomaly.partition is not None:
         where += f"-{anomaly.partition}"
-    lacks = anomaly.cause if anomaly.judgement is Judgement.UNKNOWN else None
-    return f"{anomaly.kind}{where}", f"{anomaly.rule}: {lacks}" if lacks else anomaly.rule
+    cause = anomaly.cause if anomaly.judgement is Judgement.UNKNOWN else None
+    return f"{anomaly.kind}{where}", f"{anomaly.rule}: {cause}" if cause else anomaly.rule

@@ -1,3 +1,6 @@
-"""A broker: `python -m nodes server.properties`."""
+"""A broker that speaks the Kafka protocol: `python -m nodes server.properties`.
+
+It knows nothing of faults, of the harness or of the checkers.
+"""
 
 import nodes.kio_alone  # noqa: F401 - before anything here imports kio

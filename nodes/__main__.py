@@ -1,7 +1,7 @@
 """`python -m nodes server.properties`: run one node until SIGTERM or SIGINT.
 
-The only place that knows the real world: files, wall clock, randomness, signals. Exit codes: 0
-after a clean stop, 1 when the node could not start or run (the reason on standard error).
+Only this module uses real files, the wall clock, real randomness and signals. Exit codes: 0 after a
+clean stop, 1 if the node could not start or run (the reason is on standard error).
 """
 
 import argparse
@@ -29,24 +29,25 @@ from nodes.storage.disk import Disk
 from nodes.storage.local import LocalDisk
 
 GC_THRESHOLDS = (5_000, 10, 500)
-"""Net allocations, young and middle collections until the next older collection. What thousands of
-partitions consist of lives long and has few cycles; looking through all of it, as the defaults have
-it whenever a quarter is new, stops a node for a second, when it should take over from another.
-So no request may leave a cycle behind: it would stay until then, however large it is.
+"""Net allocations, young collections and middle collections until the next older collection. The
+objects of thousands of partitions live long and have few cycles. By default, Python searches all of
+them whenever a quarter of the objects is new. That stops a node for a second, perhaps just when it
+should take over from another node. The price: no request may leave a cycle behind, because the
+cycle would stay in memory until the next full collection, however large it is.
 """
 
 log = logging.getLogger("nodes")
 
 
-def spare_collections() -> None:
-    """Have the garbage collector look rarely through what lives long, and never through what was
-    loaded before a node starts."""
+def tune_garbage_collector() -> None:
+    """Let the garbage collector search old objects rarely, and never those loaded before the
+    start."""
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the node that the properties file describes; the exit code."""
+    """Run the node that the properties file describes; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m nodes", description=__doc__)
     parser.add_argument("properties", type=Path, help="Kafka's server.properties")
     arguments = parser.parse_args(argv)
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     _raise_file_limit()
-    spare_collections()
+    tune_garbage_collector()
     try:
         config, unused = load_config(parse_properties(arguments.properties.read_text()))
         for key in unused:
@@ -87,19 +88,20 @@ async def serve(
     *,
     rng: random.Random,
     wall_clock_ms: Callable[[], int],
-    made: Callable[[Node], None] | None = None,
+    on_created: Callable[[Node], None] | None = None,
 ) -> str:
-    """Run until told to stop or unable to go on; why, or nothing after a clean stop.
+    """Run until a stop is requested or the node fails; return the failure, empty after a clean
+    stop.
 
-    `made` is shown the node before it starts.
+    `on_created` is called with the node before it starts.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     node = Node(config, disk, rng=rng, wall_clock_ms=wall_clock_ms)
-    if made is not None:
-        made(node)
+    if on_created is not None:
+        on_created(node)
     await node.start()
     stopping = asyncio.ensure_future(stop.wait())
     failing = asyncio.ensure_future(node.failed())
@@ -112,7 +114,7 @@ async def serve(
 
 
 def _raise_file_limit() -> None:
-    """Every log keeps a file open: take as many as this process may have."""
+    """Raise the limit of open files to the maximum, because every log keeps a file open."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -123,7 +125,7 @@ def _wall_clock_ms() -> int:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the log directory: two processes on one log would destroy it."""
+    """Lock the log directory: two processes on one log would destroy it."""
     with (directory / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

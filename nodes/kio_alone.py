@@ -1,8 +1,8 @@
-"""Imports kio's types without Hypothesis, before anybody else imports them.
+"""Imports kio's types without Hypothesis; must be the first import of kio.
 
-kio tells Hypothesis of its types wherever that is installed. For a broker, a client or a command
-that is a second at every start, and a directory `.hypothesis` wherever it was started. Where
-Hypothesis is imported already, in tests, nothing is different.
+kio registers its types with Hypothesis if Hypothesis is installed. That would cost a broker, a
+client or a command a second at every start, and leave a directory `.hypothesis` behind. If
+Hypothesis is imported already, as in tests, this module changes nothing.
 """
 
 import sys
@@ -14,7 +14,7 @@ HYPOTHESIS: Final = "hypothesis"
 def _import_kio() -> None:
     if HYPOTHESIS in sys.modules:
         return
-    sys.modules[HYPOTHESIS] = None  # type: ignore[assignment]  # it cannot be imported meanwhile
+    sys.modules[HYPOTHESIS] = None  # type: ignore[assignment]  # makes its import fail
     try:
         import kio.static.primitive  # noqa: F401
     finally:

@@ -1,15 +1,16 @@
-"""What a run must contain, and what lacks of it. It is examined before any detector.
+"""Is the evidence of a run complete? This is examined before any detector.
 
-A verdict of VALID says that something was looked at. So what the plan and the assignment promise
-is compared with what was collected: clients, kinds of rows for each topic, replicas and their
-batches, and whether plan, run.json and rows say the same.
+VALID claims that there was something to judge. So the collected evidence is compared with the plan:
+clients, kinds of rows for each topic, replicas and their batches, and whether plan, run.json and
+rows agree. Missing evidence makes the verdict UNKNOWN, with the reason.
 
-    required      the table of it all, each line for some kinds of runs
-    collected     what a run left behind, counted
-    said          lines about plan.json and run.json
-    rows          lines about clients' rows, the cluster's and the faults'
-    files         lines about the nodes' files
+    required      the table of all requirements, each for some kinds of runs
+    collected     the evidence of a run, counted
+    documents     requirements on plan.json and run.json
+    rows          requirements on the rows of clients, of the cluster and of faults
+    files         requirements on the nodes' files
+    assumptions   everything else that a verdict assumes: faults took effect, clocks were monotonic,
+                  the cluster settled
 
-What lacks makes the verdict UNKNOWN, with the reason. It leaves to `assumptions` what is no
-question of completeness: faults that took no effect, clocks, whether the cluster settled.
+Detectors and the contract judge the evidence itself.
 """

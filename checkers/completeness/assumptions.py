@@ -1,7 +1,7 @@
-"""What a check takes for granted of a history, examined before any detector.
+"""The assumptions of a check, examined before any detector.
 
-An assumption that does not hold is no violation: it says that the history proves less than it
-should. Decisive ones keep a verdict from being VALID.
+An assumption that does not hold is not a violation: the history proves less than it should. A
+decisive assumption that does not hold keeps a verdict from being VALID.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,8 @@ from typing import Any
 from checkers.completeness import required
 from checkers.detectors.durability import cut_clients
 from checkers.frames.census import Census
-from checkers.frames.frames import TP, Frames
+from checkers.frames.evidence import TP
+from checkers.frames.frames import Frames
 from checkers.history.plan_file import EXTERNAL, IMPORTED, planned_partitions
 from checkers.verdict import Assumption
 
@@ -53,15 +54,15 @@ def _tables_present(frames: Frames) -> Assumption:
 
 
 def _replicas_read(frames: Frames) -> list[Assumption]:
-    """Of an external cluster: said of no other, whose files are read or missed."""
+    """Only for an external cluster: the files of other clusters are read, or reported missing."""
     if frames.plan.get("system") != EXTERNAL:
         return []
     return [
         Assumption(
             name="the replicas' files were compared",
             holds=False,
-            detail="the cluster is external: whether its replicas agree, and what its controllers "
-            "decided, stays open",
+            detail="the cluster is external: its replicas and the decisions of its controllers "
+            "cannot be checked",
             decisive=False,
         )
     ]
@@ -97,30 +98,30 @@ def _histories_ended(frames: Frames) -> Assumption:
 
 
 def _clocks_monotonic(census: Census) -> Assumption:
-    told = []
+    found = []
     if census.backwards:
-        told.append(f"{census.backwards} operations end before they, or the run, began")
+        found.append(f"{census.backwards} operations end before they begin, or before the run")
     if census.astray:
-        told.append(f"{census.astray} clients did something before their start or after their end")
+        found.append(f"{census.astray} clients did something before their start or after their end")
     return Assumption(
-        name="clocks were monotonic", holds=not told, detail="; ".join(told), decisive=True
+        name="clocks were monotonic", holds=not found, detail="; ".join(found), decisive=True
     )
 
 
 def _rows_make_sense(census: Census) -> Assumption:
     strange = sum(rows for (_, type_), rows in census.operations.items() if type_ not in TYPES)
-    told = (
+    found = (
         [f"{strange} rows are neither {', '.join(TYPES[:-1])} nor {TYPES[-1]}"] if strange else []
     )
-    told += [f"{census.valueless} sends have no value or no topic"] if census.valueless else []
+    found += [f"{census.valueless} sends have no value or no topic"] if census.valueless else []
     return Assumption(
-        name="every operation can be read", holds=not told, detail="; ".join(told), decisive=True
+        name="every operation can be read", holds=not found, detail="; ".join(found), decisive=True
     )
 
 
 def _faults(frames: Frames) -> list[Assumption]:
-    """A random mix may hit nothing now and then; a script says that its steps were taken, each
-    of them, or shows nothing."""
+    """A random mix may have faults without effect. A script shows nothing unless each of its steps
+    took effect."""
     rows = sorted(frames.fault_rows, key=lambda row: int(row["fault_id"]))
     nemesis = frames.plan.get("nemesis") or {}
     scripted = bool(nemesis.get("events"))
@@ -151,7 +152,7 @@ def _faults(frames: Frames) -> list[Assumption]:
 
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Faults with what went wrong with them."""
+    """Name faults with their errors."""
     listed = "; ".join(
         f"fault {row['fault_id']} ({row['label'] or row['fault']})"
         + (f": {row['error']}" if row["error"] else "")
@@ -206,59 +207,59 @@ def _final_reads_complete(frames: Frames) -> Assumption:
 
 
 def _nobody_refused(frames: Frames) -> Assumption:
-    """Not decisive: to refuse what a fault has damaged is right, and all that the others
-    acknowledged, kept and served can be judged without the node."""
-    said = [text for _, text in frames.sources.run_file.refused]
+    """Not decisive: a node is right to refuse files that a fault damaged, and the records of the
+    other nodes can be judged without it."""
+    refused = [text for _, text in frames.sources.run_file.refused]
     return Assumption(
         name="no node refused its files",
-        holds=not said,
-        detail="; ".join(said),
+        holds=not refused,
+        detail="; ".join(refused),
         decisive=False,
     )
 
 
 def _nobody_died(frames: Frames) -> Assumption:
-    """Not decisive: a cluster has to stand it, and what a verdict needs is asked for by the others:
-    that the cluster settled, that the final reads are complete, that the files were read. Who
-    refused its files has a line of its own."""
+    """Not decisive: a cluster must survive it, and other assumptions require what a verdict needs:
+    the cluster settled, the final reads are complete, the files were read. A node that refused its
+    files has an assumption of its own."""
     run_file = frames.sources.run_file
     refused = {node for node, _ in run_file.refused}
-    said = [text for node, text in run_file.deaths if node not in refused]
+    died = [text for node, text in run_file.deaths if node not in refused]
     return Assumption(
         name="no node died by itself",
-        holds=not said,
-        detail="; ".join(said[:NAMED]) + (f"; and {len(said) - NAMED} more" * (len(said) > NAMED)),
+        holds=not died,
+        detail="; ".join(died[:NAMED]) + (f"; and {len(died) - NAMED} more" * (len(died) > NAMED)),
         decisive=False,
     )
 
 
 def _epochs_read(frames: Frames) -> Assumption:
-    """Not decisive: they matter where something was lost, and there the contract asks for them."""
+    """Not decisive: the epochs matter only for losses, and there the contract asks for them."""
     F = frames.engine.functions
     rows = frames.cluster.where(F.col("kind") == F.lit("epoch")).select(*TP).distinct()
     read = {(row["topic"], row["partition"]) for row in frames.engine.rows(rows)}
     names = [f"{topic}-{p}" for topic, p in sorted(planned_partitions(frames.plan).keys() - read)]
     why = dict.fromkeys(frames.sources.run_file.why_epochs_unread(name) for name in names)
     return Assumption(
-        name="the leaders' epochs at the end were read",
+        name="the final leader epochs were read",
         holds=not names,
-        detail=f"not those of {_some(names)}: {'; '.join(why)}" if names else "",
+        detail=f"not read for {_some(names)}: {'; '.join(why)}" if names else "",
         decisive=False,
     )
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """Return the first few names."""
     return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
 
 def _settled(frames: Frames) -> Assumption:
-    """Every planned partition had its whole ISR and a leader when the final reads began, whoever
-    refused its files aside."""
+    """Every planned partition had its complete ISR and a leader when the final reads began, except
+    for nodes that refused their files."""
     name = "the cluster settled"
     if frames.plan.get("system") == IMPORTED:
-        told = "not known of an import; what was read in the end decides"
-        return Assumption(name=name, holds=True, detail=told, decisive=True)
+        detail = "unknown for an import; the final reads decide"
+        return Assumption(name=name, holds=True, detail=detail, decisive=True)
     finished = frames.sources.run_file.finished
     unsettled = _unsettled(frames)
     detail = ""

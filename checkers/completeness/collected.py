@@ -1,21 +1,22 @@
-"""What a run left behind, counted; and how it is named where some of it lacks."""
+"""The evidence of a run, counted, and how missing evidence is named."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from checkers.frames.frames import TP, Frames
+from checkers.frames.evidence import TP
+from checkers.frames.frames import Frames
 from checkers.history.plan_file import planned_partitions
 
 NAMED: Final = 5
-"""How many of what lacks a detail names."""
+"""How many missing items a sentence names."""
 
 Partition = tuple[str, int | None]
 
 
 class Collected:
-    """What the rows of a run hold, counted; small, whatever the length of the run."""
+    """The rows of a run, counted; small, however long the run was."""
 
     def __init__(self, frames: Frames) -> None:
         self.frames = frames
@@ -49,7 +50,7 @@ class Collected:
         return int((self.plan.get("workload") or {}).get(name) or 0)
 
     def clients(self, *kinds: str) -> frozenset[int]:
-        """The clients with rows of these kinds that ended well; with any rows, without."""
+        """Return the clients with successful rows of these kinds; without kinds: with any rows."""
         return frozenset(
             row["client"]
             for row in self.counts
@@ -57,7 +58,7 @@ class Collected:
         )
 
     def places(self, f: str, type_: str = "ok") -> frozenset[tuple[str | None, int | None]]:
-        """The partitions with rows of a kind that ended so."""
+        """Return the partitions with rows of this kind and type."""
         found = (row for row in self.counts if (row["f"], row["type"]) == (f, type_))
         return frozenset((row["topic"], row["partition"]) for row in found)
 
@@ -101,8 +102,8 @@ class Collected:
 
     @cached_property
     def led(self) -> Mapping[tuple[str, str, int], Mapping[str, Any]]:
-        """rows; whole: of them, with all that such a row must have; epoch, start: the greatest; of
-        the cluster's rows by kind (leader, epoch), topic and partition."""
+        """The cluster's rows, counted by kind (leader, epoch), topic and partition. rows: all;
+        whole: rows with all required columns; epoch, start: the greatest values."""
         F = self.frames.engine.functions
         of_epoch = F.col("kind") == F.lit("epoch")
         whole = (F.col("leader_epoch") >= F.lit(0)) & (
@@ -120,21 +121,21 @@ class Collected:
 
     @cached_property
     def absent(self) -> frozenset[int]:
-        """Nodes whose files nobody could read, as the run itself says."""
+        """Nodes whose files could not be read, according to run.json."""
         return frozenset(node for node, _ in self.run.refused)
 
 
 def named(partition: Partition) -> str:
-    """As it is written: topic-0."""
+    """Return the usual name of a partition: topic-0."""
     return f"{partition[0]}-{partition[1]}"
 
 
 def listed(partitions: Sequence[Partition]) -> str:
-    """The first few of them."""
+    """Return the names of the first few partitions."""
     return some([named(each) for each in partitions])
 
 
 def some(names: Sequence[object]) -> str:
-    """The first few of them."""
+    """Return the first few names."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(map(str, names[:NAMED])) + more

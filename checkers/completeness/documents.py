@@ -14,17 +14,17 @@ LAST_PHASES: Final[Mapping[str, str]] = {
 
 
 def system(e: Collected) -> Iterator[str]:
-    """Of a system that is known."""
+    """The plan names a known system."""
     if e.plan.get("system") not in ANY:
         yield f"plan.json: system is {e.plan.get('system')!r}, none of {', '.join(sorted(ANY))}"
 
 
 def topics(e: Collected) -> Iterator[str]:
-    """Topics, each once, with acks and partitions."""
+    """The plan names topics, each once, with acks and partitions."""
     if not e.topics:
         yield "plan.json names no topics"
     names = [topic["name"] for topic in e.plan.get("topics") or ()]
-    yield from (f"plan.json: topic {n} is there twice" for n in e.topics if names.count(n) > 1)
+    yield from (f"plan.json: topic {n} appears twice" for n in e.topics if names.count(n) > 1)
     for name, topic in e.topics.items():
         partitions = topic.get("partitions")
         if topic.get("acks") is None:
@@ -34,30 +34,30 @@ def topics(e: Collected) -> Iterator[str]:
 
 
 def run_file(e: Collected) -> Iterator[str]:
-    """A run.json that says how far the run came."""
+    """run.json says how far the run came."""
     if e.run.finished is None:
         yield "run.json is missing, or does not say which phases were finished"
 
 
 def phases(e: Collected) -> Iterator[str]:
-    """What is read at the end was read to its end."""
+    """The last phases were finished."""
     if e.run.finished is not None:
         yield from (why for phase, why in LAST_PHASES.items() if phase not in e.run.finished)
 
 
 def settled(e: Collected) -> Iterator[str]:
-    """Not that the cluster had not settled."""
+    """run.json does not deny that the cluster settled."""
     if e.run.settled is False:
         yield "run.json says that the cluster had not settled"
 
 
 def read(e: Collected) -> Iterator[str]:
-    """Not that the final reads were cut short."""
+    """run.json does not deny that the final reads were complete."""
     if e.run.final_reads_complete is False:
         yield "run.json says that the final reads were not complete"
 
 
 def same_plan(e: Collected) -> Iterator[str]:
-    """The plan that was run, not one that was changed since."""
+    """plan.json is the plan that was run, and was not changed later."""
     if e.run.plan_digest not in (None, digest(e.plan)):
-        yield "plan.json is not the plan that was run: it was changed since"
+        yield "plan.json is not the plan that was run: it was changed later"

@@ -1,4 +1,4 @@
-"""What must have been read of the nodes' files."""
+"""Which of the nodes' files must have been read."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,16 @@ from checkers.history.history import METADATA_TOPIC
 
 
 def no_files(e: Collected) -> Iterator[str]:
-    """Of clusters whose files nobody could read, no files."""
+    """A cluster whose files cannot be read has no files here."""
     if e.ends:
-        yield f"the plan says that nobody read the nodes' files, but {len(e.ends)} replicas were"
+        yield (
+            f"the plan says that the nodes' files cannot be read, but {len(e.ends)} replicas were "
+            "read"
+        )
 
 
 def replica_ends(e: Collected) -> Iterator[str]:
-    """Of every replica that was assigned."""
+    """Every assigned replica was read."""
     missing = []
     for partition in e.partitions:
         wanted = e.assigned.get(partition, frozenset()) - e.absent
@@ -27,7 +30,7 @@ def replica_ends(e: Collected) -> Iterator[str]:
 
 
 def enough_replicas(e: Collected) -> Iterator[str]:
-    """Of as many replicas as the plan has."""
+    """As many replicas were read as the plan has."""
     few = []
     for topic, partition in e.partitions:
         factor = int(e.topics[topic].get("replication_factor") or 0)
@@ -35,11 +38,11 @@ def enough_replicas(e: Collected) -> Iterator[str]:
         if len(nodes | e.absent) < factor:
             few.append(f"{named((topic, partition))} ({len(nodes)} of {factor})")
     if few:
-        yield f"fewer replicas than the plan has were read: {some(few)}"
+        yield f"fewer replicas were read than the plan has: {some(few)}"
 
 
 def metadata(e: Collected) -> Iterator[str]:
-    """Every node's copy of the metadata log."""
+    """Every node's copy of the metadata log was read."""
     nodes = {node for node, *_ in e.ends}
     copies = {node for node, topic, _ in e.ends if topic == METADATA_TOPIC}
     if without := sorted(nodes - copies):
@@ -47,7 +50,7 @@ def metadata(e: Collected) -> Iterator[str]:
 
 
 def whole(e: Collected) -> Iterator[str]:
-    """All batches between where a replica begins and where it ends."""
+    """The batches of each replica reach from its start to its end without a gap."""
     torn = []
     for replica, end in e.ends.items():
         batches = e.batches.get(replica)
@@ -64,11 +67,11 @@ def whole(e: Collected) -> Iterator[str]:
     torn += [replica for replica in e.batches if replica not in e.ends]
     if torn:
         replicas = [f"{named((topic, p))} of node {node}" for node, topic, p in sorted(torn)]
-        yield f"the batches of {len(torn)} replicas do not reach to their ends: {some(replicas)}"
+        yield f"the batches of {len(torn)} replicas do not reach their ends: {some(replicas)}"
 
 
 def ends_reached(e: Collected) -> Iterator[str]:
-    """Of some replica as much as the final reads returned."""
+    """Some replica has all records that the final reads returned."""
     rows = e.frames.engine.rows(e.frames.read_ends)
     short = []
     for row in rows:

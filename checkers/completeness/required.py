@@ -1,4 +1,4 @@
-"""The table of what a run must contain. docs/evidence.md shows it."""
+"""The table of the evidence that a run must contain. docs/evidence.md shows it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Lacks = Callable[[Collected], Iterable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One line of the table. of: the runs that it is for; lacks: what a run lacks of it."""
+    """One line of the table. of: the kinds of runs that need it. lacks: yields what is missing."""
 
     group: str
     must: str
@@ -53,29 +53,34 @@ REQUIRED: Final = tuple(
         (ROWS, "consumers were assigned every partition", RUN_HERE, rows.assigned),
         (AGREE, "plan.json is the plan that was run", ANY, documents.same_plan),
         (AGREE, "sends have the acks of their topic", ANY, rows.acks),
-        (AGREE, "rows are of the plan's partitions", ANY, rows.known_partitions),
-        (AGREE, "what succeeded names its partition", RUN_HERE, rows.placed),
-        (AGREE, "what the cluster said is of the plan's partitions", RUN_HERE, rows.leaders),
-        (AGREE, "somebody led in every epoch", DEPLOYED, rows.epochs),
-        (AGREE, "an operation number is one operation's", RUN_HERE, rows.numbers),
+        (AGREE, "rows are about the plan's partitions", ANY, rows.known_partitions),
+        (AGREE, "successful operations name their partition", RUN_HERE, rows.placed),
+        (AGREE, "leaders are recorded only for the plan's partitions", RUN_HERE, rows.leaders),
+        (AGREE, "every epoch had a leader", DEPLOYED, rows.epochs),
+        (AGREE, "every operation number is used once", RUN_HERE, rows.numbers),
         (AGREE, "the numbers of operations have no gaps", RUN_HERE, rows.no_gaps),
         (AGREE, "no client completed anything after its end", RUN_HERE, rows.ended),
         (AGREE, "nothing happened after the run's end", RUN_HERE, rows.times),
         (AGREE, "faults begin, take effect and end in this order", RUN_HERE, rows.fault_times),
-        (AGREE, "what succeeded has completed", RUN_HERE, rows.completed),
-        (AGREE, "nothing was read of what nobody could read", ANY - DEPLOYED, files.no_files),
+        (AGREE, "successful operations have completed", RUN_HERE, rows.completed),
+        (
+            AGREE,
+            "no files were read of nodes that highwater did not start",
+            ANY - DEPLOYED,
+            files.no_files,
+        ),
         (FILES, "every assigned replica was read", DEPLOYED, files.replica_ends),
         (FILES, "as many replicas were read as the plan has", DEPLOYED, files.enough_replicas),
         (FILES, "every node's metadata log was read", DEPLOYED, files.metadata),
         (FILES, "a replica's batches reach from its start to its end", DEPLOYED, files.whole),
-        (FILES, "some replica reaches to where the final reads came", DEPLOYED, files.ends_reached),
+        (FILES, "some replica has all that the final reads returned", DEPLOYED, files.ends_reached),
     )
 )
-"""What a run must contain, by kinds of runs. docs/evidence.md shows this table."""
+"""The evidence that a run must contain, by kinds of runs. docs/evidence.md shows this table."""
 
 
 def examined(frames: Frames) -> list[Assumption]:
-    """One assumption for each group of the table that concerns such a run; all are decisive."""
+    """Return one assumption for each group of the table that concerns the run; all are decisive."""
     collected = Collected(frames)
     system = frames.plan.get("system")
     found: dict[str, list[str]] = {}

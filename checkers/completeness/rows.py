@@ -1,4 +1,4 @@
-"""What the rows of clients, of the cluster and of the faults must hold, and agree upon."""
+"""Which rows of clients, of the cluster and of faults must exist, and where they must agree."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -7,24 +7,26 @@ from checkers.completeness.collected import Collected, listed, named, some
 from checkers.history.history import OP_BITS
 
 FAR_NS: Final = 366 * 24 * 3600 * 10**9
-"""Times of the metadata log may be a node's own, whose clock a fault had set; not by a year."""
+"""A time of the metadata log may come from a node's clock that a fault had set, but not by a year.
+"""
 
-NOBODY: Final = 0
-"""The writer of histories that no harness recorded, such as stories; it may count as it likes."""
+NO_WRITER: Final = 0
+"""The writer of histories that no harness recorded, such as test stories. Its numbers may have
+gaps."""
 
 OF_PARTITIONS: Final = ("send", "poll", "assign", "watermark", "final-read", "final-read-end")
-"""What is done to one partition."""
+"""The operations on one partition."""
 
 
 def starts(e: Collected) -> Iterator[str]:
-    """How every client began and ended."""
+    """Every client has a start and an end row."""
     for f in ("start", "end"):
         if unknown := sorted(e.clients() - e.clients(f)):
             yield f"{len(unknown)} clients have no {f} row: {some(unknown)}"
 
 
 def enough_clients(e: Collected) -> Iterator[str]:
-    """As many clients as the plan has."""
+    """As many clients recorded rows as the plan has."""
     wanted = len(e.topics) * (e.planned("producers") + e.planned("consumers"))
     apart = e.clients("watermark", "final-read-end")
     workers = e.clients("start") - apart
@@ -33,13 +35,13 @@ def enough_clients(e: Collected) -> Iterator[str]:
 
 
 def asked(e: Collected) -> Iterator[str]:
-    """End offsets that somebody asked for."""
+    """The monitor asked for end offsets."""
     if not e.clients("watermark"):
-        yield "nobody asked for end offsets: the monitor's rows are missing"
+        yield "no client asked for end offsets: the monitor's rows are missing"
 
 
 def polled(e: Collected) -> Iterator[str]:
-    """Records that consumers were given, of each topic that has any."""
+    """Consumers returned records of each topic that has any."""
     if e.planned("consumers"):
         read = {topic for topic, _ in e.places("poll")}
         held = {topic for topic, _ in e.places("final-read")}
@@ -49,7 +51,7 @@ def polled(e: Collected) -> Iterator[str]:
 
 
 def assigned(e: Collected) -> Iterator[str]:
-    """Where consumers began to read each partition."""
+    """Some consumer was assigned each partition."""
     if e.planned("consumers"):
         missing = [p for p in e.partitions if p not in e.places("assign")]
         if missing:
@@ -57,7 +59,7 @@ def assigned(e: Collected) -> Iterator[str]:
 
 
 def acks(e: Collected) -> Iterator[str]:
-    """Sends with the acks of their topic."""
+    """Sends have the acks of their topic."""
     for row in e.counts:
         planned = e.topics.get(row["topic"])
         if row["f"] == "send" and planned is not None and planned.get("acks") is not None:
@@ -67,15 +69,15 @@ def acks(e: Collected) -> Iterator[str]:
 
 
 def known_partitions(e: Collected) -> Iterator[str]:
-    """Nothing of partitions that the plan does not have."""
+    """No row is about a partition that the plan does not have."""
     rows = {(row["topic"], row["partition"]) for row in e.counts if row["topic"] is not None}
     planned = {*e.partitions, *((name, None) for name in e.topics)}
     if strange := sorted(rows - planned, key=str):
-        yield f"rows of partitions that the plan does not have: {listed(strange)}"
+        yield f"there are rows about partitions that the plan does not have: {listed(strange)}"
 
 
 def placed(e: Collected) -> Iterator[str]:
-    """The partition of each operation that succeeded."""
+    """Every successful operation on a partition names the partition."""
     astray = sum(
         row["rows"]
         for row in e.counts
@@ -84,33 +86,33 @@ def placed(e: Collected) -> Iterator[str]:
         and None in (row["topic"], row["partition"])
     )
     if astray:
-        yield f"{astray} rows of what succeeded name no partition"
+        yield f"{astray} rows of successful operations name no partition"
 
 
 def numbers(e: Collected) -> Iterator[str]:
-    """Operation numbers that are one operation each."""
+    """Every operation number belongs to one operation."""
     repeated = sum(row["repeated"] for row in e.numbering)
     if repeated:
         yield f"{repeated} sends have the operation number of another"
     F = e.frames.engine.functions
     several = e.frames.polls.where(F.col("invoke_ns") != F.col("latest_ns"))
     if count := e.frames.count(several):
-        yield f"{count} operation numbers are those of several polls"
+        yield f"{count} operation numbers belong to several polls"
 
 
 def no_gaps(e: Collected) -> Iterator[str]:
-    """Every operation that a writer numbered."""
+    """Every operation that a writer numbered is in the history."""
     for row in e.numbering:
         counted = row["last"] - (row["writer"] << OP_BITS) + 1
         if row["writer"] < 0:
             yield f"{row['numbers']} operation numbers are below 0"
-        elif row["writer"] != NOBODY and counted != row["numbers"]:
+        elif row["writer"] != NO_WRITER and counted != row["numbers"]:
             lost = counted - row["numbers"]
             yield f"{lost} operations of writer {row['writer']} are not in the history"
 
 
 def ended(e: Collected) -> Iterator[str]:
-    """Nothing that a client did after its end."""
+    """No client did anything after its end."""
     ends = {row["client"]: row["last_ns"] for row in e.counts if row["f"] == "end"}
     late = sorted(
         {
@@ -124,58 +126,58 @@ def ended(e: Collected) -> Iterator[str]:
 
 
 def leaders(e: Collected) -> Iterator[str]:
-    """Who led the plan's partitions, with epochs: a leader is nothing without one."""
+    """Leaders are recorded with epochs, and only for the plan's partitions."""
     strange = {(topic, p) for _, topic, p in e.led if topic in e.topics} - set(e.partitions)
     if strange:
-        said = listed(sorted(strange, key=str))
-        yield f"leaders of partitions that the plan does not have: {said}"
+        names = listed(sorted(strange, key=str))
+        yield f"leaders are recorded for partitions that the plan does not have: {names}"
     for (kind, topic, partition), row in sorted(e.led.items(), key=str):
         if count := row["rows"] - row["whole"]:
             place = named((topic, partition))
-            yield f"{count} rows of kind {kind} of {place} have no epoch or no start"
+            yield f"{count} rows of kind {kind} about {place} have no epoch or no start"
 
 
 def epochs(e: Collected) -> Iterator[str]:
-    """At the end, only epochs in which somebody led, and that began within the log."""
+    """Every final epoch had a leader, and begins within the log."""
     for (kind, topic, partition), row in sorted(e.led.items(), key=str):
         led = e.led.get(("leader", topic, partition))
         if kind != "epoch" or row["epoch"] is None:
             continue
         if led is not None and led["epoch"] is not None and row["epoch"] > led["epoch"]:
-            yield f"nobody led {named((topic, partition))} in epoch {row['epoch']}, which it has"
+            yield f"no leader is recorded for epoch {row['epoch']} of {named((topic, partition))}"
         ends = [end["end_offset"] for (_, *at), end in e.ends.items() if at == [topic, partition]]
         if ends and row["start"] is not None and row["start"] > max(ends):
             yield f"an epoch of {named((topic, partition))} begins behind the end of every replica"
 
 
 def times(e: Collected) -> Iterator[str]:
-    """No times after the run had ended."""
+    """No time is later than the end of the run."""
     ended_ns = e.run.ended_ns
     if ended_ns is not None:
         if any(row["last_ns"] > ended_ns for row in e.counts):
-            yield f"operations were completed after the run had ended, at {ended_ns} ns"
+            yield f"operations completed after the end of the run at {ended_ns} ns"
         faults = [row["fault_id"] for row in e.frames.fault_rows if _latest(row) > ended_ns]
         if faults:
-            yield f"faults after the run had ended, at {ended_ns} ns: {some(faults)}"
+            yield f"there are faults after the end of the run at {ended_ns} ns: {some(faults)}"
         F = e.frames.engine.functions
         at_ns = F.col("at_ns")
         far = (at_ns > F.lit(ended_ns + FAR_NS)) | (at_ns < F.lit(-FAR_NS))
         if count := e.frames.count(e.frames.cluster.where(far)):
-            yield f"{count} rows of what the cluster said are of another year"
+            yield f"{count} rows of the cluster's table have a time in another year"
 
 
 def fault_times(e: Collected) -> Iterator[str]:
-    """Faults that begin, take effect and end, in this order."""
+    """Faults begin, take effect and end, in this order."""
     for row in e.frames.fault_rows:
         times = _when(row)
         if times != sorted(times) or (times and times[0] < 0):
             yield f"fault {row['fault_id']} was healed, or took effect, before it began"
         if None in (row["started_ns"], row["effective_ns"]) and row["took_effect"]:
-            yield f"fault {row['fault_id']} took effect, and nobody knows when"
+            yield f"fault {row['fault_id']} took effect at an unknown time"
 
 
 def _when(fault: Mapping[str, Any]) -> list[int]:
-    """The times that a row of faults names, in the order in which they must be."""
+    """Return the times of a fault, in the order in which they must be."""
     times = (fault[name] for name in ("started_ns", "effective_ns", "healed_ns"))
     return [each for each in times if each is not None]
 
@@ -185,7 +187,7 @@ def _latest(fault: Mapping[str, Any]) -> int:
 
 
 def completed(e: Collected) -> Iterator[str]:
-    """When each operation that succeeded was completed."""
+    """Every successful operation has completed."""
     open_ = sum(row["open"] for row in e.counts if row["type"] == "ok")
     if open_:
-        yield f"{open_} operations succeeded and never completed"
+        yield f"{open_} operations succeeded but never completed"

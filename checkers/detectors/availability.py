@@ -1,11 +1,11 @@
-"""How long could nobody write? The longest gap between acknowledgements, and recovery times.
+"""Unavailability: the longest gap between acknowledgements, and recovery times after faults.
 
-A partition that faults kept out of reach cannot be written to; what counts is how long it was not
-although it could have been (see `reach`).
+A partition that faults keep out of reach cannot be written to. What counts is the time without an
+acknowledgement although the partition could have been reached (see `unreachable`).
 
-Counts sends whose acknowledgement means something (acks=1, acks=all). Works on buckets of time, so
-that no task orders a whole partition; a gap shorter than a bucket may go unseen behind a longer one
-only.
+Only acks=1 and acks=all sends count, because an acks=0 send is not acknowledged. The detector works
+on buckets of time, so that no task orders a whole partition. It can miss a gap shorter than a
+bucket only beside a longer gap.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from checkers.detectors.unreachable import out_of_reach, read_outage
 from checkers.engines.engine import Frame, as_frame, div, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 
 BUCKET_NS = 100_000_000
 MOMENTS = pa.schema(
@@ -36,11 +37,11 @@ SPANS = pa.schema(
 
 
 def unavailability(frames: Frames) -> Iterator[Frame]:
-    """kind unavailable: the longest time of each partition without an acknowledgement while sends
-    to it went on and it was within reach, from invoke_ns to complete_ns; where it was not all the
-    time, aspect out-of-reach: the longest time regardless. kind recovery: from a fault's start or
-    heal (at invoke_ns, aspect started or healed, other_op: the fault's id) to the next
-    acknowledgement.
+    """kind unavailable: the longest time of each partition without an acknowledgement, from
+    invoke_ns to complete_ns, while clients sent to it and it was within reach. aspect out-of-reach:
+    the longest such time including times out of reach, for partitions that had any. kind recovery:
+    from a fault's start or heal (invoke_ns, aspect started or healed, other_op: the fault's id) to
+    the next acknowledgement.
     """
     F = frames.engine.functions
     answers = frames.acked.where(
@@ -96,8 +97,8 @@ def _moments(frames: Frames) -> Frame | None:
 
 
 def _excused(frames: Frames, points: Frame) -> Frame | None:
-    """When partitions were out of reach between their first and last points, as points too; None
-    when all always were within reach."""
+    """Return the times when partitions were out of reach, between their first and last points, as
+    points too; None if all partitions were always within reach."""
     F = frames.engine.functions
     faults = frames.fault_rows
     outages = [found for row in faults if (found := read_outage(row)) is not None]
@@ -127,7 +128,7 @@ def _excused(frames: Frames, points: Frame) -> Frame | None:
 
 
 def _points(frames: Frames, buckets: Frame) -> Frame:
-    """topic, partition, first_ns, last_ns: stretches after which a gap may begin."""
+    """Return topic, partition, first_ns, last_ns: time spans after which a gap may begin."""
     F = frames.engine.functions
     sends = frames.sends.where(F.col("acks") != F.lit(0))
     tries = sends.groupBy(*TP).agg(
@@ -146,7 +147,7 @@ def _points(frames: Frames, buckets: Frame) -> Frame:
 
 
 def _longest_gaps(frames: Frames, points: Frame) -> Frame:
-    """topic, partition, invoke_ns, until_ns: the longest gap of each partition."""
+    """Return topic, partition, invoke_ns, until_ns: the longest gap of each partition."""
     F, window = frames.engine.functions, frames.engine.window
     order = window.partitionBy(*TP).orderBy("first_ns", "last_ns")
     before = order.rowsBetween(window.unboundedPreceding, -1)
@@ -164,11 +165,11 @@ def _longest_gaps(frames: Frames, points: Frame) -> Frame:
 
 
 def _next_answers(frames: Frames, answers: Frame, buckets: Frame, moments: Frame) -> Frame:
-    """fault_id, aspect, at_ns, topic, partition, next_ns: the first answer at or after each moment,
-    per partition that had one."""
+    """Return fault_id, aspect, at_ns, topic, partition, next_ns: the first acknowledgement at or
+    after each moment, for each partition that had one."""
     F = frames.engine.functions
     columns = ["fault_id", "aspect", "at_ns", *TP]
-    # Within the moment's own bucket every answer counts; beyond it the buckets' first ones do.
+    # In the moment's own bucket every answer counts, in later buckets only the first one.
     same = (F.col("bucket") == F.col("at_bucket")) & (F.col("complete_ns") >= F.col("at_ns"))
     later = F.col("bucket") > F.col("at_bucket")
     soon = answers.join(moments, on=same, how="inner").select(

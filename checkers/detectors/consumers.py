@@ -1,22 +1,23 @@
-"""What consumers see: no record left out, no step back, no end offset that recedes."""
+"""What consumers see: no skipped record, no step back, no end offset that goes back."""
 
 from collections.abc import Iterator
 
 from checkers.engines.engine import Column, Frame, div
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 
 BUCKET_OFFSETS = 1 << 8
 """How many offsets are searched for the predecessor of one."""
 
 
 def poll_jumps(frames: Frames) -> Iterator[Frame]:
-    """Where a consumer's position did not go on by one record.
+    """Find positions that a consumer did not reach by going on one record.
 
-    kind poll-skip: it jumped over offsets that hold records (other_offset: the greatest of them);
-    offsets without records (control batches, aborted data) may be jumped over. kind
-    nonmonotonic-poll: it went back without an assignment (other_offset: the position before).
-    detail: in the same poll or not. Records of one operation are taken in the order of their
-    offsets; a step back inside a poll is recorded as another operation.
+    kind poll-skip: the consumer skipped offsets that hold records (other_offset: the greatest of
+    them). It may skip offsets without records (control batches, aborted data). kind
+    nonmonotonic-poll: the consumer went back without an assignment (other_offset: the position
+    before). detail: inside one poll, or between polls. The records of one operation are ordered by
+    offset; a step back inside a poll is recorded as another operation.
     """
     F = frames.engine.functions
     odd = frames.none_if_empty(_odd_polls(frames))
@@ -51,8 +52,8 @@ def _where(frames: Frames) -> Column:
 
 
 def _odd_polls(frames: Frames) -> Frame:
-    """op, client, topic, partition, due (the offset that was next before; null: unknown), due_op of
-    the polls that did not begin there, or that did not go on record by record."""
+    """Return op, client, topic, partition, due (the expected first offset, or null), due_op of
+    the polls that did not begin at `due`, or that did not go on record by record."""
     F = frames.engine.functions
     polled = frames.polls.select(
         "op", "client", *TP, "records", "first_offset", "last_offset",
@@ -81,7 +82,8 @@ def _odd_polls(frames: Frames) -> Frame:
 
 
 def _jumps(frames: Frames, odd: Frame) -> Frame:
-    """Records of odd polls whose offset is not `expected`: one after the last, or as assigned."""
+    """Return the records of odd polls whose offset is not `expected`: one after the last record, or
+    the assigned offset."""
     F = frames.engine.functions
     columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "value", "offset"]
     polls = frames.reads.where(F.col("f") == F.lit("poll")).select(*columns)
@@ -91,18 +93,18 @@ def _jumps(frames: Frames, odd: Frame) -> Frame:
     )
     steps = records.select(*columns, "due", "due_op", before.alias("before"))
     first = F.col("before").isNull()
-    told = steps.select(
+    compared = steps.select(
         *columns,
         F.when(first, F.col("due")).otherwise(F.col("before") + F.lit(1)).alias("expected"),
         F.when(first, F.col("due_op")).otherwise(F.col("op")).alias("other_op"),
     )
-    return told.where(F.col("offset") != F.col("expected"))
+    return compared.where(F.col("offset") != F.col("expected"))
 
 
 def _predecessors(frames: Frames, jumps: Frame) -> Frame:
-    """topic, partition, offset, before: the record's predecessor in the log, of all that any read
-    returned, for the offsets that were jumped to. Searched bucket by bucket, so that no task needs
-    a whole partition."""
+    """Return topic, partition, offset, before: the last record below each offset that was jumped
+    to, among all records that any read returned. The search goes bucket by bucket, so that no task
+    needs a whole partition."""
     F = frames.engine.functions
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
@@ -124,10 +126,11 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
 
 
 def watermark_regressions(frames: Frames) -> Iterator[Frame]:
-    """The end offset that one client saw went back, between two asks one after the other.
+    """kind watermark-regression: the end offset that one client saw went back between two requests,
+    one after the other.
 
-    aspect deposed: the later answer is of an older leader epoch than the earlier one; advanced: it
-    is not; null: the answers do not tell their epochs.
+    aspect deposed: the later answer has an older leader epoch than the earlier one; advanced: it
+    has not; null: the answers have no epochs.
     """
     F = frames.engine.functions
     asked = frames.watermark_rows

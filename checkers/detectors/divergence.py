@@ -1,8 +1,8 @@
-"""Are all replicas the same, byte for byte, as far as each knew its log to be committed?
+"""Are all replicas the same, byte for byte, below the high watermark that each of them knew?
 
-Works on the batches in the replicas' files after settling. Every replica is compared with one
-reference, the replica of the highest HW (the lowest node of those): below its own HW it must have
-exactly the reference's batches.
+The detector works on the batches in the replicas' files after settling. Every replica is compared
+with one reference: the replica with the highest high watermark (the lowest node if several have
+it). Below its own high watermark a replica must have exactly the batches of the reference.
 """
 
 from collections import defaultdict
@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Column, Frame, as_frame, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 from checkers.history.history import METADATA_TOPIC
 from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
 
@@ -32,14 +33,15 @@ PAIRS = pa.schema(
 
 
 def divergent_replicas(frames: Frames) -> Iterator[Frame]:
-    """kind divergent-replicas, one row per batch or replica, offset: where, node: who.
+    """kind divergent-replicas: one row per batch or replica; offset and node say where.
 
-    The metadata log's replicas (METADATA_TOPIC) are the nodes' copies: one may always lag.
+    The replicas of the metadata log (METADATA_TOPIC) are the nodes' copies; a copy may always lag.
 
-    aspect bytes: another batch than the reference's at the same base offset; damaged: likewise, and
-    a fault had flipped a bit in the log of one of the two; extra: a batch that
-    the reference has not; missing: a batch of the reference is not there; short: the log ends
-    below the reference's HW. kind unequal-ends: the logs end apart, at or above the HW.
+    aspect bytes: a batch differs from the reference's batch at the same base offset; damaged: the
+    same, and a fault had flipped a bit in the log of one of the two; extra: a batch that the
+    reference does not have; missing: a batch that only the reference has; short: the log ends below
+    the reference's high watermark. kind unequal-ends: the logs end at different offsets, at or
+    above the high watermark.
     """
     F = frames.engine.functions
     pairs = _pairs(frames)
@@ -73,7 +75,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
 
 
 def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]:
-    """The nodes in whose logs, and copies of the metadata log, faults flipped bits."""
+    """Yield the nodes in whose logs, or copies of the metadata log, faults flipped bits."""
     rows = frames.fault_rows
     for flipped, concerned in (
         (with_changed_bytes(rows), ~copied),
@@ -84,7 +86,8 @@ def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]
 
 
 def _unlike(frames: Frames, pairs: Frame) -> Frame:
-    """Batches below the replica's own HW that the reference has not, or has with other bytes."""
+    """Return the batches below the replica's high watermark that the reference does not have, or
+    has with other bytes."""
     F = frames.engine.functions
     mine = frames.replicas.select(
         "node",
@@ -106,7 +109,8 @@ def _unlike(frames: Frames, pairs: Frame) -> Frame:
 
 
 def _missing(frames: Frames, pairs: Frame) -> Frame:
-    """Batches of the reference below the replica's own HW that the replica has not."""
+    """Return the reference's batches below the replica's high watermark that the replica does not
+    have."""
     F = frames.engine.functions
     theirs = frames.replicas.select(
         F.col("node").alias("reference"), *TP, "base_offset", "leader_epoch",
@@ -122,10 +126,10 @@ def _missing(frames: Frames, pairs: Frame) -> Frame:
 
 
 def _pairs(frames: Frames) -> Frame:
-    """Every replica beside its reference: node, reference, topic, partition, hw and end_offset of
-    the replica, their_hw and their_end of the reference, log_start: where both have begun.
+    """Return every replica with its reference: node, reference, topic, partition, hw and end_offset
+    of the replica, their_hw and their_end of the reference, log_start: the greater log start.
 
-    As many rows as replicas, so plain Python does.
+    There are as many rows as replicas, so plain Python is enough.
     """
     replicas: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for row in frames.engine.rows(frames.replica_ends):
@@ -152,16 +156,16 @@ def _pairs(frames: Frames) -> Frame:
 
 
 def _epochs(frames: Frames, mine: str | None, theirs: str) -> Column:
-    """Against whom, and the leader epochs of the two batches."""
+    """The reference node, and the leader epochs of the two batches."""
     F = frames.engine.functions
     nothing = F.lit("nothing")
 
-    def told(name: str) -> Column:
+    def epoch(name: str) -> Column:
         return F.coalesce(F.concat(F.lit("epoch "), F.col(name).cast("string")), nothing)
 
-    here = nothing if mine is None else told(mine)
+    here = nothing if mine is None else epoch(mine)
     return F.concat(
-        _against(frames), F.lit(": "), here, F.lit(" here, "), told(theirs), F.lit(" there")
+        _against(frames), F.lit(": "), here, F.lit(" here, "), epoch(theirs), F.lit(" there")
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from checkers.causes.matching import NEIGHBOURS
 from checkers.engines.engine import Column, Frame, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
 from checkers.frames.transactions import next_places
 
@@ -19,13 +20,14 @@ DEFAULT_MESSAGE_TIMEOUT_MS = 300_000  # librdkafka's default for message.timeout
 
 
 def lost_writes(frames: Frames) -> Iterator[Frame]:
-    """Acknowledged values that the final log lacks: kind lost-write.
+    """kind lost-write: acknowledged values that the final log lacks.
 
-    aspect: where the acknowledged offset lies against the final log: tail (beyond its last
-    record), prefix (before its first), middle; null when no offset was acknowledged (acks=0).
-    other_value: what the final log holds at that offset. Beyond where the final read of the
-    partition came to, nothing is known: kind unseen. A transaction is written whole or not at all:
-    where one of its writes was read, all are held against the log, whatever the client was told.
+    aspect: the acknowledged offset, compared with the final log: tail (beyond its last record),
+    prefix (before its first record), middle; null when no offset was acknowledged (acks=0).
+    other_value: the value that the final log has at that offset. kind unseen: the final read of the
+    partition did not reach the offset, so nothing is known. A transaction is written completely or
+    not at all: if one of its writes was read, all of them must be in the log, whatever result the
+    client got.
     """
     F = frames.engine.functions
     missing = frames.none_if_empty(
@@ -33,7 +35,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     )
     if missing is None:
         return
-    missing = frames.engine.materialize(_beside_neighbours(frames, missing))
+    missing = frames.engine.materialize(_with_neighbours(frames, missing))
     bounds = frames.final_log.groupBy(*TP).agg(
         F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
     )
@@ -50,21 +52,21 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     found = left_join(found, frames.engine.materialize(in_place), on=["op", *TP])
     found = _with_bound(frames, found)
     passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
-    taken = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
+    replaced = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
     torn = F.when(F.col("type") != F.lit("ok"), F.lit("another write of its transaction was read"))
     yield evidence(
         frames.engine,
         found,
         kind=F.when(passed, F.lit("lost-write")).otherwise(F.lit("unseen")),
         aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
-        detail=F.coalesce(taken, torn),
+        detail=F.coalesce(replaced, torn),
     )
 
 
 def _with_bound(frames: Frames, missing: Frame) -> Frame:
-    """`missing`, and bound: its place in the log was there or before it. That is its own offset,
-    or that of the next write of its transaction whose place is known: a producer writes to a
-    partition in order."""
+    """Add the column bound: the write was at this offset in the log, or before it. The bound is the
+    write's own offset, or the offset of the next write of its transaction with a known place: a
+    producer writes to a partition in order."""
     F = frames.engine.functions
     sends = frames.in_transactions
     if sends is None:
@@ -75,20 +77,20 @@ def _with_bound(frames: Frames, missing: Frame) -> Frame:
     return found.withColumn("bound", F.coalesce("offset", "next_place"))
 
 
-def _beside_neighbours(frames: Frames, missing: Frame) -> Frame:
-    """`missing`, with after_offset and before_offset of what acks=0 lost: where in the final log
-    the nearest records lie that the same client had sent before and sent after to the partition."""
+def _with_neighbours(frames: Frames, missing: Frame) -> Frame:
+    """Add after_offset and before_offset for lost acks=0 sends: the offsets in the final log of the
+    nearest records that the same client sent to the partition before and after."""
     F, window = frames.engine.functions, frames.engine.window
     line = ["client", *TP]
-    unasked = frames.none_if_empty(
+    unacknowledged = frames.none_if_empty(
         missing.where(F.col("acks") == F.lit(0)).select(*line).distinct()
     )
-    if unasked is None:
+    if unacknowledged is None:
         nowhere = (F.lit(None).cast("bigint").alias(name) for name in NEIGHBOURS)
         return missing.select(*SEND, *nowhere)
     sends = frames.send_outcomes.where(F.col("acks") == F.lit(0))
     sends = sends.select(*line, "op", "value", "invoke_ns", "final_offset")
-    sends = sends.join(unasked, on=line, how="left_semi")
+    sends = sends.join(unacknowledged, on=line, how="left_semi")
     order = window.partitionBy(*line).orderBy("invoke_ns", "op")
     after, before = NEIGHBOURS
     earlier, later = (window.unboundedPreceding, -1), (1, window.unboundedFollowing)
@@ -111,7 +113,8 @@ def _part_of_log(frames: Frames) -> Column:
 
 
 def truncated_reads(frames: Frames) -> Iterator[Frame]:
-    """Records that a consumer was given and that the final log does not hold at their offset."""
+    """kind truncated-read: records that a consumer got and that the final log does not have at
+    their offset."""
     F = frames.engine.functions
     if frames.not_in_final_log is None:
         return
@@ -125,9 +128,10 @@ def truncated_reads(frames: Frames) -> Iterator[Frame]:
 
 
 def read_as_committed(frames: Frames, reads: Frame) -> Frame:
-    """Reads with the columns that `Frames.with_causes` wants. A record below the high watermark is
-    safe whatever its acks: only what explains the loss of an acks=all write explains its end.
-    Replicas can lose what they had when it was written, some before and some after it was read."""
+    """Return reads with the columns that `Frames.with_causes` needs. A record below the high
+    watermark is safe whatever its acks, so only causes that explain the loss of an acks=all write
+    explain its loss. Replicas may lose the record any time after it was written, some before and
+    some after it was read."""
     F = frames.engine.functions
     values = [name for name in ("value", "other_value") if name in reads.columns]
     for name in values:
@@ -146,7 +150,8 @@ def read_as_committed(frames: Frames, reads: Frame) -> Frame:
 
 
 def aborted_reads(frames: Frames) -> Iterator[Frame]:
-    """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
+    """kind aborted-read: values that were read although their send certainly failed (type fail;
+    G1a)."""
     F = frames.engine.functions
     read = F.col("first_offset").isNotNull()
     found = frames.none_if_empty(
@@ -158,12 +163,12 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
 
 
 def phantoms(frames: Frames) -> Iterator[Frame]:
-    """Records that come from no send of this run.
+    """kind phantom: records that come from no send of this run.
 
-    kind phantom; aspect: unsent (nobody sent the value to that partition), checksum (the payload
-    is corrupt), foreign (no payload of this run). A value of a client whose history was cut, so
-    late that its send may not have been recorded, is no phantom: kind unrecorded. Nor is one of a
-    client of which nothing is recorded at all, where streams were cut.
+    aspect: unsent (no client sent the value to that partition), checksum (the payload is corrupt),
+    foreign (not a payload of this run). kind unrecorded: the value is from a client whose history
+    was cut, and so late that its send may not have been recorded; or from a client without any
+    record, if streams were cut.
     """
     F = frames.engine.functions
     broken = frames.none_if_empty(frames.reads.where(F.col("value").isNull()))
@@ -197,8 +202,8 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
 
 
 def _horizons(frames: Frames) -> Frame:
-    """client, horizon for every client whose history was cut: every send up to the sequence
-    `horizon` must be in the record, since it began longer than a message timeout before the cut."""
+    """Return client, horizon for every client whose history was cut. Every send up to the sequence
+    `horizon` must be recorded, because it began more than a message timeout before the cut."""
     F = frames.engine.functions
     timeout_ms = (frames.plan.get("workload") or {}).get("message_timeout_ms")
     wait_ms = (timeout_ms or DEFAULT_MESSAGE_TIMEOUT_MS) + FLUSH_SLACK_MS
@@ -213,6 +218,6 @@ def _horizons(frames: Frames) -> Frame:
 
 
 def cut_clients(frames: Frames) -> Frame:
-    """client, last_ns of every client without an `end` row; last_ns: the last time it recorded."""
+    """Return client, last_ns (the last time it recorded) of every client without an `end` row."""
     F = frames.engine.functions
     return frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client", "last_ns")

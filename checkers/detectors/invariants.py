@@ -1,8 +1,8 @@
-"""What ended a simulated run: an invariant of the nodes' own state that did not hold.
+"""The invariant of the nodes' own state that was broken and ended a simulated run.
 
-Whoever runs the nodes looks at them after every event, stops at the first state that must not be,
-and says so in run.json. That is a finding beside the detectors', of a kind that is called as the
-invariant is; the contract has no say in it, since no configuration permits such a state.
+The simulation checks the nodes after every event, stops at the first forbidden state, and records
+it in run.json. It becomes an anomaly beside those of the detectors; its kind is the name of the
+invariant. The contract does not judge it, because no configuration permits such a state.
 """
 
 from checkers.contract.contract import Judgement
@@ -13,7 +13,7 @@ NAME = "invariants"
 
 
 def broken_invariants(run_file: RunFile) -> tuple[DetectorResult, ...]:
-    """The finding, if the run was stopped by one."""
+    """Return the broken invariant as a detector's result, if one stopped the run."""
     broken = run_file.broken
     if broken is None:
         return ()
@@ -27,7 +27,7 @@ def broken_invariants(run_file: RunFile) -> tuple[DetectorResult, ...]:
         rule=broken.sentence,
         examples=({"invoke_ns": broken.at_ns, "complete_ns": broken.at_ns},),
     )
-    detail = "the run was stopped by it"
+    detail = "the broken invariant stopped the run"
     result = DetectorResult(
         name=NAME, status=Status.OK, seconds=0.0, detail=detail, anomalies=(found,)
     )

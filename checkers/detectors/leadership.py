@@ -1,7 +1,7 @@
-"""Who may lead a partition, and when: one leader in an epoch, in sync when it was elected.
+"""Which node may lead a partition: one leader in an epoch, and in sync when it was elected.
 
-The rules are the controller's and the quorum's (KIP-101, KIP-595, KIP-841, KIP-966). They are read
-from the metadata log, from what nodes said of it meanwhile, and from the files of replicas.
+The rules are the controller's and the quorum's (KIP-101, KIP-595, KIP-841, KIP-966). The evidence
+comes from the metadata log, from the nodes' reports during the run, and from the replicas' files.
 """
 
 from collections import defaultdict
@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame
-from checkers.frames.frames import EVIDENCE, TP, Frames, evidence
+from checkers.frames.evidence import EVIDENCE, TP, evidence
+from checkers.frames.frames import Frames
 from checkers.history.history import METADATA_TOPIC
 from checkers.history.recorded_faults import with_changed_bytes
 
@@ -34,15 +35,15 @@ _BROKEN = pa.schema(
 def two_leaders(frames: Frames) -> Iterator[Frame]:
     """kind two-leaders: two leaders of one partition, or of the quorum, in one leader epoch.
 
-    aspect told: nodes, or the metadata log, name two. aspect answered: two nodes answered as its
-    leader (node, other_op: the second of them). aspect wrote: the files of two nodes have different
-    batches of one epoch at one offset, which two leaders wrote.
+    aspect told: nodes, or the metadata log, name two leaders. aspect answered: two nodes answered
+    as the leader (node, other_op: the second one). aspect wrote: the files of two nodes have
+    different batches of one epoch at one offset, so two leaders wrote them.
     """
     F = frames.engine.functions
-    told = frames.cluster.where(
+    named = frames.cluster.where(
         F.col("kind").isin("leader", "view", "quorum") & (F.col("leader") >= F.lit(0))
     ).select(*TP, "leader_epoch", "leader", "at_ns")
-    yield from _two_in_one_epoch(frames, told, "told")
+    yield from _two_in_one_epoch(frames, named, "told")
     columns = [
         *TP,
         "leader_epoch",
@@ -108,12 +109,13 @@ def _in_epoch(frames: Frames, node: str, other: str) -> Any:
 
 
 def broken_isrs(frames: Frames) -> Iterator[Frame]:
-    """kind isr-broken: a decision of the controllers that the in-sync replicas forbid; node: whom.
+    """kind isr-broken: the controllers decided against the rules of in-sync replicas; node: the
+    node concerned.
 
-    aspect outside: elected though neither in sync nor an eligible leader replica; absent: leads
-    without being in sync itself; fenced-leader, fenced-in-sync: made the leader, or put among the
-    in-sync replicas, while it was fenced. Partitions change seldom, so this is plain Python over
-    the metadata log; elsewhere nothing is known.
+    aspect outside: a node was elected that was neither in sync nor an eligible leader replica;
+    absent: the leader is not in sync itself; fenced-leader, fenced-in-sync: a fenced node was made
+    leader, or put into the in-sync replicas. Partitions change seldom, so this is plain Python over
+    the metadata log; other sources are not exact enough.
     """
     F = frames.engine.functions
     own = frames.cluster.where(F.col("source") == F.lit(METADATA_LOG))
@@ -146,7 +148,7 @@ def _or_less(number: int | None) -> int:
 
 
 def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[str, Any]]:
-    """Leaders that had no right to be elected."""
+    """Yield leaders that were not allowed to be elected."""
     in_sync: set[int] | None = None
     eligible: set[int] = set()
     last_leader: int | None = None
@@ -175,10 +177,10 @@ def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[s
 
 
 def _is_moved_away(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> bool:
-    """Whether the leader until now is none of the replicas any more: what it asked for last.
+    """Whether a reassignment removed the old leader from the replicas with this record.
 
-    One record then adds the last new replica to the in-sync ones, ends the reassignment, and elects
-    from the in-sync replicas that it makes (Kafka: PartitionChangeBuilder, KIP-455).
+    One record then adds the last new replica to the ISR, ends the reassignment, and elects a leader
+    from the new ISR (Kafka: PartitionChangeBuilder, KIP-455).
     """
     if before is None or row["replicas"] is None or before["replicas"] is None:
         return False
@@ -189,7 +191,7 @@ def _is_moved_away(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> 
 def _fenced(
     rows: Sequence[Mapping[str, Any]], fencing: Mapping[int, Sequence[tuple[int, bool]]]
 ) -> Iterator[dict[str, Any]]:
-    """Fenced brokers that were made leader, or taken into the in-sync replicas (KIP-841)."""
+    """Yield fenced brokers that were made leader, or put into the in-sync replicas (KIP-841)."""
     before: set[int] = set()
     last_leader: int | None = None
     for row in rows:
@@ -197,7 +199,7 @@ def _fenced(
         at = row["log_offset"]
         for node in sorted(isr - before) if at is not None else ():
             if _is_fenced(fencing.get(node, ()), at):
-                yield _broken(row, "fenced-in-sync", "taken into the in-sync replicas")
+                yield _broken(row, "fenced-in-sync", "put into the in-sync replicas")
         new = at is not None and row["leader"] not in (None, -1, last_leader)
         if new and _is_fenced(fencing.get(row["leader"], ()), at):
             yield _broken(row, "fenced-leader", f"elected in epoch {row['leader_epoch']}")
@@ -205,7 +207,8 @@ def _fenced(
 
 
 def _is_fenced(changes: Sequence[tuple[int, bool]], at: int) -> bool:
-    """By the last change before the batch at `at`, unless that batch itself lets it back in."""
+    """Whether the last change before the batch at `at` fenced the broker, unless that batch itself
+    unfences it."""
     state = False
     for offset, fenced in changes:
         if offset < at or (offset == at and not fenced):
@@ -219,11 +222,12 @@ def _broken(row: Mapping[str, Any], aspect: str, detail: str) -> dict[str, Any]:
 
 
 def forgotten_metadata(frames: Frames) -> Iterator[Frame]:
-    """kind metadata-rollback: what nodes had learned from the metadata log is not in it any more.
+    """kind metadata-rollback: the metadata log lacks records that nodes had applied.
 
-    aspect leader: a leader and its epoch that a node told before the final read (node, invoke_ns).
-    Only what the log itself covers is judged: a log that was trimmed begins with a snapshot.
-    aspect log: every node's copy ends (offset) below what was told to be committed (other_offset).
+    aspect leader: a node reported a leader and its epoch before the final read (node, invoke_ns),
+    and the log lacks them. Only epochs that the log covers are judged: a trimmed log begins with a
+    snapshot. aspect log: every node's copy ends (offset) below a reported high watermark
+    (other_offset).
     """
     F = frames.engine.functions
     copies = frames.replica_ends.where(F.col("topic") == F.lit(METADATA_TOPIC)).groupBy(*TP)

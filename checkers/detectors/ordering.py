@@ -1,19 +1,21 @@
-"""Is every value in the log once, at the offset that was promised, in the order it was sent?"""
+"""Is every value in the log once, at the acknowledged offset, in the order of the sends?"""
 
 from collections.abc import Iterator
 
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
 
 
 def duplicates(frames: Frames) -> Iterator[Frame]:
-    """Values at two or more offsets of one log; offset and other_offset: first and last.
+    """kind duplicate: values at two or more offsets of one log. offset, other_offset: the first and
+    the last.
 
-    aspect client-epoch: the client may have sent the value again in a producer epoch of its own
-    making, of which no broker can know that it repeats another.
+    aspect client-epoch: the client may have sent the value again in a new producer epoch that it
+    began by itself. No broker can know that such a send is a repetition.
     """
     F = frames.engine.functions
     if frames.repeated_values is None:
@@ -29,13 +31,13 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
 
 
 def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
-    """Offsets with two values.
+    """kind inconsistent-offset: offsets with two values.
 
-    aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
-    in the final log, but not at the offset that was acknowledged for it (a value that is gone
-    altogether is a lost write and not counted here again; a copy may lie there if the final read
-    did not get that far); other_offset: where it is. Beyond where the final read came to, also: the
-    value was acknowledged at an offset at which another was acknowledged or polled (other_value).
+    aspect read: two reads of one offset returned different values. aspect acknowledged: the value
+    is in the final log, but not at its acknowledged offset; other_offset: where it is. (A value
+    that is not in the log at all is a lost write and not counted here. If the final read did not
+    reach the acknowledged offset, a copy may be there.) Beyond the end of the final read, aspect
+    acknowledged also means: another value was acknowledged or polled at the offset (other_value).
     """
     F = frames.engine.functions
     acknowledged = F.lit(ACKNOWLEDGED)
@@ -61,17 +63,17 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     claimed = _claimed_twice(frames)
     if claimed is not None:
         if misplaced is not None:
-            told = misplaced.select(*TP, "offset")
-            claimed = claimed.join(told, on=[*TP, "offset"], how="left_anti")
+            reported = misplaced.select(*TP, "offset")
+            claimed = claimed.join(reported, on=[*TP, "offset"], how="left_anti")
         kind = F.lit("inconsistent-offset")
         found = frames.with_causes(frames.engine.materialize(claimed))
         yield evidence(frames.engine, found, kind=kind, aspect=acknowledged)
 
 
 def _claimed_twice(frames: Frames) -> Frame | None:
-    """Of the offsets that no final read passed and of which two values were acknowledged, or one
-    acknowledged and another polled, the first acknowledged send; other_value: the least or the
-    greatest other one. None without any."""
+    """Return the first acknowledged send of each offset that no final read passed, if two values
+    were acknowledged there, or one acknowledged and another one polled. other_value: the least or
+    the greatest other value. None without any."""
     F = frames.engine.functions
     beyond = frames.beyond_final_read
     if beyond is None:
@@ -94,7 +96,7 @@ def _claimed_twice(frames: Frames) -> Frame | None:
 
 
 def _where_read(frames: Frames, sends: Frame) -> Frame:
-    """Those at whose offset the final read found something, or that it passed."""
+    """Return the sends whose offset the final read passed, or at which it found a record."""
     F = frames.engine.functions
     ends = frames.read_ends.select(*TP, "whole", "reached")
     there = sends.select(*TP, "offset").distinct()
@@ -106,8 +108,8 @@ def _where_read(frames: Frames, sends: Frame) -> Frame:
 
 
 def _two_valued(frames: Frames) -> Frame | None:
-    """topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of the offsets of
-    which two values were read."""
+    """Return topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of offsets
+    where two values were read."""
     F = frames.engine.functions
     if frames.disputed_offsets is None:
         return None
@@ -127,23 +129,25 @@ def _two_valued(frames: Frames) -> Frame | None:
 
 
 def reordered_sends(frames: Frames) -> Iterator[Frame]:
-    """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
-    they were invoked, one lies at a lower offset than the one before it (other_*).
+    """kind reordered-send: a producer's acknowledged send is at a lower offset than the producer's
+    send before it to the same partition (other_*), in the order in which the sends were invoked.
 
-    A value's place is the first in the final log (where that was not read to its end, else the
-    first that was read): acks=0 acknowledges no offset, a lost value has no place any more, since
-    what was written later may have been given it, and a value written again later is a duplicate
-    and not a reordering. Where the final read does not say what was lost, only a step back counts
-    whose later send was read no later than the one before it: whoever reads goes up in one log, and
-    what was read after what lay above may have been written into a log that was cut.
+    The place of a value is its first offset in the final log; if that was not read to its end, the
+    first offset where it was read. The acknowledged offset does not count: acks=0 acknowledges
+    none, the offset of a lost value may have been used again, and a value that was written again is
+    a duplicate, not a reordering. If the final read does not show what was lost, a step back counts
+    only if the later send was read no later than the send before it. (Reads go up in one log. A
+    record that was read after a record above it may have been written to a log that was truncated
+    meanwhile.)
 
-    aspect acknowledged: one of the two was never read, and lies beyond where the final read came
-    to; its place is that of its acknowledgement, which what the contract permits may have undone.
+    aspect acknowledged: one of the two was never read, and is beyond the end of the final read. Its
+    place is its acknowledged offset. Events that the contract permits may have undone the
+    acknowledgement.
     """
     F = frames.engine.functions
     placed = _placed(frames)
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
-    # Of hundreds of millions of rows only what is compared is ordered.
+    # There are hundreds of millions of rows: order only the columns that are compared.
     steps = placed.select(
         "op", "client", *TP, "offset",
         F.lag("offset").over(order).alias("other_offset"),
@@ -164,14 +168,14 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
     kind = F.lit("reordered-send")
     yield evidence(frames.engine, _of_one_log(frames, found.where(both_read)), kind=kind)
-    if (told := frames.none_if_empty(found.where(~both_read))) is not None:
-        told = _explained(frames, told)
-        yield evidence(frames.engine, told, kind=kind, aspect=F.lit(ACKNOWLEDGED))
+    if (one_unread := frames.none_if_empty(found.where(~both_read))) is not None:
+        explained = _explained(frames, one_unread)
+        yield evidence(frames.engine, explained, kind=kind, aspect=F.lit(ACKNOWLEDGED))
 
 
 def _placed(frames: Frames) -> Frame:
-    """op, client, topic, partition, value, acks, invoke_ns, complete_ns, offset (its place), read
-    (1: somebody read it) of the acknowledged sends that have a place."""
+    """Return op, client, topic, partition, value, acks, invoke_ns, complete_ns, offset (its place),
+    read (1: it was read) of the acknowledged sends that have a place."""
     F = frames.engine.functions
     columns = ["op", "client", *TP, "value", "acks", "invoke_ns", "complete_ns"]
     read_to_end = F.col("end_offset").isNotNull()
@@ -194,7 +198,7 @@ def _placed(frames: Frames) -> Frame:
 
 
 def _explained(frames: Frames, steps: Frame) -> Frame:
-    """Steps back with the `cause_id` of what may have undone either acknowledgement."""
+    """Add the `cause_id` of a cause that may have undone one of the two acknowledgements."""
     F = frames.engine.functions
     named = [name for name in SEND if name not in ("op", "value", *TP)]
     explained = []
@@ -231,5 +235,5 @@ def _of_one_log(frames: Frames, back: Frame) -> Frame:
     )
     found = left_join(left_join(back, seen, on=[*TP, "value"]), seen_before, [*TP, "other_value"])
     found = left_join(found, frames.complete.select(*TP, "end_offset"), on=TP)
-    told = F.col("end_offset").isNotNull() | (F.col("read_ns") <= F.col("other_read_ns"))
-    return found.where(told)
+    certain = F.col("end_offset").isNotNull() | (F.col("read_ns") <= F.col("other_read_ns"))
+    return found.where(certain)

@@ -1,8 +1,8 @@
-"""What had happened before something else began: all clients of a run share one clock.
+"""Real-time order: what ended before another operation began. All clients of a run share one clock.
 
-A log only grows at its end. So what begins after something else was over has to show it: a later
-write lies behind an earlier one, an end offset that is asked for later is beyond what was read
-earlier, a later read is given what was acknowledged earlier. Works on buckets of time, so that no
+A log only grows at its end. So an operation that begins after another one has ended must show it: a
+later write is behind an earlier one, a later end offset is beyond all earlier reads, a later read
+returns the records that were acknowledged before. The detectors work on buckets of time, so that no
 task orders a whole partition.
 """
 
@@ -10,21 +10,22 @@ import functools
 from collections.abc import Iterator
 
 from checkers.engines.engine import Frame, div, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 from checkers.frames.slices import OFFSETS
 
 BUCKET_NS = 100_000_000
 
 BUCKET_OFFSETS = OFFSETS
-"""Offsets that are ordered together: the bound on what one task sorts of a partition, and what is
-looked at closely where two of them seem to be out of order."""
+"""How many offsets one task orders together. A bucket with two offsets that seem out of order is
+examined closely."""
 
 
 def reordered_acks(frames: Frames) -> Iterator[Frame]:
-    """kind reordered-ack: a write that began after another was acknowledged (other_*), and was
-    acknowledged at a lower offset, both of them where they were acknowledged in the final log.
+    """kind reordered-ack: a write began after another write was acknowledged (other_*), and was
+    acknowledged at a lower offset. Both are in the final log at their acknowledged offsets.
 
-    Of whichever clients: the order is that of time. A write that is lost has no place in it.
+    The two writes may come from different clients: only time counts. A lost write does not count.
     """
     F = frames.engine.functions
     late = _late(frames)
@@ -51,9 +52,9 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
 
 
 def _late(frames: Frames) -> Frame | None:
-    """op, topic, partition, at_ns, offset of the kept writes that began after a greater offset was
-    acknowledged; None without any. Along offsets only half as much is to be ordered as along time.
-    """
+    """Return op, topic, partition, at_ns, offset of the writes in place that began after a greater
+    offset was acknowledged; None without any. Ordering by offset is half the work of ordering by
+    time."""
     F, window = frames.engine.functions, frames.engine.window
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     writes = frames.sends_in_place.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
@@ -211,8 +212,8 @@ def _overtaken(frames: Frames, marks: Frame, asks: Frame) -> Frame:
 
 
 def stale_reads(frames: Frames) -> Iterator[Frame]:
-    """kind stale-read: of each partition the poll that was the most behind: a record that it ended
-    short of had been acknowledged (invoke_ns) long before the poll began (complete_ns)."""
+    """kind stale-read: the poll of each partition that was furthest behind: a record that it missed
+    had been acknowledged (invoke_ns) long before the poll began (complete_ns)."""
     F = frames.engine.functions
     longest = frames.engine.window.partitionBy(*TP).orderBy(
         (F.col("polled_ns") - F.col("acked_ns")).desc(), "op"

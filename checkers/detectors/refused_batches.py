@@ -1,7 +1,7 @@
-"""Did a broker refuse what it should have known? Batches in order, refused as out of order.
+"""Did a broker refuse a batch as out of order although the batch was the next one?
 
-An idempotent producer's next batch in line can be out of order only for a broker that has lost what
-it knew of the producer (KIP-98, KIP-360). The producer says so in its log and leaves its epoch.
+A broker can refuse the next batch of an idempotent producer only if it has lost the producer's
+state (KIP-98, KIP-360). The producer logs the refusal and leaves its epoch.
 """
 
 from collections.abc import Iterator
@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame
-from checkers.frames.frames import Frames, evidence
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Frames
 from checkers.history.history import REFUSED_HEAD, TIMED_OUT
 
 BEREFT = "bereft"
-"""The aspect of a refusal in a partition that had permittedly lost records."""
+"""The aspect of a refusal in a partition that had lost records with permission."""
 
 _SCHEMA = pa.schema(
     [
@@ -29,10 +30,10 @@ _SCHEMA = pa.schema(
 
 
 def refused_heads(frames: Frames) -> Iterator[Frame]:
-    """kind refused-head: a batch was refused though it was the next in line; aspect bereft: the
-    partition had permittedly lost records, and with them what it knew of the producer.
+    """kind refused-head: a batch was refused although it was the next one. aspect bereft: the
+    partition had lost records with permission, and with them the producer's state.
 
-    A producer that had itself given writes up at that time says nothing about the broker.
+    A producer that gave up writes at that time proves nothing about the broker.
     """
     rows = [
         {

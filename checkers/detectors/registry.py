@@ -1,4 +1,4 @@
-"""The detectors: their names, their functions, and what each cannot do without."""
+"""The detectors: their names, their functions, and the rows that each one needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from checkers.frames.frames import Detect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """A detector's name, its function, and what it cannot do without.
+    """A detector's name, its function, and the rows that it needs.
 
-    lacking: why there is nothing to judge, or None. decisive: whether that makes the verdict
-    UNKNOWN, for a given plan.
+    lacking: returns why there is nothing to judge, or None. decisive: whether a detector without
+    anything to judge makes the verdict UNKNOWN, for a given plan.
     """
 
     name: str

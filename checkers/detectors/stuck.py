@@ -1,6 +1,6 @@
-"""Who never recovers: clients, and partitions, that get nowhere although everything was healed.
+"""Clients and partitions that never recover although all faults were healed.
 
-Judged from the last heal of any fault on, and only where enough time was left to recover in.
+The time after the last heal of any fault is judged, and only if it was long enough to recover.
 """
 
 from collections.abc import Iterator
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame, left_join
-from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.evidence import TP, evidence
+from checkers.frames.frames import Frames
 from checkers.history.plan_file import IMPORTED
 
 PATIENCE_NS = 10_000_000_000
-"""Whoever needs longer than this has not merely been slow."""
+"""A client or partition that needs longer than this is stuck, and not merely slow."""
 
 MOVING = pa.schema(
     [
@@ -27,12 +28,12 @@ MOVING = pa.schema(
 def stuck(frames: Frames) -> Iterator[Frame]:
     """kind stuck, from invoke_ns to complete_ns.
 
-    aspect producer: a client sent to a partition after the last heal, and neither that nor what
-    was open at the heal was acknowledged until the client ended. aspect consumer: from the last
-    heal on a consumer was given nothing, until it ended, although a record lay before it. aspect
-    election: a partition had no leader until it was read for the last time; aspect reassignment: it
-    was with more replicas than planned until then, and nothing changed. Nothing is judged while a
-    fault is in force.
+    aspect producer: a client sent to a partition after the last heal, and until the client ended no
+    such send, and no send that was open at the heal, was acknowledged. aspect consumer: from the
+    last heal until it ended, a consumer got no record although there was one. aspect election: a
+    partition had no leader until its final read. aspect reassignment: a partition had more replicas
+    than planned until its final read, and nothing changed. Nothing is judged while a fault is in
+    force.
     """
     healed_ns = _healed_ns(frames)
     if healed_ns is None:
@@ -62,11 +63,11 @@ def stuck(frames: Frames) -> Iterator[Frame]:
 
 
 def _healed_ns(frames: Frames) -> int | None:
-    """When the last fault was healed, 0 without any; None while one is in force, and of an import:
-    nobody recorded its faults, and who sent once to a partition and is gone need not go on.
+    """Return when the last fault was healed, 0 without any. None while a fault is in force, and for
+    an import: its faults are not recorded, and its clients may stop at any time.
 
-    What was healed before it was seen to take effect counts too: it may have stopped somebody all
-    the same, as a node does that is killed while nobody looks.
+    A fault that was healed before its effect was seen counts too: it may have stopped a client, as
+    a kill does between two observations.
     """
     rows = frames.fault_rows
     if frames.plan.get("system") == IMPORTED:
@@ -77,7 +78,8 @@ def _healed_ns(frames: Frames) -> int | None:
 
 
 def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
-    """client, topic, partition, since_ns, complete_ns: sends, and no success, after the heal."""
+    """Return client, topic, partition, since_ns, complete_ns of clients that sent after the heal
+    without success."""
     F = frames.engine.functions
     open_then = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.lit(healed_ns))
     late = F.when(F.col("invoke_ns") >= F.lit(healed_ns), F.col("invoke_ns"))
@@ -92,8 +94,9 @@ def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
 
 
 def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
-    """client, topic, partition, offset, value, since_ns, complete_ns: the first record behind the
-    last one of a consumer that was given nothing since the heal; acknowledged at since_ns."""
+    """Return client, topic, partition, offset, value, since_ns, complete_ns of consumers that got
+    nothing since the heal: the first record that each one missed; it was acknowledged at since_ns.
+    """
     F = frames.engine.functions
     last = frames.polls.groupBy("client", *TP).agg(
         (F.max("last_offset") + F.lit(1)).alias("offset"), F.max("complete_ns").alias("polled_ns")
@@ -106,22 +109,23 @@ def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
 
 
 def _elections(frames: Frames) -> Frame:
-    """topic, partition, since_ns, complete_ns: without a leader until the final read."""
+    """Return topic, partition, since_ns, complete_ns of partitions without a leader until the final
+    read."""
     F = frames.engine.functions
-    told = frames.cluster.where(F.col("kind") == F.lit("leader"))
+    rows = frames.cluster.where(F.col("kind") == F.lit("leader"))
     leaderless = F.col("leader").isNull() | (F.col("leader") < F.lit(0))
-    return _last(frames, told).where(leaderless).select(*TP, "since_ns", "complete_ns")
+    return _last(frames, rows).where(leaderless).select(*TP, "since_ns", "complete_ns")
 
 
 def _reassignments(frames: Frames) -> Frame | None:
-    """topic, partition, since_ns, complete_ns: with more replicas than planned until the final
-    read, as a partition is while it is moved (KIP-455); None without any."""
+    """Return topic, partition, since_ns, complete_ns of partitions with more replicas than planned
+    until the final read, as during a reassignment (KIP-455); None without any."""
     F = frames.engine.functions
     planned = {
         each["name"]: each.get("replication_factor") for each in frames.plan.get("topics") or ()
     }
-    told = (F.col("kind") == F.lit("leader")) & F.col("replicas").isNotNull()
-    rows = frames.engine.rows(_last(frames, frames.cluster.where(told)))
+    with_replicas = (F.col("kind") == F.lit("leader")) & F.col("replicas").isNotNull()
+    rows = frames.engine.rows(_last(frames, frames.cluster.where(with_replicas)))
     moving = [
         {name: row[name] for name in MOVING.names}
         for row in rows
@@ -130,13 +134,13 @@ def _reassignments(frames: Frames) -> Frame | None:
     return as_frame(frames.engine, moving, MOVING) if moving else None
 
 
-def _last(frames: Frames, told: Frame) -> Frame:
-    """topic, partition, leader, replicas, since_ns, complete_ns: of rows of `cluster` the last of
-    each partition up to its final read."""
+def _last(frames: Frames, rows: Frame) -> Frame:
+    """Return topic, partition, leader, replicas, since_ns, complete_ns: the last of the `cluster`
+    rows of each partition before its final read."""
     F = frames.engine.functions
     leaders = frames.engine.materialize(
         left_join(
-            told.select(*TP, "leader", "replicas", "leader_epoch", "partition_epoch", "at_ns"),
+            rows.select(*TP, "leader", "replicas", "leader_epoch", "partition_epoch", "at_ns"),
             _read(frames),
             on=TP,
         )
@@ -152,7 +156,7 @@ def _last(frames: Frames, told: Frame) -> Frame:
 
 
 def _read(frames: Frames) -> Frame:
-    """topic, partition, complete_ns of every final read, complete or not."""
+    """Return topic, partition, complete_ns of every final read, complete or not."""
     F = frames.engine.functions
     ends = frames.other_rows.where(F.col("f") == F.lit("final-read-end"))
     return ends.groupBy(*TP).agg(F.max("complete_ns").alias("complete_ns"))

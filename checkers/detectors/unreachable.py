@@ -1,8 +1,8 @@
-"""When could a partition not be written to, whatever its brokers did?
+"""When a partition could not be written to, whatever its brokers did.
 
-While recorded faults keep more than half of its in-sync replicas, or so many replicas that fewer
-than min.insync.replicas are left, away from each other. Then it may be unavailable for as long as
-that lasts. Faults and changes of in-sync replicas are few, so this is plain Python.
+That is while recorded faults separate more than half of its in-sync replicas, or so many replicas
+that fewer than min.insync.replicas are left. The partition may be unavailable for that time. Faults
+and ISR changes are few, so this is plain Python.
 """
 
 import json
@@ -18,16 +18,16 @@ HARMLESS = (
     "clock.", "link.", "broker.add", "config", "elect", "partitions.", "quorum.", "reassign",
     "topic.",
 )  # fmt: skip
-"""How the names of faults begin that keep no node from its work."""
+"""How the names of faults begin that stop no node."""
 CUTTING = ("partition.", "cut.port", "cut.flapping")
-"""How the names of those begin that keep nodes from each other only."""
+"""How the names of faults begin that only cut nodes off from each other."""
 
 Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """What one fault keeps from work: whole nodes, and pairs of nodes from each other."""
+    """What one fault stops: whole nodes (down), and traffic between pairs of nodes (apart)."""
 
     from_ns: int
     until_ns: int
@@ -37,14 +37,14 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of time in which a partition was out of reach."""
+    """A time span in which a partition was out of reach."""
 
     from_ns: int
     until_ns: int
 
 
 def read_outage(row: Mapping[str, Any]) -> Outage | None:
-    """A row of the faults' table as an outage; None when it kept nobody from anything."""
+    """Read a row of the faults' table as an outage; None if the fault stopped nothing."""
     if not row["took_effect"] or row["started_ns"] is None or row["fault"].startswith(HARMLESS):
         return None
     targets = _parsed(row["targets"])
@@ -82,9 +82,10 @@ def out_of_reach(
     outages: Sequence[Outage],
     min_isr: Callable[[str], int],
 ) -> dict[Partition, list[Span]]:
-    """For each partition when it was out of reach, in the order of time.
+    """Return for each partition when it was out of reach, in the order of time.
 
-    leaders: rows of the cluster's table of kind leader. min_isr: of a topic, the most it ever was.
+    leaders: rows of the cluster's table of kind leader. min_isr: the greatest min.insync.replicas
+    that a topic ever had.
     """
     by_partition: dict[Partition, list[Mapping[str, Any]]] = defaultdict(list)
     for row in leaders:
@@ -125,9 +126,10 @@ def _spans(rows: Sequence[Mapping[str, Any]], outages: Sequence[Outage], least: 
 def _reachable(
     isr: frozenset[int], replicas: frozenset[int], outages: Sequence[Outage], least: int
 ) -> bool:
-    """Whether some in-sync replica that works hears half of them, and enough replicas, itself too.
+    """Whether some running in-sync replica reaches half of the ISR, and enough replicas (itself
+    included).
 
-    Half is enough: what cannot be reached has to leave the in-sync replicas.
+    Half of the ISR is enough, because the others have to leave the ISR.
     """
     up = replicas.difference(*(outage.down for outage in outages))
     apart = frozenset().union(*(outage.apart for outage in outages))

@@ -27,7 +27,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from checkers.engines.engine import Column, Engine, Frame, left_join
-from checkers.frames.frames import TP, Frames
+from checkers.frames.evidence import TP
+from checkers.frames.frames import Frames
 
 TRIM_ROUNDS: Final = 10
 """After so many rounds what is left is searched as it is."""

@@ -30,7 +30,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from checkers.elle.edges import Graph
-from checkers.frames.frames import TP, Frames
+from checkers.frames.evidence import TP
+from checkers.frames.frames import Frames
 
 STRETCH: Final = 128
 """Records of a partition that are one list."""

@@ -24,7 +24,8 @@ from checkers.detectors.durability import aborted_reads, phantoms
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
 from checkers.following.state import Carried, Suspect
-from checkers.frames.frames import Detect, Frames, evidence
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Detect, Frames
 from checkers.history import arrow
 from checkers.history.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
 from checkers.history.segments import segment_of

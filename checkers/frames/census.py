@@ -1,4 +1,4 @@
-"""How many rows of each kind a run has, and how many of them have impossible times."""
+"""How many rows of each kind a run has, and how many rows have impossible times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from checkers.frames.frames import Frames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """How much of what there is in a run. operations: {(f, type): rows}. backwards: of them, those
-    that end before they begin, or begin before the run; astray: clients that did something before
-    their start or after their end."""
+    """How many rows of each kind a run has. operations: {(f, type): rows}. backwards: operations
+    that end before they begin, or begin before the run. astray: clients that sent or polled before
+    their start or after their end. valueless: sends without a value or a topic."""
 
     operations: Mapping[tuple[str, str], int]
     backwards: int
@@ -21,7 +21,7 @@ class Census:
     valueless: int = 0
 
     def rows(self, f: str, type_: str | None = None) -> int:
-        """Rows with this `f` (and type)."""
+        """Return the number of rows with this `f` (and type)."""
         return sum(
             count
             for (name, kind), count in self.operations.items()
@@ -30,7 +30,7 @@ class Census:
 
 
 def take_census(frames: Frames) -> Census:
-    """Count the rows of the history by kind, and those whose times cannot be."""
+    """Count the rows of the history by kind, and the rows with impossible times."""
     F = frames.engine.functions
     rows = frames.engine.rows(
         frames.client_totals.groupBy("f", "type").agg(

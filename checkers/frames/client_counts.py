@@ -1,13 +1,13 @@
-"""How much of what each client recorded, and when: one pass over a history."""
+"""How many rows each client recorded, and when: one pass over a history."""
 
 from checkers.engines.engine import BLOCK_BITS, Engine, Frame, block_bit
 from checkers.history.history import OP_BITS
 
 
 def counts(engine: Engine, history: Frame) -> Frame:
-    """client, f, type, topic, partition, acks, rows; first_ns, latest_ns: when the first and the
-    latest of them began; last_ns: the last time of any; backwards: how many end before they, or the
-    run, began; open: how many never completed."""
+    """Return client, f, type, topic, partition, acks, rows; first_ns, latest_ns: when the first and
+    the latest row began; last_ns: the last time in any row; backwards: rows that end before they
+    begin, or begin before the run; open: rows that never completed."""
     F = engine.functions
     impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
     return engine.materialize(
@@ -22,9 +22,9 @@ def counts(engine: Engine, history: Frame) -> Frame:
     )
 
 
-def tallies(engine: Engine, counts: Frame) -> Frame:
-    """client, f, type, rows, first_ns, latest_ns, last_ns, backwards: those of `counts`, whatever
-    the partition."""
+def client_totals(engine: Engine, counts: Frame) -> Frame:
+    """Return client, f, type, rows, first_ns, latest_ns, last_ns, backwards: `counts`, summed over
+    all partitions."""
     F = engine.functions
     return engine.materialize(
         counts.groupBy("client", "f", "type").agg(
@@ -38,8 +38,9 @@ def tallies(engine: Engine, counts: Frame) -> Frame:
 
 
 def numbering(engine: Engine, history: Frame) -> Frame:
-    """writer; numbers: how many operation numbers of the writer there are; last: the greatest, as
-    numbered from writer << 40 on; repeated: how many sends have the number of another one."""
+    """Return writer; numbers: how many operation numbers of the writer exist; last: the greatest
+    number (they start at writer << 40); repeated: how many sends have the number of another send.
+    """
     F = engine.functions
     bit = block_bit(engine, "op")
     sent = F.col("f") == F.lit("send")
@@ -59,9 +60,9 @@ def numbering(engine: Engine, history: Frame) -> Frame:
     )
 
 
-def clients(engine: Engine, tallies: Frame) -> Frame:
-    """client, ended (1: it has an end row), last_ns: the last time it recorded; astray (1: it
-    sent or polled at a time before its start row's, or after its end row's)."""
+def client_lifetimes(engine: Engine, totals: Frame) -> Frame:
+    """Return client, ended (1: it has an end row), last_ns (the last time that it recorded), astray
+    (1: it sent or polled before its start row, or after its end row)."""
     F = engine.functions
     ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
     works = F.col("f").isin("send", "poll")
@@ -70,7 +71,7 @@ def clients(engine: Engine, tallies: Frame) -> Frame:
     early = F.min(F.when(works, F.col("first_ns"))) < start
     late = F.max(F.when(works, F.col("latest_ns"))) > end
     return engine.materialize(
-        tallies.groupBy("client").agg(
+        totals.groupBy("client").agg(
             ended.alias("ended"),
             F.max("last_ns").alias("last_ns"),
             F.when(early | late, F.lit(1)).otherwise(F.lit(0)).alias("astray"),

@@ -1,9 +1,9 @@
-"""The frames that detectors judge: a run's tables, and what several detectors derive from them.
+"""The frames that detectors judge: a run's tables, and frames that several detectors derive.
 
-Everything is lazy and computed once. A detector takes `Frames` and yields frames of evidence: one
-row per instance of an anomaly, with the columns of EVIDENCE. It decides nothing about right and
-wrong. Most runs have nothing to show, so a detector first finds its suspects with as little work as
-possible (`suspects`) and gathers the evidence only where there are any.
+Every frame is lazy and computed once. A detector takes `Frames` and yields frames of evidence: one
+row per instance of an anomaly, with the columns of EVIDENCE. It does not decide what is right or
+wrong. Most runs have no anomaly, so a detector first finds suspicious rows with little work
+(`none_if_empty`) and collects the evidence only if there are any.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +16,21 @@ from checkers.causes.explanations import NUMBERED, Explanations
 from checkers.causes.matching import first_leader_change, possible_causes
 from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.quorum_loss import read_quorum_losses
-from checkers.engines.engine import Column, Engine, Frame, as_frame, left_join
+from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, polls, transactions
+from checkers.frames.evidence import TP
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
-from checkers.frames.send_outcomes import PLACES, SEND, Meeting, meet, often, once, twice
-from checkers.frames.slices import Narrow, slices
+from checkers.frames.send_outcomes import (
+    PLACES,
+    SEND,
+    MatchedSends,
+    at_several_offsets,
+    match_sends,
+    placements_of_repeated,
+    placements_of_unique,
+)
+from checkers.frames.slices import Slice, slices
 from checkers.history.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.history.recorded_faults import may_have_lost_state, read_fault, touched_nodes
 from checkers.history.settings import (
@@ -33,30 +42,6 @@ from checkers.history.settings import (
     topic_settings,
     weakest,
 )
-
-TP = ["topic", "partition"]
-
-EVIDENCE: Mapping[str, str] = {
-    "kind": "string",  # the anomaly's name
-    "aspect": "string",  # which shape of it: tail, middle, prefix; acknowledged, read; …
-    "topic": "string",
-    "partition": "int",
-    "acks": "int",  # of the send; null: take the topic's
-    # of Frames.explanations, of a duplicate of Frames.bumps; null: no cause in the record
-    "cause_id": "int",
-    "op": "bigint",
-    "client": "int",
-    "value": "bigint",
-    "offset": "bigint",
-    "invoke_ns": "bigint",
-    "complete_ns": "bigint",
-    "other_op": "bigint",  # the row that it contradicts
-    "other_value": "bigint",
-    "other_offset": "bigint",
-    "node": "int",
-    "detail": "string",
-}
-"""Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
 
 
 class Frames:
@@ -78,17 +63,17 @@ class Frames:
 
     @cached_property
     def cluster(self) -> Frame:
-        """What the cluster said of itself: CLUSTER."""
+        """The cluster's own reports: CLUSTER."""
         return self.engine.load(self.sources.cluster, CLUSTER)
 
     @cached_property
     def faults(self) -> Frame:
-        """What was done to it: FAULTS."""
+        """The faults that were injected: FAULTS."""
         return self.engine.load(self.sources.faults, FAULTS)
 
     @cached_property
     def fault_rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of `faults`: few."""
+        """The rows of `faults`; there are few."""
         return self.engine.rows(self.faults)
 
     @cached_property
@@ -102,33 +87,33 @@ class Frames:
         return self.engine.load(self.sources.replica_ends, REPLICA_ENDS)
 
     @cached_property
-    def slices(self) -> Sequence[Narrow]:
-        """What lies at the same offsets, as much at once as the engine takes."""
+    def slices(self) -> Sequence[Slice]:
+        """The slices of the history by offset, each as large as the engine can handle."""
         return slices(self.engine, self.sources.history)
 
     @cached_property
     def send_outcomes(self) -> Frame:
-        """One row per send, with first_offset and final_offset of `placements`: null where nobody
-        read its value."""
+        """One row per send, with first_offset and final_offset of `placements`: null if its value
+        was never read."""
         apart = self._unmatched.where(self.engine.functions.col("op").isNotNull())
-        return self._matched.together.unionByName(apart)
+        return self._matched.matched.unionByName(apart)
 
     @cached_property
     def unsent(self) -> Frame | None:
-        """The rows of `placements` of values that nobody sent to where they were read; None without
+        """The rows of `placements` with values that no client sent to that partition; None without
         any."""
         unsent = self._unmatched.where(self.engine.functions.col("op").isNull())
         return self.none_if_empty(unsent.select(*TP, "value", *PLACES))
 
     @cached_property
     def _unmatched(self) -> Frame:
-        """The sends and records that did not meet in one place."""
-        return self._matched.apart(self._maybe_repeated, self.sent_twice)
+        """The sends and records that were not matched by offset."""
+        return self._matched.unmatched(self._maybe_repeated, self.sent_twice)
 
     @cached_property
-    def _matched(self) -> Meeting:
-        """Every send, beside the record that was read of its value where it was acknowledged."""
-        return meet(self.engine, self.slices, self.history, self._by_value[1])
+    def _matched(self) -> MatchedSends:
+        """Every send, with the record of its value at the acknowledged offset."""
+        return match_sends(self.engine, self.slices, self.history, self._by_value[1])
 
     @cached_property
     def sends(self) -> Frame:
@@ -137,14 +122,14 @@ class Frames:
 
     @cached_property
     def acked(self) -> Frame:
-        """The sends that were answered with success."""
+        """The sends that succeeded."""
         F = self.engine.functions
         return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
     def beyond_final_read(self) -> Frame | None:
-        """Those of `owed` that were acknowledged beyond where the final read of their partition
-        came to; None without any."""
+        """The `required_sends` that were acknowledged at an offset that the final read of their
+        partition did not reach; None without any."""
         F = self.engine.functions
         acked = self.required_sends.where(F.col("offset").isNotNull())
         open_ = acked.join(self.complete.select(*TP), on=TP, how="left_anti")
@@ -159,8 +144,8 @@ class Frames:
 
     @cached_property
     def required_sends(self) -> Frame:
-        """The sends, with their fates, that must be in the log: those that were acknowledged, and
-        those of unknown outcome whose transaction took place, since one of its writes was read."""
+        """The rows of `send_outcomes` that must be in the log: acknowledged sends, and sends of
+        unknown outcome whose transaction was committed (one of its writes was read)."""
         acked = self.send_outcomes.where(
             self.engine.functions.col("type") == self.engine.functions.lit("ok")
         )
@@ -191,15 +176,15 @@ class Frames:
 
     @cached_property
     def sends_at_other_offset(self) -> Frame | None:
-        """The acknowledged sends, with their fates, whose value is in the final log, and first at
-        another offset than that of their acknowledgement; None without any."""
+        """The rows of `send_outcomes` whose value is in the final log first at another offset than
+        the acknowledged one; None without any."""
         F = self.engine.functions
         return self.none_if_empty(self._located.where(F.col("offset") != F.col("final_offset")))
 
     @cached_property
     def misplaced(self) -> Frame | None:
-        """Those of `elsewhere` that the final log does not hold at the offset of their
-        acknowledgement; None without any."""
+        """The `sends_at_other_offset` that are not also at the acknowledged offset; None without
+        any."""
         if self.sends_at_other_offset is None or self._in_place_too is None:
             return self.sends_at_other_offset
         key = ["op", *TP, "offset", "value"]
@@ -208,7 +193,7 @@ class Frames:
 
     @cached_property
     def _in_place_too(self) -> Frame | None:
-        """Those of `elsewhere` that the final log holds there as well; None without any."""
+        """The `sends_at_other_offset` that are at the acknowledged offset too; None without any."""
         if self.sends_at_other_offset is None:
             return None
         found = self.sends_at_other_offset.join(
@@ -218,16 +203,16 @@ class Frames:
 
     @cached_property
     def _located(self) -> Frame:
-        """The sends that were acknowledged with an offset, whatever became of their transaction,
-        and that are in the final log."""
+        """The sends that were acknowledged with an offset and are in the final log, whatever the
+        result of their transaction."""
         F = self.engine.functions
         known = F.col("offset").isNotNull() & F.col("final_offset").isNotNull()
         return self.send_outcomes.where((F.col("type") != F.lit("fail")) & known)
 
     @cached_property
     def reads(self) -> Frame:
-        """One row per record that a consumer or a final read returned. What a poll returned was in
-        the log, whatever became of the transaction that polled."""
+        """One row per record that a consumer or a final read returned. A record that a poll
+        returned was in the log, whatever the result of the transaction that polled."""
         F = self.engine.functions
         columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
         polled = F.col("f") == F.lit("poll")
@@ -237,13 +222,13 @@ class Frames:
 
     @cached_property
     def polls(self) -> Frame:
-        """One row per poll and partition: see `polling.polls`."""
+        """One row per poll and partition: see `polls.polls`."""
         return polls.polls(self.engine, self.reads)
 
     @cached_property
     def stale_polls(self) -> Frame:
-        """The polls that ended short of what had been committed: see `polling.behind`."""
-        return polls.behind(self.engine, self.polls, self.acked)
+        """The polls that missed a committed record: see `polls.stale_polls`."""
+        return polls.stale_polls(self.engine, self.polls, self.acked)
 
     @cached_property
     def not_in_final_log(self) -> Frame | None:
@@ -260,39 +245,43 @@ class Frames:
 
     @cached_property
     def _records_read(self) -> Frame:
-        """topic, partition, offset, value, kept (1: in the final log) of every record that was
-        read: polls that the final log bears out say nothing more."""
+        """topic, partition, offset, value, in_final_log (1 or 0) of every record that was read.
+        Polled records that equal a record of the final log are not repeated."""
         F = self.engine.functions
         columns = [*TP, "offset", "value"]
         kept = self.final_log.where(F.col("value").isNotNull()).select(
-            *columns, F.lit(1).alias("kept")
+            *columns, F.lit(1).alias("in_final_log")
         )
         if self.not_in_final_log is None:
             return kept
-        return kept.unionByName(self.not_in_final_log.select(*columns, F.lit(0).alias("kept")))
+        return kept.unionByName(
+            self.not_in_final_log.select(*columns, F.lit(0).alias("in_final_log"))
+        )
 
     @cached_property
     def disputed_offsets(self) -> Frame | None:
-        """topic, partition, offset, value, other_value (least and greatest) of the offsets of which
-        two values were read, or that were polled and are not in the final log; None without any."""
+        """topic, partition, offset, value, other_value (least and greatest) of offsets where two
+        values were read, or where a polled record is not in the final log; None without any."""
         F = self.engine.functions
         several, single = split(self.engine, self._records_read, "offset", within=TP)
-        told = single.select(*TP, "offset", "value", F.col("value").alias("other_value"), "kept")
-        gone = told.where(F.col("kept") == F.lit(0))
+        offsets = single.select(
+            *TP, "offset", "value", F.col("value").alias("other_value"), "in_final_log"
+        )
+        gone = offsets.where(F.col("in_final_log") == F.lit(0))
         if several is None:
             return self.none_if_empty(gone)
-        told = several.groupBy(*TP, "offset").agg(
+        offsets = several.groupBy(*TP, "offset").agg(
             F.min("value").alias("value"),
             F.max("value").alias("other_value"),
-            F.max("kept").alias("kept"),
+            F.max("in_final_log").alias("in_final_log"),
         )
         two = F.col("value") < F.col("other_value")
-        odd = told.where(two | (F.col("kept") == F.lit(0)))
+        odd = offsets.where(two | (F.col("in_final_log") == F.lit(0)))
         return self.none_if_empty(gone.unionByName(odd))
 
     @cached_property
     def other_rows(self) -> Frame:
-        """The rows of the history that are no sends and no records read: few."""
+        """The rows of the history that are neither sends nor records read; there are few."""
         F = self.engine.functions
         return self.engine.materialize(
             self.history.where(~F.col("f").isin("send", "poll", "final-read"))
@@ -300,64 +289,65 @@ class Frames:
 
     @cached_property
     def watermark_rows(self) -> Frame:
-        """One row per end offset that a client asked for and was told."""
+        """One row per answer to a client's request for an end offset."""
         F = self.engine.functions
-        told = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
+        answered = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
         columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
-        rows = self.other_rows.where((F.col("f") == F.lit("watermark")) & told)
+        rows = self.other_rows.where((F.col("f") == F.lit("watermark")) & answered)
         return rows.select(*columns, "node")
 
     @cached_property
     def row_counts(self) -> Frame:
-        """How many rows of each kind there are: see `tallies.counts`."""
+        """The number of rows of each kind: see `client_counts.counts`."""
         return client_counts.counts(self.engine, self.history)
 
     @cached_property
     def numbering(self) -> Frame:
-        """How each writer numbered its operations: see `tallies.numbering`."""
+        """How each writer numbered its operations: see `client_counts.numbering`."""
         return client_counts.numbering(self.engine, self.history)
 
     @cached_property
     def client_totals(self) -> Frame:
-        """How much each client recorded: see `tallies.tallies`."""
-        return client_counts.tallies(self.engine, self.row_counts)
+        """How many rows each client recorded: see `client_counts.client_totals`."""
+        return client_counts.client_totals(self.engine, self.row_counts)
 
     @cached_property
     def client_lifetimes(self) -> Frame:
-        """When each client recorded: see `tallies.clients`."""
-        return client_counts.clients(self.engine, self.client_totals)
+        """When each client recorded: see `client_counts.client_lifetimes`."""
+        return client_counts.client_lifetimes(self.engine, self.client_totals)
 
     @cached_property
     def final_log(self) -> Frame:
-        """The log in the end: topic, partition, offset, value, as the final reads returned it."""
+        """The log at the end, as the final reads returned it: topic, partition, offset, value."""
         F = self.engine.functions
         rows = self.reads.where(F.col("f") == F.lit("final-read"))
         return rows.select(*TP, "offset", "value")
 
     @cached_property
     def placements(self) -> Frame:
-        """Where every value was read: topic, partition, value, first_offset, final_offset (the
-        first in the final log; null when it is not there)."""
-        single = once(self.engine, self._by_value[1])
+        """Where each value was read: topic, partition, value, first_offset, final_offset (the first
+        offset in the final log; null if it is not there)."""
+        single = placements_of_unique(self.engine, self._by_value[1])
         return single if self._maybe_repeated is None else single.unionByName(self._maybe_repeated)
 
     @cached_property
     def repeated_values(self) -> Frame | None:
-        """Values at two or more offsets of one log: see `fates.twice`; None without any."""
+        """Values at two or more offsets of one log, see `send_outcomes.at_several_offsets`; None
+        without any."""
         several, _ = self._by_value
         if several is None:
             return None
-        return self.none_if_empty(twice(self.engine, several, self.complete))
+        return self.none_if_empty(at_several_offsets(self.engine, several, self.complete))
 
     @cached_property
     def _maybe_repeated(self) -> Frame | None:
-        """The rows of `placements` of values that may have been read in several places."""
+        """The rows of `placements` with values that may have been read at several offsets."""
         several, _ = self._by_value
-        return None if several is None else often(self.engine, several)
+        return None if several is None else placements_of_repeated(self.engine, several)
 
     @cached_property
     def _by_value(self) -> tuple[Frame | None, Frame]:
-        """Of `_seen`, what may be of one value with another, and all else."""
+        """The rows of `_records_read` that may share a value with another row, and all others."""
         return split(self.engine, self._records_read, "value")
 
     @cached_property
@@ -375,42 +365,42 @@ class Frames:
         )
 
     def none_if_empty(self, *frames: Frame) -> Frame | None:
-        """The rows of `frames`, computed; None when there are none."""
+        """Compute the rows of `frames`; return None if there are none."""
         kept = self.engine.materialize(*frames)
         return None if self.engine.is_empty(kept) else kept
 
     def count(self, frame: Frame) -> int:
-        """How many rows a frame has."""
+        """Return the number of rows of a frame."""
         F = self.engine.functions
         return int(self.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """Every setting that was another one for a while."""
+        """Every change of a setting during the run."""
         return read_changes(self.fault_rows)
 
     def settings(self, topic: str | None, from_ns: int = 0, until_ns: int = FOREVER_NS) -> Settings:
-        """The least that was promised to a topic in a stretch of time; of the whole run without."""
+        """Return the weakest settings of a topic during a time span; default: the whole run."""
         planned = topic_settings(self.plan, topic)
         return weakest(planned, topic, self.changes, from_ns, until_ns)
 
     def greatest_min_isr(self, topic: str) -> int:
-        """The most that min.insync.replicas ever was for a topic."""
+        """Return the greatest min.insync.replicas that a topic ever had."""
         changed = [c.value for c in self.changes if c.name == MIN_ISR and c.topic in (None, topic)]
         planned = topic_settings(self.plan, topic).min_insync_replicas
         return max([planned, *map(int, changed)])
 
     def state_lost(self, topic: str | None, partition: int | None) -> bool:
-        """Whether some fault took something for good from a node that the partition was on."""
+        """Whether a node with a replica of the partition lost state for good by a fault."""
         return self._was_on(topic, partition, self._nodes_with_lost_state[0])
 
     def state_loss_uncertain(self, topic: str | None, partition: int | None) -> bool:
-        """Whether some fault may have, and no proof says that it did or did not."""
+        """Whether such a node may have lost state, without a proof for or against it."""
         return self._was_on(topic, partition, self._nodes_with_lost_state[1])
 
     @cached_property
     def _nodes_with_lost_state(self) -> tuple[frozenset[int], frozenset[int]]:
-        """The nodes from which faults took something for good, and those that may have lost it."""
+        """The nodes that lost state by faults, and the nodes that may have lost state."""
         rows = self.fault_rows
         known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.loses]
         doubtful = [touched_nodes(row["targets"])[0] for row in rows if may_have_lost_state(row)]
@@ -424,16 +414,17 @@ class Frames:
         return bool(read_quorum_losses(self.engine, self.cluster, known))
 
     def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
-        """Of a partition of which nothing is recorded, it may have been on any node."""
+        """Whether the partition had a replica on one of the nodes. A partition without any record
+        may have been on any node."""
         return bool(nodes & self._in_sync.get((topic, partition), nodes))
 
     @cached_property
     def _in_sync(self) -> Mapping[tuple[str | None, int | None], frozenset[int]]:
-        """Who was ever in sync with each partition."""
+        """The nodes that were ever in sync with each partition."""
         F = self.engine.functions
-        told = self.cluster.where((F.col("kind") == F.lit("leader")) & F.col("isr").isNotNull())
+        rows = self.cluster.where((F.col("kind") == F.lit("leader")) & F.col("isr").isNotNull())
         found: dict[tuple[str | None, int | None], frozenset[int]] = {}
-        for row in self.engine.rows(told.select(*TP, "isr").distinct()):
+        for row in self.engine.rows(rows.select(*TP, "isr").distinct()):
             key = row["topic"], row["partition"]
             found[key] = found.get(key, frozenset()) | frozenset(row["isr"])
         return found
@@ -451,12 +442,12 @@ class Frames:
 
     @cached_property
     def explanations(self) -> Explanations:
-        """What the `cause_id` of evidence means."""
+        """The meaning of each `cause_id` in evidence."""
         return Explanations(self.causes.causes)
 
     def with_causes(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see
-        `explaining.possible_causes`."""
+        `matching.possible_causes`."""
         found = self.engine.materialize(possible_causes(self.engine, self._causes_frame, evidence))
         pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
         known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
@@ -467,7 +458,7 @@ class Frames:
 
     @cached_property
     def bumps(self) -> tuple[EpochBump, ...]:
-        """Every producer epoch that a client left."""
+        """Every time that a client left its producer epoch."""
         return read_bumps(self.engine, self.other_rows, self._lost_committed)
 
     def _lost_committed(self, topic: str, partition: int, at_ns: int) -> bool:
@@ -476,7 +467,7 @@ class Frames:
             for cause in self.causes.causes
             if (cause.topic, cause.partition) == (topic, partition)
             and cause.elected_ns is not None
-            and cause.elected_ns - SLACK_NS <= at_ns  # recorded when it was seen
+            and cause.elected_ns - SLACK_NS <= at_ns  # the election was recorded when it was seen
         )
 
     def with_epoch_bumps(self, evidence: Frame) -> Frame:
@@ -490,23 +481,10 @@ class Frames:
     def with_leader_change(
         self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None
     ) -> Frame:
-        """Fill `cause_id` with the first change of leadership near. evidence: see
-        `explaining.first_leader_change`."""
+        """Fill `cause_id` with the first leader change near the row. evidence: see
+        `matching.first_leader_change`."""
         best = first_leader_change(self.engine, self._causes_frame, evidence, since, up_to)
         return left_join(evidence, best, on=["op", *TP])
-
-
-def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:
-    """`frame` with exactly the columns of EVIDENCE; those it lacks are null, `columns` override."""
-    F = engine.functions
-    have = set(frame.columns)
-    made = []
-    for name, kind in EVIDENCE.items():
-        column = columns.get(name)
-        if column is None:
-            column = F.col(name) if name in have else F.lit(None)
-        made.append(column.cast(kind).alias(name))
-    return frame.select(*made)
 
 
 Detect: TypeAlias = Callable[[Frames], Iterator[Frame]]

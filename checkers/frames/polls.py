@@ -1,14 +1,13 @@
-"""Polls as wholes: how far each came, and what it ended short of."""
+"""One row per poll: which offsets it returned, and which committed record it missed."""
 
 from checkers.engines.engine import Engine, Frame
-
-TP = ["topic", "partition"]
+from checkers.frames.evidence import TP
 
 
 def polls(engine: Engine, reads: Frame) -> Frame:
-    """One row per poll and partition: op, client, topic, partition, records, first_offset,
-    last_offset, invoke_ns, latest_ns (of its rows the last that began: another than invoke_ns only
-    where several polls have one number), complete_ns. reads: see `Frames.reads`."""
+    """Return one row per poll and partition: op, client, topic, partition, records, first_offset,
+    last_offset, invoke_ns, latest_ns (the latest start of its rows; it differs from invoke_ns only
+    if several polls have one operation number), complete_ns. reads: see `Frames.reads`."""
     F = engine.functions
     rows = reads.where(F.col("f") == F.lit("poll")).groupBy("op", "client", *TP)
     return engine.materialize(
@@ -23,10 +22,10 @@ def polls(engine: Engine, reads: Frame) -> Frame:
     )
 
 
-def behind(engine: Engine, polls: Frame, acked: Frame) -> Frame:
-    """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
-    each poll ended short of although acks=all had acknowledged it before the poll began. acked: the
-    acknowledged sends."""
+def stale_polls(engine: Engine, polls: Frame, acked: Frame) -> Frame:
+    """Return the polls that missed a committed record: op, client, topic, partition, value, offset,
+    acked_ns, polled_ns of the first record behind the poll's last one, if acks=all had acknowledged
+    it before the poll began. acked: the acknowledged sends."""
     F = engine.functions
     ends = polls.select(
         "op", "client", *TP, (F.col("last_offset") + F.lit(1)).alias("offset"),

@@ -1,17 +1,17 @@
-"""How far the final reads came, which acknowledged writes are held against."""
+"""How far the final reads came; acknowledged writes are compared with them."""
 
 from checkers.engines.engine import Engine, Frame
-
-TP = ["topic", "partition"]
+from checkers.frames.evidence import TP
 
 
 def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:
-    """topic, partition, whole (1: the final read reached the end), reached (how far it came),
-    read_ns (when).
+    """Return topic, partition, whole (1: the final read reached the end), reached (the offset that
+    it reached), read_ns (when).
 
-    A read that something went wrong with is no truth below that either: the log may have been cut
-    meanwhile. A log that goes on above what was committed was not read to its end: what lies there,
-    whoever acknowledged it, nobody was given yet. others: rows of the history; cluster: of CLUSTER.
+    A read with an error does not count at all, because the log may have been truncated during the
+    read. A log that goes on above its committed part was not read to its end: no consumer got the
+    records there, even if a leader acknowledged them. others: rows of the history. cluster: of
+    CLUSTER.
     """
     F = engine.functions
     rows = others.where((F.col("f") == F.lit("final-read-end")) & F.col("error").isNull())

@@ -1,30 +1,31 @@
-"""What became of each send: it is brought together with the record that was read of its value.
+"""The outcome of each send: sends are matched with the records that were read, by value.
 
-Nearly every send lies where it was acknowledged to lie. So sends and records meet place by place,
-slice by slice of a long history; only what stays alone then is looked for by its value everywhere.
+Nearly every record is at the offset that its acknowledgement named. So sends and records are
+matched by offset first, slice by slice of a long history. Only the unmatched rest is searched for
+by value in all partitions' offsets.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkers.engines.engine import Column, Engine, Frame
-from checkers.frames.slices import Narrow
-
-TP = ["topic", "partition"]
+from checkers.frames.evidence import TP
+from checkers.frames.slices import Slice
 
 SEND = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
 SEND += ["value", "offset", "leader_epoch", "node", "acks"]
 """The columns of a send."""
 
 PLACES = ["first_offset", "final_offset"]
-"""Where a value was read first, and where first in the final log; null where it was not."""
+"""The first offset where a value was read, and the first in the final log; null if there is none.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """Sends and records, each there once, beside each other where they are of one value in one
-    place: the columns of SEND (op: null without a send), and kept (null without a record; 1: it is
-    in the final log, else 0)."""
+class MatchedSends:
+    """All sends and records, each once. A send and a record share a row if their value and offset
+    are equal. Columns: SEND (op: null without a send) and in_final_log (null without a record; 1:
+    the record is in the final log, else 0)."""
 
     engine: Engine
     rows: Frame
@@ -36,51 +37,53 @@ class Meeting:
         return self.rows.where(F.col("op").isNotNull()).select(*SEND)
 
     @property
-    def together(self) -> Frame:
-        """The sends that met a record, and where that is: SEND and PLACES."""
+    def matched(self) -> Frame:
+        """The sends that share a row with a record: SEND and PLACES."""
         F = self.engine.functions
-        both = self.rows.where(F.col("op").isNotNull() & F.col("kept").isNotNull())
+        both = self.rows.where(F.col("op").isNotNull() & F.col("in_final_log").isNotNull())
         return both.select(*SEND, *_places(self.engine))
 
-    def apart(self, often: Frame | None, sent_twice: Frame | None) -> Frame:
-        """All other sends and records, beside each other where they are of one value: SEND and
-        PLACES. often: what `often` gives; sent_twice: the values that were sent more than once;
-        None: there are none."""
+    def unmatched(self, often: Frame | None, sent_twice: Frame | None) -> Frame:
+        """All other sends and records, joined by value: SEND and PLACES. often: the result of
+        `placements_of_repeated`. sent_twice: the values that were sent more than once. Both: None
+        without any."""
         F = self.engine.functions
-        sends = self.rows.where(F.col("kept").isNull()).select(*SEND)
+        sends = self.rows.where(F.col("in_final_log").isNull()).select(*SEND)
         alone = self.rows.where(F.col("op").isNull())
         records = alone.select(*TP, "value", *_places(self.engine))
         if often is not None:
             records = records.unionByName(often.select(*records.columns))
         if sent_twice is not None:
-            # The record of its value may have met another send of it.
+            # The record of this value may have been matched with another send.
             again = sends.join(sent_twice, on="value", how="left_semi").select(*TP, "value")
-            taken = self.together.join(
+            taken = self.matched.join(
                 self.engine.materialize(again), on=[*TP, "value"], how="left_semi"
             )
             records = records.unionByName(taken.select(*records.columns).distinct())
         return self.engine.materialize(sends.join(records, on=[*TP, "value"], how="full"))
 
 
-def meet(engine: Engine, slices: Sequence[Narrow], history: Frame, records: Frame) -> Meeting:
-    """Let the sends of a history (of HISTORY) and records (topic, partition, offset, value, kept)
-    meet. Of the records each has a value of its own."""
+def match_sends(
+    engine: Engine, slices: Sequence[Slice], history: Frame, records: Frame
+) -> MatchedSends:
+    """Match the sends of a history (of HISTORY) with records (topic, partition, offset, value,
+    in_final_log). Each record has a different value."""
     F = engine.functions
     plain = [name for name in SEND if name != "acks"]
     sends = history.where(F.col("f") == F.lit("send"))
     sends = sends.select(*plain, F.col("acks").cast("int").alias("acks"))
     place = [*TP, "offset", "value"]
     beside = (here(sends).join(here(records), on=place, how="full") for here in slices)
-    return Meeting(engine=engine, rows=engine.materialize(*beside))
+    return MatchedSends(engine=engine, rows=engine.materialize(*beside))
 
 
-def once(engine: Engine, records: Frame) -> Frame:
-    """topic, partition, value and PLACES of records each of which has its value."""
+def placements_of_unique(engine: Engine, records: Frame) -> Frame:
+    """Return topic, partition, value and PLACES of records with different values."""
     return records.select(*TP, "value", *_places(engine))
 
 
-def often(engine: Engine, records: Frame) -> Frame:
-    """The same of records some of which may be of one value."""
+def placements_of_repeated(engine: Engine, records: Frame) -> Frame:
+    """Return the same for records that may share values."""
     F = engine.functions
     first, final = _places(engine)
     return engine.materialize(
@@ -90,19 +93,20 @@ def often(engine: Engine, records: Frame) -> Frame:
     )
 
 
-def twice(engine: Engine, records: Frame, complete: Frame) -> Frame:
-    """topic, partition, value, first_offset, last_offset of values at two or more offsets of one
-    log: the final one of `complete` partitions, or of others all that was read.
+def at_several_offsets(engine: Engine, records: Frame, complete: Frame) -> Frame:
+    """Return topic, partition, value, first_offset, last_offset of values at two or more offsets of
+    one log. In `complete` partitions the final log counts, in others all records that were read.
 
-    What was read and is not in the final log was cut, and may have been sent again since.
+    A record that was read and is not in the final log was truncated. Its value may have been sent
+    again since.
     """
     F = engine.functions
     unsure = (
-        records.where(F.col("kept") == F.lit(0))
+        records.where(F.col("in_final_log") == F.lit(0))
         .join(complete.select(*TP), on=TP, how="left_anti")
         .select(*TP, "value", "offset")
     )
-    kept = records.where(F.col("kept") == F.lit(1)).select(*TP, "value", "offset")
+    kept = records.where(F.col("in_final_log") == F.lit(1)).select(*TP, "value", "offset")
     places = (
         kept.unionByName(unsure)
         .groupBy(*TP, "value")
@@ -113,5 +117,5 @@ def twice(engine: Engine, records: Frame, complete: Frame) -> Frame:
 
 def _places(engine: Engine) -> list[Column]:
     F = engine.functions
-    in_the_end = F.when(F.col("kept") == F.lit(1), F.col("offset"))
+    in_the_end = F.when(F.col("in_final_log") == F.lit(1), F.col("offset"))
     return [F.col("offset").alias("first_offset"), in_the_end.alias("final_offset")]

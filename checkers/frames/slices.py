@@ -1,8 +1,8 @@
-"""Where a long history is cut, so that what lies at the same offsets is judged together in memory.
+"""Cuts a long history into slices of offsets, so that each slice fits into memory.
 
-Files tell in their footers how many of their rows lie where. A log grows with time, and so does a
-history: what lies in a slice of offsets is near together in every file, and little else is read for
-it. A single partition is cut like many.
+The footers of Parquet files say how many rows have which offsets. Logs and histories both grow with
+time, so the rows of a slice are close together in every file, and little else is read. One
+partition is cut in the same way as many.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,15 @@ from checkers.engines.engine import Engine, Frame
 from checkers.history.history import Source
 
 OFFSETS = 1 << 12
-"""All cuts are at multiples of this: who looks at buckets of so many neighbouring offsets finds
-none cut."""
+"""All cuts are at multiples of this number, so no bucket of so many offsets is cut."""
 
-Narrow: TypeAlias = Callable[[Frame], Frame]
-"""Leaves of a frame with a column `offset` the rows of one slice."""
+Slice: TypeAlias = Callable[[Frame], Frame]
+"""Filters a frame with a column `offset` to the rows of one slice."""
 
 
 def cuts(sources: Sequence[Source], rows_at_once: int) -> tuple[int, ...]:
-    """The offsets at which slices begin, but for the first; none when `rows_at_once` has room for
-    all rows, of which more than that are in a slice only where files are in no order."""
+    """Return the offsets where slices begin, except the first. There is none if all rows fit into
+    `rows_at_once`. A slice has more rows than that only if the files are not ordered."""
     groups = sorted(group for path in sources if isinstance(path, Path) for group in _groups(path))
     rows_in_all = sum(rows for _, rows in groups)
     per_slice = rows_in_all / max(1, -(-rows_in_all // rows_at_once))
@@ -44,20 +43,21 @@ def _groups(path: Path) -> Iterator[tuple[int, int]]:
     about = pyarrow.parquet.read_metadata(path)
     column = about.schema.to_arrow_schema().get_field_index("offset")
     for number in range(about.num_row_groups):
-        told = about.row_group(number).column(column).statistics
-        if told is not None and told.has_min_max:
-            yield told.max, about.row_group(number).num_rows
+        statistics = about.row_group(number).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            yield statistics.max, about.row_group(number).num_rows
 
 
-def slices(engine: Engine, history: Sequence[Source]) -> list[Narrow]:
-    """One narrowing for each slice of a history, of as many rows as the engine best takes at once.
-    Every row is in one of them; the last is of rows without an offset, if there are several."""
+def slices(engine: Engine, history: Sequence[Source]) -> list[Slice]:
+    """Return the slices of a history, each of as many rows as the engine best handles at once.
+    Every row is in one slice. If there are several slices, the last one has the rows without an
+    offset."""
     room = engine.rows_at_once
     found = () if room is None else cuts(history, room)
     if not found:
         return [_whole]
     between = [partial(_between, engine, *edges) for edges in pairwise([None, *found, None])]
-    return [*between, partial(_nowhere, engine)]
+    return [*between, partial(_without_offset, engine)]
 
 
 def _whole(rows: Frame) -> Frame:
@@ -73,6 +73,6 @@ def _between(engine: Engine, first: int | None, beyond: int | None, rows: Frame)
     return rows
 
 
-def _nowhere(engine: Engine, rows: Frame) -> Frame:
-    # A slice of its own: where rows may also lack an offset, files cannot tell which to leave out.
+def _without_offset(engine: Engine, rows: Frame) -> Frame:
+    # A separate slice: together with a range of offsets, no file's statistics would exclude rows.
     return rows.where(engine.functions.col("offset").isNull())

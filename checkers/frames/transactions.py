@@ -1,18 +1,17 @@
-"""Sends in transactions: which of unknown outcome took place all the same, and in which order.
+"""Sends in transactions: which sends of unknown outcome were committed, and in which order.
 
-A transaction is written whole or not at all, and a producer writes to a partition in order.
+A transaction is written completely or not at all, and a producer writes to a partition in order.
 """
 
 from checkers.engines.engine import Engine, Frame
+from checkers.frames.evidence import TP
 
-TP = ["topic", "partition"]
 
+def placed(engine: Engine, history: Frame, send_outcomes: Frame) -> Frame | None:
+    """Return op, txn, topic, partition, type, place (the offset where the value was first read,
+    else acknowledged), read (1: it was read) of every send in a transaction; None without any.
 
-def placed(engine: Engine, history: Frame, fates: Frame) -> Frame | None:
-    """op, txn, topic, partition, type, place (where the value was first read, else where it was
-    acknowledged), read (1: it was) of every send in a transaction; None without any.
-
-    history: of HISTORY; fates: see `Frames.send_outcomes`.
+    history: of HISTORY; send_outcomes: see `Frames.send_outcomes`.
     """
     F = engine.functions
     inside = (F.col("f") == F.lit("send")) & F.col("txn").isNotNull()
@@ -21,13 +20,13 @@ def placed(engine: Engine, history: Frame, fates: Frame) -> Frame | None:
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
     read = F.when(F.col("first_offset").isNotNull(), F.lit(1)).alias("read")
-    known = fates.select("op", *TP, "type", place, read)
+    known = send_outcomes.select("op", *TP, "type", place, read)
     return engine.materialize(known.join(sends, on="op", how="inner"))
 
 
 def proved(engine: Engine, sends: Frame) -> Frame:
-    """op of the sends of unknown outcome whose transaction took place, since one of its writes was
-    read. sends: what `placed` gives."""
+    """Return op of the sends of unknown outcome whose transaction was committed: one of its writes
+    was read. sends: the result of `placed`."""
     F = engine.functions
     unknown = sends.where(F.col("type") == F.lit("info"))
     read = unknown.where(F.col("read").isNotNull()).select("txn").distinct()
@@ -35,8 +34,9 @@ def proved(engine: Engine, sends: Frame) -> Frame:
 
 
 def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
-    """op, topic, partition, next_place: of the next write of its transaction to the partition whose
-    place is known, for each of `vague` (op, topic, partition). sends: what `placed` gives."""
+    """Return op, topic, partition, next_place for each send in `vague` (op, topic, partition): the
+    place of the next write of its transaction to the partition that has a known place. sends: the
+    result of `placed`."""
     F = engine.functions
     known = sends.where(F.col("place").isNotNull())
     known = known.select("txn", *TP, F.col("op").alias("later_op"), "place")

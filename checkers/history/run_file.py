@@ -1,8 +1,8 @@
-"""What a run says of itself: the parts of its run.json that a verdict depends on.
+"""The parts of a run.json that a verdict depends on.
 
-It says how far the harness came, so that what was never recorded is not mistaken for something that
-never happened. None of it is evidence of what the cluster did, but for the invariant that stopped a
-simulated run. Read leniently: what is not there, or is no such thing, was not said.
+run.json says how far the harness came, so that missing rows are not mistaken for events that never
+happened. It is not evidence of the cluster's behaviour, except for the invariant that stopped a
+simulated run. It is read leniently: a missing field, or one of a wrong type, counts as absent.
 """
 
 import json
@@ -25,13 +25,14 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
-    """finished: the phases that came to their end; None when that is not known. epoch_problems:
-    why partitions' leader epochs could not be read at the end; None when nobody tried. refused: the
-    nodes that did not run any more, on files that a fault had damaged, and what is to be said.
-    deaths: the nodes that ended though nobody asked for it, and what is to be said. broken: what
-    stopped the run. settled, final_reads_complete: what the harness saw; None where it does not
-    say. ended_ns: when the last files were read; None where it is not said.
-    plan_digest: of the plan that was run, likewise; see `plan_file.digest`."""
+    """The fields of a run.json; None where it does not say.
+
+    finished: the finished phases. epoch_problems: why the final leader epochs of partitions could
+    not be read; None if that was not tried. refused: nodes that refused to run on files which a
+    fault had damaged, with a sentence. deaths: nodes that died by themselves, with a sentence.
+    broken: the invariant that stopped the run. settled, final_reads_complete: what the harness
+    observed. ended_ns: when the last files were read. plan_digest: of the plan that was run; see
+    `plan_file.digest`."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
@@ -45,23 +46,23 @@ class RunFile:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the run is known to have ended before its leaders were asked for their epochs."""
+        """Whether the run certainly ended before its leaders were asked for their epochs."""
         return self.finished is not None and self.epoch_problems is None
 
     def why_epochs_unread(self, partition: str) -> str:
-        """Why the leader epochs of a partition (`topic-0`) are not in the record."""
+        """Why the final leader epochs of a partition (`topic-0`) are not recorded."""
         if self.cut_short:
             return "the run ended before"
         problems = self.epoch_problems or ()
         own = [each for each in problems if each.startswith((f"{partition}:", f"{partition} "))]
-        return "; ".join(own or problems) or "nobody recorded them"
+        return "; ".join(own or problems) or "they were not recorded"
 
 
 NOTHING_SAID: Final = RunFile()
 
 
 def read_run_file(run_dir: Path) -> RunFile:
-    """What run.json in a run's directory says; nothing where there is none that can be read."""
+    """Read the run.json in a run's directory; NOTHING_SAID if it cannot be read."""
     try:
         return parse_run_file((run_dir / "run.json").read_text())
     except (OSError, UnicodeDecodeError):
@@ -69,7 +70,7 @@ def read_run_file(run_dir: Path) -> RunFile:
 
 
 def parse_run_file(text: str) -> RunFile:
-    """What the text of a run.json says; nothing when it is no such thing."""
+    """Parse the text of a run.json; NOTHING_SAID if it is not one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -113,6 +114,6 @@ def _of(kind: type[T], said: Any) -> T | None:
 
 
 def _truth(found: Mapping[str, Any], name: str) -> bool | None:
-    """What is no truth value was not said to be true."""
+    """Return the value as a bool; anything but true is False."""
     said = found.get(name)
     return None if said is None else said is True

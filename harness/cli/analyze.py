@@ -55,7 +55,10 @@ def analyze(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Judge many runs together; write verdicts, and tables of anomalies and of every minute."""
+    """Judge many runs together, here or on a Spark cluster.
+
+    With --out it writes verdicts, and Parquet tables of all anomalies and of every minute.
+    """
     from checkers import analysis
     from harness.judging import judge
 

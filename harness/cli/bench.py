@@ -15,7 +15,6 @@ import typer
 
 from harness.cli.base import Exit, clean_up_killed_runs, ensure_privileges, on_signals
 from harness.cli.options import DEFAULT_STORE, BrokerModule, Debug, KafkaHome, Store, key_values
-from harness.reports import terminal
 
 if TYPE_CHECKING:
     from harness.bench.options import Options
@@ -124,9 +123,10 @@ def bench(
     store: Store = DEFAULT_STORE,
     debug: Debug = False,
 ) -> None:
-    """Measure latency, throughput and failover of the built-in broker, Kafka, or any cluster.
+    """Measure latency, throughput and failover of clusters.
 
-    The tables show the published figures of Kafka's replication (2013) beside the measured ones.
+    The clusters may be of the built-in broker, of Kafka, or of any broker that runs already. The
+    tables show the published figures of Kafka's replication (2013) beside the measured ones.
     """
     from harness.bench import options as choices
     from harness.bench import results
@@ -175,6 +175,7 @@ def _measure(
     from harness.bench.output import page, progress, table
     from harness.recording import store as stores
     from harness.recording.versions import commit, versions
+    from harness.reports import terminal
 
     systems.check(options)
     if any(system.is_ours for system in options.systems):

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from harness.cli.options import AsJson, Debug
-from harness.reports import terminal
 
 _STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
 
@@ -19,14 +18,15 @@ def contract(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Print the contract: which anomalies are forbidden or permitted by which configuration.
+    """Print which anomalies are forbidden, and which are permitted.
 
-    For each anomaly, the first row whose configuration applies decides.
+    This is the contract. For each anomaly, the first row whose configuration applies decides.
     """
     from rich.table import Table
     from rich.text import Text
 
     from checkers.contract.contract import CONTRACT
+    from harness.reports import terminal
 
     rows = [rule.as_json() for rule in CONTRACT]
     kinds = list(dict.fromkeys(row["anomaly"] for row in rows))

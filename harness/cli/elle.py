@@ -34,7 +34,10 @@ def elle(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Check the transactions of a stored run for dependency cycles and forbidden reads."""
+    """Check the transactions of a stored run for cycles.
+
+    It looks for cycles of dependencies, and for forbidden reads.
+    """
     from checkers.elle.graph import check_graph
     from checkers.elle.jar import run_elle
     from harness.judging import judge

@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.options import Debug
+from harness.cli.options import Debug, command_group
 
-image_app = typer.Typer(
-    help="Build the image of the Docker target's containers.", no_args_is_help=True
-)
+image_app = command_group("Build the image of the Docker target's containers.")
 
 
 @image_app.callback()

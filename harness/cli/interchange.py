@@ -14,20 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli.base import warn
-from harness.cli.options import Debug, StoredRun
+from harness.cli.options import Debug, StoredRun, command_group
 
 if TYPE_CHECKING:
     from checkers.interchange.imported import Imported, Promises
     from checkers.interchange.jepsen_ops import Notation
 
-import_app = typer.Typer(
-    help="Import a history of another tool as a run directory for `highwater check`.",
-    no_args_is_help=True,
-)
+import_app = command_group("Import a history of another tool as a run directory.")
 
-export_app = typer.Typer(
-    help="Export a stored run in the format of another tool.", no_args_is_help=True
-)
+export_app = command_group("Export a stored run in the format of another tool.")
 
 FormatName = Literal["edn", "json"]
 

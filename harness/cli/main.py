@@ -14,10 +14,10 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -60,24 +60,25 @@ from harness.cli.options import (
     StoredRun,
     SystemName,
     comma_separated,
+    command_group,
 )
 from harness.cli.plans import plan_app, plans
 from harness.cli.serve import serve
 from harness.cli.shrink import shrink
 from harness.cli.simulate import simulate
 from harness.cli.zoo import zoo
-from harness.reports import terminal
 
 if TYPE_CHECKING:
     from harness.run.prepare import Prepared
     from harness.run.teardown import EndOptions
 
-app = typer.Typer(
+MAX_HELP_WIDTH: Final = 100
+
+app = command_group(
+    "Break a replicated log on purpose, then check that no acknowledged write was lost.",
     name="highwater",
-    help="Break a replicated log on purpose, then check that no acknowledged write was lost.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"max_content_width": MAX_HELP_WIDTH},
 )
 
 
@@ -193,7 +194,7 @@ def run(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Start a cluster, run clients, inject faults, and judge what the clients saw.
+    """Start a cluster, break it, and judge what its clients saw.
 
     Without a plan it runs first-light: about a minute, three nodes, one topic for each acks mode.
     """
@@ -237,7 +238,7 @@ def check(
 ) -> None:
     """Judge a stored run again and write its report."""
     from harness.judging import judge
-    from harness.reports import summary
+    from harness.reports import summary, terminal
 
     verdict = judge.check(run_dir, engine.value, expect or ())
     path = judge.write_report_or_warn(run_dir, warn) if report else None
@@ -258,7 +259,10 @@ def report(run_dir: StoredRun, debug: Debug = False) -> None:
 
 @app.command()
 def faults(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List the faults, their parameters, their targets, and the conditions they can wait for."""
+    """List the faults and their parameters.
+
+    It also lists the selectors of targets, and the conditions that a fault can wait for.
+    """
     from harness.plans import fault_catalogue
 
     if as_json:
@@ -269,7 +273,11 @@ def faults(as_json: AsJson = False, debug: Debug = False) -> None:
 
 @app.command()
 def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show what this machine supports, which faults it can inject, and how to enable the rest."""
+    """Show which faults this machine can inject, and why not the rest.
+
+    It says how to enable each missing ability.
+    """
+    from harness.reports import terminal
     from harness.targets import abilities
     from harness.targets import doctor as this_machine
 
@@ -292,7 +300,10 @@ def clean(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Remove what killed runs left running; their run directories stay."""
+    """Remove what killed runs left running.
+
+    Their run directories stay.
+    """
     from harness.targets.clean import clean as clean_up
 
     ensure_privileges()
@@ -361,7 +372,7 @@ def _run(
     prepared: "Prepared", root: Path, ending: "EndOptions", report: bool, as_json: bool, debug: bool
 ) -> NoReturn:
     from harness.judging import judge
-    from harness.reports import summary
+    from harness.reports import summary, terminal
     from harness.run import progress
     from harness.run.runner import Runner
     from harness.systems import choose
@@ -418,11 +429,17 @@ def _exit_code_of(error: BaseException) -> int:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code: the entry point."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # The help has colours, and no text that comes from a run.
-    with nullcontext() if "--help" in arguments or not arguments else terminal.guarded():
+    # The help has no text that comes from a run, and must not wait for rich.
+    with nullcontext() if "--help" in arguments or not arguments else _guarded():
         code = _code_of(arguments)
         sys.stdout.flush()
     sys.exit(code)
+
+
+def _guarded() -> AbstractContextManager[None]:
+    from harness.reports import terminal
+
+    return terminal.guarded()
 
 
 def _code_of(arguments: list[str]) -> int:

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from harness.cli.base import Exit, on_signals, warn
 from harness.cli.options import DEFAULT_STORE, AsJson, Debug, Store
-from harness.reports import terminal
 
 if TYPE_CHECKING:
     from harness.nightly.cells import Cell
@@ -49,7 +47,10 @@ def nightly(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run a suite of plans within a time budget; resume an interrupted one."""
+    """Run a suite of plans within a time budget.
+
+    An interrupted night is resumed.
+    """
     from harness.nightly import cells
     from harness.nightly import night as nights
     from harness.nightly import suite as suites
@@ -86,8 +87,11 @@ def _show(cells: "Sequence[Cell]", as_json: bool) -> None:
 
 
 def _summary(files: "NightFiles") -> None:
+    from rich.text import Text
+
     from harness.nightly.markdown import headline
     from harness.nightly.results import changes
+    from harness.reports import terminal
 
     made, results = files.night, files.night.results()
     console = terminal.console()

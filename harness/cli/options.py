@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -67,6 +67,20 @@ def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
             raise BadRequest(f"{option} {text!r} is no KEY=VALUE")
         read[key.strip()] = value.strip()
     return read
+
+
+def command_group(help_text: str | None = None, **settings: Any) -> typer.Typer:
+    """Return an application or a group of commands with the look of all of them.
+
+    Help is plain text without boxes: it leaves more room for the texts, and does not load rich.
+    """
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=False,
+        **settings,
+    )
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from harness.cli.options import AsJson, Debug
+from harness.cli.options import AsJson, Debug, command_group
 
 STARTER: Final = "starter.toml"
 """The file that `plan init` copies, in `harness.plans`."""
 STARTER_NAME: Final = "my-plan"
 """The name of the plan in that file."""
 
-plan_app = typer.Typer(help="Show a packaged plan, or write a new plan.", no_args_is_help=True)
+plan_app = command_group("Show a packaged plan, or write a new plan.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,10 @@ def purpose_of(toml: str) -> str:
 
 
 def plans(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List the packaged plans: name, length of the fault phase, and purpose."""
+    """List the packaged plans.
+
+    Each line has the name, the length of the fault phase, and the purpose.
+    """
     found = packaged_plans()
     if as_json:
         print(json.dumps([each.as_json() for each in found], indent=2))
@@ -90,7 +93,10 @@ def show(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Print a plan as TOML: the file as it is, or every key with its value."""
+    """Print a plan as TOML.
+
+    It prints the file as it is, or with --resolved every key with its value.
+    """
     from harness.plans.plan import build, load, packaged_files
 
     raw = load(name)
@@ -112,7 +118,10 @@ def init(
     file: Annotated[Path, typer.Argument(help="The TOML file to write; it must not exist.")],
     debug: Debug = False,
 ) -> None:
-    """Write a commented plan that runs as it is, to change as you need."""
+    """Write a commented plan to start from.
+
+    It runs as it is.
+    """
     from harness.plans.errors import PlanError
 
     text = resources.files("harness.plans").joinpath(STARTER).read_text()

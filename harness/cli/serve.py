@@ -27,7 +27,10 @@ def serve(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show the run store in a browser: runs, verdicts, logs, comparisons, and running runs."""
+    """Show the run store in a browser.
+
+    The pages show runs with their verdicts and logs, comparisons, and the progress of running runs.
+    """
     import logging
 
     from harness.recording.store import StoreError

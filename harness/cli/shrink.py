@@ -52,7 +52,10 @@ def shrink(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Reduce a failing run to the smallest scenario that fails in the same way."""
+    """Reduce a failing run to the smallest scenario that fails.
+
+    The scenario fails in the same way as the run.
+    """
     from harness.recording.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario
     from harness.simulation.shrinking.search import Search

@@ -90,9 +90,10 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per seed.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Run a plan in a simulated world for many seeds: repeatable, and faster than real time.
+    """Run a plan in a simulated world, for many seeds.
 
-    Without a plan it runs the packaged plan simulation: half a minute of most faults.
+    A simulated run is repeatable, and faster than real time. Without a plan it is the packaged plan
+    simulation: half a minute of most faults.
     """
     from harness.plans.plan import seconds
     from harness.simulation import summary

@@ -1,7 +1,7 @@
-"""Many seeds of a plan, in processes: each run, screened, judged where the screen cannot tell.
+"""Many seeds of a plan, in processes: each run is screened, and judged where the screen has doubts.
 
-A seed is one task of a process: nothing but its number goes in, nothing but a Result comes out, so
-a result is the same whichever process made it and whatever ran there before.
+A seed is one task of a process. The process gets the seed's number and returns a Result; so a
+result does not depend on the process, or on what ran there before.
 """
 
 import contextlib
@@ -33,35 +33,35 @@ from nemesis.schedule import Schedule
 
 OWN_BROKER: Final = "nodes"
 SEEDS_PER_PROCESS: Final = 200
-"""After so many a process is replaced, whatever its runs have left in memory."""
+"""A process is replaced after this many seeds, in case its runs left something in memory."""
 DOUBLE_CHECK_EVERY: Final = 25
-"""Of so many clean seeds one is judged by the checkers all the same: they must agree."""
+"""The checkers judge one of this many clean seeds as well: they must agree with the screen."""
 
 VALID, INVALID, UNKNOWN, FAILED = "VALID", "INVALID", "UNKNOWN", "FAILED"
 UNMET: Final = "UNMET"
-"""The contract is not broken, and an expectation of the user's surely failed."""
+"""The contract is not broken, but an expectation of the user certainly failed."""
 IDLE: Final = "IDLE"
-"""A swarm's seed that drew no fault that did anything, and shows nothing wrong without."""
+"""A swarm's seed whose faults did nothing, and in which nothing else is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a process is told."""
+    """What a process needs to run seeds."""
 
     plan: Plan
     seeds_are_swarms: bool = False
     schedule: Schedule | None = None
     root: Path
-    """Where run directories go."""
+    """The folder for run directories."""
     keep: bool = False
-    """Keep the run directory whatever comes of it, with what the nodes said."""
+    """Keep each run directory, with the nodes' log lines."""
     invariants: bool = True
-    """Look at the nodes' own state after every event."""
+    """Check the nodes' own state after each event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     outcome: str
@@ -73,7 +73,7 @@ class Result:
     simulated_s: float = 0.0
     cpu_s: float = 0.0
     screened: bool = False
-    """The screen alone has told."""
+    """The screen alone decided."""
     acked: int = 0
     run: Path | None = None
     drawn: str = ""
@@ -81,7 +81,7 @@ class Result:
 
 
 def prepared(task: Task, seed: int) -> Prepared:
-    """The run of a seed. Raises PlanError."""
+    """Return the run of a seed. Raises PlanError."""
     plan = task.plan.model_copy(update={"seed": seed, "target": "sim"})
     plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
     if task.seeds_are_swarms:
@@ -90,7 +90,7 @@ def prepared(task: Task, seed: int) -> Prepared:
 
 
 def run_seed(task: Task, seed: int) -> Result:
-    """Run and judge a seed, in this process. Raises PlanError, StoreError."""
+    """Run and judge a seed in this process. Raises PlanError, StoreError."""
     began_s = time.process_time()
     made = prepared(task, seed)
     with apply_broker_module(made.plan.broker_module):
@@ -101,7 +101,7 @@ def run_seed(task: Task, seed: int) -> Result:
     judged = _Judgement(VALID) if screened else _judged(task, recording)
     reasons = judged.reasons
     if clean and judged.outcome != VALID:
-        reasons = ("the screen called clean what the checkers do not", *reasons)
+        reasons = ("the screen found the run clean, the checkers did not", *reasons)
     return Result(
         seed=seed,
         outcome=judged.outcome,
@@ -133,7 +133,7 @@ class _Judgement(NamedTuple):
 
 
 def _judged(task: Task, recording: Recording) -> _Judgement:
-    """By the checkers, of what was recorded; a run directory that shows nothing goes."""
+    """Judge a recording with the checkers; remove a run directory that shows nothing."""
     run = recording.store(task.root, versions=versions(), commit=commit())
     failure = recording.failure
     if failure is not None and not isinstance(failure, InvariantBroken):
@@ -154,7 +154,7 @@ def _judged(task: Task, recording: Recording) -> _Judgement:
 
 
 def _outcome(verdict: Mapping[str, Any]) -> str:
-    """The verdict, unless an expectation says otherwise."""
+    """Return the verdict, unless an expectation of the user failed."""
     answer = str(verdict["verdict"])
     if answer == INVALID:
         return INVALID
@@ -162,7 +162,7 @@ def _outcome(verdict: Mapping[str, Any]) -> str:
 
 
 def _expected(found: headline.Headline) -> tuple[str, ...]:
-    """What failed or could not be decided of what the user expects."""
+    """Return the user's expectations that failed or could not be decided."""
     return (
         *(f"EXPECTATION FAILED: {each}" for each in found.unmet),
         *(f"EXPECTATION NOT DECIDED: {each}" for each in found.undecided),
@@ -170,16 +170,17 @@ def _expected(found: headline.Headline) -> tuple[str, ...]:
 
 
 def _idle(recording: Recording) -> bool:
-    """Whether nothing was broken: the checkers say so of any run that is meant to break something,
-    and of a random one it says nothing."""
+    """Whether no fault took effect. The checkers report this for a run that is meant to break
+    something; for a random run it means nothing.
+    """
     return not any(row["took_effect"] for row in recording.faults.named())
 
 
 @contextmanager
 def apply_broker_module(module: str) -> Iterator[None]:
-    """The brokers of this process as a module has them that breaks them by its `apply()`.
+    """Patch the brokers of this process with a module's `apply()`, and undo that at the end.
 
-    Raises PlanError for one that does not.
+    Raises PlanError for a module without `apply()`.
     """
     if module == OWN_BROKER:
         yield
@@ -188,22 +189,22 @@ def apply_broker_module(module: str) -> Iterator[None]:
         apply = imported(module).apply
     except (ImportError, AttributeError) as error:
         raise PlanError(
-            f"broker_module {module} cannot be simulated: {error}; a simulated broker is the "
-            "built-in one, or what a module's apply() makes of it, which returns what mends it"
+            f"broker_module {module} cannot be simulated: {error}; a simulation runs the built-in "
+            "broker, or a module whose apply() patches it and returns a function that undoes that"
         ) from error
-    mend = apply()
+    undo = apply()
     try:
         yield
     finally:
-        mend()
+        undo()
 
 
 class Campaign:
-    """Seeds in processes, in their order; results as they come."""
+    """Runs seeds in processes, in their order, and yields results as they come."""
 
     def __init__(self, task: Task, seeds: Sequence[int], *, jobs: int) -> None:
         self._task = task
-        # One at a time: seeds without an end have two thousand million numbers.
+        # An iterator, because an endless range of seeds has two thousand million numbers.
         self._waiting = iter(seeds)
         self._next = next(self._waiting, None)
         self._jobs = jobs
@@ -214,12 +215,14 @@ class Campaign:
         self._stopped = True
 
     def results(self, until_s: float | None = None) -> Iterator[Result]:
-        """Every result, until seeds or time (monotonic seconds) are up; seeds under way end."""
+        """Yield all results until the seeds or the time (monotonic seconds) are used up; seeds in
+        progress are finished.
+        """
         pool = ProcessPoolExecutor(
             self._jobs,
             mp_context=get_context("spawn"),
             initializer=signal.signal,
-            initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is for us; seeds under way end
+            initargs=(signal.SIGINT, signal.SIG_IGN),  # this process handles Ctrl-C
             max_tasks_per_child=SEEDS_PER_PROCESS,
         )
         with pool:
@@ -246,21 +249,18 @@ class Campaign:
 
 
 def _run_alone(task: Task, seed: int) -> Result:
-    """A seed in a process that has nothing else to do: what it has before, mostly modules, is
-    looked through for garbage once, and not again at every kill of a simulated host."""
+    """Run a seed in a process that does nothing else.
+
+    Older objects, mostly modules, are examined for garbage once, and not again at each kill of a
+    simulated host.
+    """
     gc.collect()
     gc.freeze()
     return run_seed(task, seed)
 
 
 def _result_of(future: "Future[Result]", seed: int) -> Result:
-    """A seed's result; a process that died or raised is one, too."""
+    """Return a seed's result; a process that died or raised gives one too."""
     with contextlib.suppress(Exception):
         return future.result()
     return Result(seed=seed, outcome=FAILED, reasons=(repr(future.exception()),))
-
-
-def in_this_process(task: Task, seeds: Sequence[int]) -> Iterator[Result]:
-    """The same without processes, one after the other."""
-    for seed in seeds:
-        yield run_seed(task, seed)

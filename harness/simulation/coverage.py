@@ -1,7 +1,7 @@
-"""What seeds met: situations in which replicated logs have been found wrong, counted.
+"""Counts situations that a seed reached and in which replicated logs have been found wrong.
 
-From rows that a run has anyway, so that it costs nothing; a situation that no seed meets says that
-the plan cannot find what hides in it.
+The counts come from rows that a run records anyway, so they cost nothing. If no seed reaches a
+situation, the plan cannot find the bugs that hide in it.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from harness.simulation.recording import Recording
 
 
 def situations(recording: Recording) -> Counter[str]:
-    """How often a run met each."""
+    """Return how often the run reached each situation."""
     met: Counter[str] = Counter()
     faults = recording.faults.named()
     for fault in faults:
@@ -42,7 +42,7 @@ def _overlapping(faults: list[dict[str, Any]]) -> int:
 
 
 def _leadership(recording: Recording, met: Counter[str]) -> None:
-    """From what nodes said of partitions, in the order in which it was said."""
+    """Count changes in what the nodes reported of partitions, in the order of the reports."""
     last: dict[tuple[str, int], dict[str, Any]] = {}
     epochs: dict[tuple[str, int], set[int]] = defaultdict(set)
     for row in recording.cluster.named():

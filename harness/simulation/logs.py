@@ -1,4 +1,4 @@
-"""What simulated nodes say: kept by node, or not at all; never on the terminal."""
+"""The log lines of simulated nodes: kept by node, or discarded; never on the terminal."""
 
 import logging
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from typing import Final
 
 from harness.simulation.world.world import NS, World
 
-SPEAKERS: Final = ("nodes", "asyncio")
-MOST_LINES: Final = 200_000
-"""Of one node; what it says after that is left out."""
+LOGGERS: Final = ("nodes", "asyncio")
+MAX_LINES: Final = 200_000
+"""The most lines that are kept of one node."""
 
 
-class _Keeper(logging.Handler):
+class _NodeLogHandler(logging.Handler):
     def __init__(self, world: World, logs: dict[int, list[str]]) -> None:
         super().__init__()
         self._world = world
@@ -21,7 +21,7 @@ class _Keeper(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         owner = self._world.current
         lines = self._logs.setdefault(0 if owner is None else owner.number - 1, [])
-        if len(lines) < MOST_LINES:
+        if len(lines) < MAX_LINES:
             at_s = self._world.now_ns / NS
             error = record.exc_info[1] if record.exc_info else None
             why = "" if error is None else f" ({type(error).__name__}: {error})"
@@ -30,11 +30,11 @@ class _Keeper(logging.Handler):
 
 
 @contextmanager
-def kept(world: World, logs: dict[int, list[str]] | None) -> Iterator[None]:
-    """Keep what is said meanwhile in `logs`, by node; without, let nobody say anything."""
-    handler = logging.NullHandler() if logs is None else _Keeper(world, logs)
+def captured(world: World, logs: dict[int, list[str]] | None) -> Iterator[None]:
+    """Keep log lines in `logs`, by node; discard them all if `logs` is None."""
+    handler = logging.NullHandler() if logs is None else _NodeLogHandler(world, logs)
     level = logging.CRITICAL if logs is None else logging.INFO
-    speakers = [logging.getLogger(name) for name in SPEAKERS]
+    speakers = [logging.getLogger(name) for name in LOGGERS]
     before = [(each.level, each.propagate) for each in speakers]
     for each in speakers:
         each.addHandler(handler)

@@ -1,7 +1,7 @@
-"""What a simulated run saw: rows in memory, and the same run directory as any other run's.
+"""What a simulated run recorded: rows in memory, and the run directory of any other run.
 
-Times are ns of the world's since the run began. Nothing here takes time from anywhere else, so that
-equal seeds give equal rows.
+Times are ns of the world since the run began. No time comes from anywhere else, so equal seeds give
+equal rows.
 """
 
 import json
@@ -21,7 +21,7 @@ from nodes.storage.memory import MemoryDisk
 
 
 class Rows:
-    """Rows of named columns, in memory."""
+    """Rows with named columns, in memory."""
 
     def __init__(self, names: list[str]) -> None:
         self.rows: list[Row] = []
@@ -35,16 +35,16 @@ class Rows:
         self.append(tuple(columns.get(name) for name in self._names))
 
     def flush(self) -> int:
-        """Memory is all there is."""
+        """Do nothing: the rows are in memory."""
         return 0
 
     def named(self) -> list[dict[str, Any]]:
-        """The rows with their columns' names."""
+        """Return the rows as dictionaries by column name."""
         return [dict(zip(self._names, row, strict=True)) for row in self.rows]
 
 
 class History(Rows, OperationWriter):
-    """The operations of what would be one process."""
+    """The operations of one client process."""
 
     def __init__(self, name: str, writer_id: int, now_ns: Callable[[], int]) -> None:
         Rows.__init__(self, HISTORY.names)
@@ -53,13 +53,13 @@ class History(Rows, OperationWriter):
         self._now_ns = now_ns
 
     def now_ns(self) -> int:
-        """See `OperationWriter`; the world's time."""
+        """See `Operations`: the world's time."""
         return self._now_ns()
 
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """Everything that a run leaves."""
+    """Everything that a run recorded."""
 
     prepared: Prepared
     run_id: str
@@ -70,21 +70,21 @@ class Recording:
     notes: list[str] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """What else is to be in run.json."""
+    """More entries for run.json."""
     disks: dict[int, MemoryDisk] = field(default_factory=dict)
     """The nodes' files after their stop."""
     properties: dict[int, Mapping[str, str]] = field(default_factory=dict)
     logs: dict[int, list[str]] = field(default_factory=dict)
-    """What the nodes said, where that was asked for."""
+    """The nodes' log lines, if they were kept."""
     quorum_times: QuorumTimes = field(default_factory=QuorumTimes)
     started_wall_ns: int = 0
-    """The world's own, which stamped the metadata log."""
+    """The world's wall clock, which stamps the metadata log."""
     stopping_ns: int = 1 << 62
-    """When the nodes were told to stop."""
+    """When the nodes were asked to stop."""
     failure: BaseException | None = None
-    """What ended the run before its end."""
+    """The error that ended the run early."""
     troubles: list[str] = field(default_factory=list)
-    """Exceptions that nobody took, in programs that lived."""
+    """Exceptions that no code caught, in live programs."""
     digest: str = ""
     events: int = 0
     simulated_s: float = 0.0
@@ -94,7 +94,7 @@ class Recording:
         self.journal.append({"kind": kind, **fields})
 
     def store(self, root: Path, *, versions: Mapping[str, str], commit: str | None) -> Run:
-        """Write it as a run directory below `root`. Raises StoreError."""
+        """Write the recording as a run directory below `root`. Raises StoreError."""
         plan = self.prepared.plan
         run = store.create(root, plan.name, versions=versions, commit=commit, run_id=self.run_id)
         run.write_plan(plan.to_json())
@@ -128,8 +128,8 @@ class Recording:
         for node, properties in self.properties.items():
             text = "".join(f"{name}={value}\n" for name, value in properties.items())
             (run.node_dir(node) / "server.properties").write_text(text)
-        for node, said in self.logs.items():
-            (run.node_dir(node) / "node.log").write_text("".join(f"{line}\n" for line in said))
+        for node, log_lines in self.logs.items():
+            (run.node_dir(node) / "node.log").write_text("".join(f"{line}\n" for line in log_lines))
         collect_replicas(run, self.prepared.plan.topics, log_dirs)
         collect_decisions(
             cluster,
@@ -147,7 +147,7 @@ def _write(stream: RowStream, rows: Rows) -> None:
 
 
 def _files(run: Run, node: int, disk: MemoryDisk) -> Path:
-    """A disk's files as files; where they are."""
+    """Write a disk's files as real files; return their folder."""
     root = run.node_dir(node) / "data" / "log"
     root.mkdir(parents=True)
     for path, _ in disk.files():

@@ -38,8 +38,7 @@ from harness.workloads.config import ClientConfig
 from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.workloads.final_reads import FinalReadConfig
 from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
-from harness.workloads.own import World as ClientWorld
-from harness.workloads.own import run_workload
+from harness.workloads.own import ClientEnvironment, run_workload
 from harness.workloads.own_final_reads import read_everything
 from nemesis.executor import Nemesis
 from nemesis.hosts import Hosts
@@ -251,7 +250,7 @@ class Simulation:
             value_bytes=self._plan.workload.value_bytes,
         )
         history = self._history("final-reads", FINAL_READS_CLIENT)
-        client_world = self._client_world("final reads")
+        client_world = self._client_environment("final reads")
         return self._task_runner.call(lambda: read_everything(config, history, client_world))
 
     def _collect(self) -> None:
@@ -275,7 +274,7 @@ class Simulation:
                     f"{config.topic}.{config.first_client}", config.first_client
                 )
                 tallies = self._tallies[config.topic]
-                client_world = self._client_world(config.topic)
+                client_world = self._client_environment(config.topic)
                 group.create_task(
                     run_workload(config, history, client_world, self._stop_clients, tallies)
                 )
@@ -289,9 +288,9 @@ class Simulation:
         )
         return client_configs(self._plan, self._system.bootstrap, unstored)
 
-    def _client_world(self, purpose: str) -> ClientWorld:
+    def _client_environment(self, purpose: str) -> ClientEnvironment:
         rng = self.world.stream("clients", purpose)
-        return ClientWorld(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
+        return ClientEnvironment(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
 
     def _await_acks(self) -> None:
         deadline_s = self._task_runner.now_s() + self._plan.start_timeout_s

@@ -1,4 +1,4 @@
-"""What a campaign says of itself: seeds in, lines out, exit codes. Pure but for the display."""
+"""The summary of a campaign: seeds in, lines out, exit codes. Pure except for the display."""
 
 import hashlib
 import sys
@@ -20,11 +20,11 @@ from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, UNMET, V
 LINE_INTERVAL_S: Final = 5.0
 ENDLESS: Final = 1 << 31
 EXIT_CODES: Final = {INVALID: 1, UNMET: 1, FAILED: 255, UNKNOWN: 2, VALID: 0, IDLE: 2}
-"""The gravest outcome decides, in this order; seeds that are idle only where all are."""
+"""The gravest outcome decides, in this order; IDLE decides only if all seeds are idle."""
 
 
 def seeds(text: str) -> range:
-    """`7`, `1..100`, or `1..` for all from 1 on. Raises PlanError."""
+    """Parse `7`, `1..100`, or `1..` (all from 1 on). Raises PlanError."""
     first, dots, last = text.partition("..")
     try:
         begin = int(first)
@@ -37,8 +37,8 @@ def seeds(text: str) -> range:
 
 
 @dataclass(slots=True)
-class Sum:
-    """What came of the seeds so far."""
+class CampaignSummary:
+    """The outcomes of all seeds so far."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class Sum:
     began_s: float = field(default_factory=time.monotonic)
 
     def add(self, result: Result) -> None:
-        """One more seed."""
+        """Add one seed."""
         self.outcomes[result.outcome] += 1
         self.met += result.met
         self.digests[result.seed] = result.digest
@@ -61,30 +61,30 @@ class Sum:
 
     @property
     def exit_code(self) -> int:
-        """Of the gravest outcome."""
+        """The exit code of the gravest outcome."""
         return next((code for name, code in EXIT_CODES.items() if self.outcomes[name]), 2)
 
     @property
     def digest(self) -> str:
-        """Of all seeds' digests in their order: equal campaigns, equal digests."""
+        """The hash of all seeds' digests in order: equal campaigns have equal digests."""
         text = "".join(f"{seed} {self.digests[seed]}\n" for seed in sorted(self.digests))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def line(self) -> str:
-        """All of it in one line."""
-        told = [f"{self.outcomes[name]} {name}" for name in EXIT_CODES if self.outcomes[name]]
+        """Return the summary as one line."""
+        counts = [f"{self.outcomes[name]} {name}" for name in EXIT_CODES if self.outcomes[name]]
         seeds, passed_s = len(self.digests), time.monotonic() - self.began_s
         speed = self.simulated_s / self.cpu_s if self.cpu_s else 0.0
         return (
             f"{seeds:,} seeds, {self.simulated_s / 60:,.1f} simulated minutes, {self.acked:,} "
-            f"sends acknowledged: {', '.join(told) or 'none ended yet'} ({self.screened} by the "
-            f"screen alone); {passed_s:.0f} s, {speed:.0f} simulated s a processor s"
+            f"sends acknowledged: {', '.join(counts) or 'none ended yet'} ({self.screened} by the "
+            f"screen alone); {passed_s:.0f} s, {speed:.0f} simulated s per CPU s"
         )
 
 
 def failure(result: Result, replay: Sequence[str]) -> str:
-    """A seed that is not valid, and the command that shows it again."""
-    why = result.reasons[0] if result.reasons else "no reason was given"
+    """Return the lines for a seed that is not VALID, with the command that repeats it."""
+    why = result.reasons[0] if result.reasons else "without a reason"
     lines = [f"seed {result.seed} {result.outcome}: {why}"]
     if result.drawn:
         lines.append(f"  drawn   {result.drawn}")
@@ -94,14 +94,15 @@ def failure(result: Result, replay: Sequence[str]) -> str:
 
 
 def coverage(met: Counter[str]) -> str:
-    """Situations and how often they were met, the rarest first."""
-    told = sorted(met.items(), key=lambda item: (item[1], item[0]))
-    return "\n".join(["met, the rarest first:", *(f"  {count:9,}  {name}" for name, count in told)])
+    """Return the situations and how often they were reached, the rarest first."""
+    counts = sorted(met.items(), key=lambda item: (item[1], item[0]))
+    lines = (f"  {count:9,}  {name}" for name, count in counts)
+    return "\n".join(["situations reached, the rarest first:", *lines])
 
 
 @contextmanager
-def shown(total: Sum) -> Iterator["Display"]:
-    """Show the sum on stderr while it grows."""
+def live_display(total: CampaignSummary) -> Iterator["Display"]:
+    """Show the summary on stderr while the campaign runs."""
     console = terminal.console(stderr=True)
     if not console.is_terminal:
         yield Display(total)
@@ -112,21 +113,21 @@ def shown(total: Sum) -> Iterator["Display"]:
 
 
 class Display:
-    """A line that is redrawn on a terminal, one now and then elsewhere."""
+    """One line that is redrawn on a terminal, and printed now and then elsewhere."""
 
-    def __init__(self, total: Sum, console: Console | None = None) -> None:
+    def __init__(self, total: CampaignSummary, console: Console | None = None) -> None:
         self._total = total
         self._console = console
         self._next_s = time.monotonic() + LINE_INTERVAL_S
 
-    def moved(self) -> None:
-        """Something has changed."""
+    def refresh(self) -> None:
+        """Show the summary again; elsewhere than on a terminal, at most every LINE_INTERVAL_S."""
         if self._console is None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + LINE_INTERVAL_S
             print(self._total.line(), file=sys.stderr, flush=True)
 
-    def say(self, text: str) -> None:
-        """Print a result, above the line if there is one."""
+    def print(self, text: str) -> None:
+        """Print a result above the line."""
         if self._console is None:
             print(text, flush=True)
         else:

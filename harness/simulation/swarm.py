@@ -1,11 +1,11 @@
-"""A plan of its own for every seed: what is configured, what clients do, what breaks, how often.
+"""Draws a plan for each seed: the cluster, the clients, the faults, and how often faults happen.
 
-Bugs hide in combinations that nobody writes down; so each seed leaves out most faults and turns
-most knobs, and many seeds meet what no one plan does ("Swarm Testing", Groce et al., 2012). What
-breaks is drawn by its kind first: bugs take a crash, a cut and a slow disk together. A plan is a
-function of the seed and of the plan that it is drawn from, whose topics and name stay, and
-which no run outlasts. Most runs are short: what goes wrong begins with the first few faults, and
-many short runs draw more beginnings than a long one.
+Bugs hide in combinations that nobody writes down. So each seed leaves out most faults and changes
+many settings, and many seeds reach what no single plan does ("Swarm Testing", Groce et al., 2012).
+A fault is drawn by its kind first, because bugs need a crash, a cut and a slow disk together. A
+plan is a function of the seed and of the plan it is drawn from; it keeps that plan's topics and
+name, and no run is longer. Most runs are short: a failure begins with the first few faults, and
+many short runs draw more beginnings than one long run.
 """
 
 import random
@@ -16,64 +16,65 @@ from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_n
 from nemesis.faults.catalogue import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
-MOST_FAULTS: Final = 6
+MAX_FAULTS: Final = 6
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     """Faults that break the same thing, and how often one of them is drawn."""
 
     weight: int
     faults: tuple[str, ...]
 
 
-def _kind(weight: int, faults: str) -> Kind:
-    return Kind(weight, tuple(faults.split()))
+def _fault_kind(weight: int, faults: str) -> FaultKind:
+    return FaultKind(weight, tuple(faults.split()))
 
 
-KINDS: Final = (
-    _kind(4, "kill restart pause crash-loop kill-during-recovery rolling-restart"),
-    _kind(2, "power-loss"),
-    _kind(
+FAULT_KINDS: Final = (
+    _fault_kind(4, "kill restart pause crash-loop kill-during-recovery rolling-restart"),
+    _fault_kind(2, "power-loss"),
+    _fault_kind(
         3,
         "partition.halves partition.random-halves partition.isolate-one partition.isolate-leader "
         "partition.majorities-ring partition.bridge partition.one-way cut.port cut.flapping",
     ),
-    _kind(
+    _fault_kind(
         2,
         "link.slow link.lossy link.reordered link.duplicated link.limited link.bad reset "
         "response-lost cut.clients pause.clients",
     ),
-    _kind(2, "disk.stall disk.slow"),
-    _kind(2, "disk.full disk.read-only disk.error failed-fsync"),
-    _kind(
+    _fault_kind(2, "disk.stall disk.slow"),
+    _fault_kind(2, "disk.full disk.read-only disk.error failed-fsync"),
+    _fault_kind(
         2,
         "reassign elect broker.add broker.remove quorum.add-voter quorum.remove-voter config "
         "topic.create-delete partitions.grow",
     ),
-    _kind(1, "clock.jump clock.strobe clock.drift"),
+    _fault_kind(1, "clock.jump clock.strobe clock.drift"),
 )
-"""A kind of many faults is not met more often for that, and so all kinds meet."""
-DAMAGE: Final = _kind(
+"""A kind with many faults is not drawn more often, so all kinds meet."""
+DISK_DAMAGE: Final = _fault_kind(
     1, "disk.bit-flip disk.cut-tail disk.misdirected disk.stale-copy disk.lost disk.lost"
 )
-"""What may take from a cluster what it cannot do without: one of these, in few plans only."""
+"""Faults that may destroy data that the cluster needs. A few plans have one of them."""
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 SLOW_MS: Final = 10.0
-"""A network and disks that may take longer together are slow. Nothing is drawn besides that lets
-followers fetch but one batch at a time: they would never catch up."""
-LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
-"""Faults that do nothing in a short time."""
-GRAY: Final = ("link.slow", "disk.slow", "cut.port")
-"""Whom these befall is half there: slow or deaf, and not believed dead. Many plans have one, mostly
-for long: leaders come and go meanwhile, and not all replicas have what the last one had."""
-GRAY_MS: Final = (3_000, 9_000)
-AIMS: Final = (
+"""A network and disks that together may take longer are slow. A slow plan has no setting that lets
+followers fetch only one batch at a time: they would never catch up."""
+LONG_DURATION_MS: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
+"""Durations of faults that do nothing in a short time."""
+GRAY_FAILURES: Final = ("link.slow", "disk.slow", "cut.port")
+"""Faults that make a node slow or deaf, while others still believe it is alive. Many plans have
+one, mostly for long: meanwhile leaders change, and not all replicas have what the last leader had.
+"""
+GRAY_DURATION_MS: Final = (3_000, 9_000)
+SELECTORS: Final = (
     *("one", "leader", "controller", "isr-one", "followers", "minority"),
     *("isr", "last-isr", "broker", "majority", "all"),
 )
-"""For whatever can be aimed; the first few leave most of a cluster alone."""
-OF_PARTITIONS: Final = ("leader", "isr-one", "followers", "isr", "last-isr")
-"""Of these, those that mean replicas of a random partition."""
+"""The selectors that faults may use; the first few leave most of a cluster alone."""
+PARTITION_SELECTORS: Final = ("leader", "isr-one", "followers", "isr", "last-isr")
+"""The selectors that choose replicas of a random partition."""
 PARAMS: Final[Mapping[str, Mapping[str, tuple[str, ...] | tuple[int, int]]]] = {
     "cut.port": {"port": ("data", "controller"), "direction": ("in", "out", "both")},
     "response-lost": {"peers": ("clients", "nodes")},
@@ -81,16 +82,16 @@ PARAMS: Final[Mapping[str, Mapping[str, tuple[str, ...] | tuple[int, int]]]] = {
     "disk.slow": {"operations_per_s": ("1", "4", "20")},
     "link.lossy": {"lost_percent": (5, 30)},
 }
-"""What some faults may do besides what they do unasked."""
+"""Parameters that some faults may draw, beside their defaults."""
 
 
-def drawn(plan: Plan, seed: int) -> Plan:
-    """The plan of a seed."""
+def draw_plan(plan: Plan, seed: int) -> Plan:
+    """Return the plan of a seed."""
     rng = random.Random(f"swarm/{seed}")
     nodes = rng.choice(NODES)
     simulated = _simulated(rng)
     slow = _is_slow(simulated)
-    topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some(plan.topics, rng))
+    topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some_topics(plan.topics, rng))
     return plan.model_copy(
         update={
             "seed": seed,
@@ -106,8 +107,8 @@ def drawn(plan: Plan, seed: int) -> Plan:
     )
 
 
-def said(plan: Plan) -> str:
-    """What was drawn, in one line that reads as TOML's inline tables do."""
+def describe(plan: Plan) -> str:
+    """Return the drawn plan in one line, in the form of TOML's inline tables."""
     topics = ", ".join(
         f'{{ acks = "{acks_name(each.acks)}", partitions = {each.partitions}, '
         f"min_insync_replicas = {each.min_insync_replicas}{_configs(each)} }}"
@@ -134,12 +135,12 @@ def _configs(topic: Topic) -> str:
 
 
 def _inline(table: Any) -> str:
-    told = ", ".join(f"'{key}' = '{value}'" for key, value in table.items())
-    return f"{{ {told} }}" if told else "{}"
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in table.items())
+    return f"{{ {pairs} }}" if pairs else "{}"
 
 
-def _some(topics: Sequence[Topic], rng: random.Random) -> list[Topic]:
-    """Those of acks=all, and the others now and then."""
+def _some_topics(topics: Sequence[Topic], rng: random.Random) -> list[Topic]:
+    """Return the topics with acks=all, and sometimes others."""
     return [topic for topic in topics if rng.random() < 0.35 or topic.acks == -1] or [topics[0]]
 
 
@@ -202,8 +203,8 @@ def _nemesis(nodes: int, topics: Sequence[Topic], rng: random.Random) -> Nemesis
     return Nemesis.model_validate(
         {
             "faults": faults,
-            "mix": {name: tuned for name in faults if (tuned := _tuned(name, rng))},
-            "targets": _targets(nodes, topics, rng),
+            "mix": {name: options for name in faults if (options := _mix_options(name, rng))},
+            "targets": _selectors(nodes, topics, rng),
             "interval_ms": [rng.choice((50, 300)), rng.choice((500, 1_000, 3_000))],
             "duration_ms": [shortest_ms, shortest_ms + rng.choice((700, 2_000, 6_000))],
             "overlap": rng.choice((1, 2, 3, 3, 4, 4)),
@@ -214,22 +215,26 @@ def _nemesis(nodes: int, topics: Sequence[Topic], rng: random.Random) -> Nemesis
     )
 
 
-def _targets(nodes: int, topics: Sequence[Topic], rng: random.Random) -> list[str]:
-    """Anybody; or who leads, one partition's replicas, one node, again and again: faults that
-    befall the same few meet."""
+def _selectors(nodes: int, topics: Sequence[Topic], rng: random.Random) -> list[str]:
+    """Return some selectors: any, or a few that choose one leader, one partition's replicas, or one
+    node again and again, so that faults on the same few nodes meet.
+    """
     if rng.random() < 0.4:
-        return sorted(rng.sample(AIMS, rng.randint(2, 6)), key=AIMS.index)
+        return sorted(rng.sample(SELECTORS, rng.randint(2, 6)), key=SELECTORS.index)
     leads = rng.choice(("leader", "leader", "controller"))
-    aims = sorted({leads, *rng.sample(AIMS, rng.randint(1, 3))}, key=AIMS.index)
+    selectors = sorted({leads, *rng.sample(SELECTORS, rng.randint(1, 3))}, key=SELECTORS.index)
     topic, victim = rng.choice(topics), rng.randint(1, nodes)
     at = f"{topic.name}/{rng.randrange(topic.partitions)}"
-    narrowed = {aim: f"{aim}:{at}" for aim in OF_PARTITIONS} | {"one": f"node:{victim}"}
-    return [narrowed.get(aim, aim) for aim in aims]
+    narrowed = {selector: f"{selector}:{at}" for selector in PARTITION_SELECTORS} | {
+        "one": f"node:{victim}"
+    }
+    return [narrowed.get(selector, selector) for selector in selectors]
 
 
 def _simulated(rng: random.Random) -> Simulated:
-    """A rack, a city, a country, the world: the slower answers and disks are, the more happens
-    meanwhile; and the farther apart nodes are, the more one has that another lacks."""
+    """Draw a rack, a city, a country or the world: with slower answers and disks, more happens
+    meanwhile, and replicas differ by more records.
+    """
     return Simulated(
         latency_ms=rng.choice(((0.1, 0.6), (0.1, 0.6), (1.0, 10.0), (5.0, 40.0), (10.0, 100.0))),
         jitter_ms=rng.choice(((0.02, 0.4), (0.5, 5.0), (5.0, 30.0))),
@@ -242,24 +247,24 @@ def _is_slow(simulated: Simulated) -> bool:
 
 
 def _faults(nodes: int, rng: random.Random) -> list[str]:
-    """A few of some kinds, in the catalogue's order."""
-    weights = [kind.weight for kind in KINDS]
-    drawn = rng.choices(KINDS, weights, k=rng.randint(1, MOST_FAULTS))
+    """Return a few faults of some kinds, in the order of the catalogue."""
+    weights = [kind.weight for kind in FAULT_KINDS]
+    drawn = rng.choices(FAULT_KINDS, weights, k=rng.randint(1, MAX_FAULTS))
     faults = {rng.choice(kind.faults) for kind in drawn}
     if rng.random() < 0.15:
-        faults.add(rng.choice(DAMAGE.faults))
+        faults.add(rng.choice(DISK_DAMAGE.faults))
     if rng.random() < 0.4:
-        faults.add(rng.choice(GRAY))
+        faults.add(rng.choice(GRAY_FAILURES))
     usable = [name for name in FAULTS if name in faults and FAULTS[name].min_nodes <= nodes]
     return usable or ["kill"]
 
 
-def _tuned(fault: str, rng: random.Random) -> dict[str, Any]:
-    tuned: dict[str, Any] = {}
-    if fault in LONG:
-        tuned["duration_ms"] = LONG[fault]
-    if fault in GRAY and rng.random() < 0.7:
-        tuned["duration_ms"] = GRAY_MS
+def _mix_options(fault: str, rng: random.Random) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if fault in LONG_DURATION_MS:
+        options["duration_ms"] = LONG_DURATION_MS[fault]
+    if fault in GRAY_FAILURES and rng.random() < 0.7:
+        options["duration_ms"] = GRAY_DURATION_MS
     if fault in PARAMS:
-        tuned["params"] = PARAMS[fault]
-    return tuned
+        options["params"] = PARAMS[fault]
+    return options

@@ -1,8 +1,6 @@
-"""The clients of one topic on aiokafka, in a process.
+"""The process with the aiokafka clients of one topic: tasks of one event loop.
 
-    python -m harness.workloads.aiokafka CONFIG.json
-
-does what `harness.workloads.librdkafka` does with librdkafka.
+python -m harness.workloads.aiokafka CONFIG.json
 """
 
 import asyncio
@@ -26,17 +24,17 @@ from harness.workloads.coroutines import run_clients
 
 
 class _Aiokafka:
-    """aiokafka as a library of the workload."""
+    """Makes the aiokafka clients of a workload."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._options = config.producer_options(access.of_this_process())
 
     async def producer(self, sends: Sends) -> RecordingProducer:
-        """See `Library`."""
+        """Make a producer."""
         return await RecordingProducer.connect(producer_config(self._options), sends)
 
     async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> RecordingConsumer:
-        """See `Library`."""
+        """Make a consumer."""
         options = self._options
         settings = consumer_config(bootstrap=options.bootstrap, access=options.access)
         return await RecordingConsumer.connect(settings, reads, offsets)
@@ -45,7 +43,7 @@ class _Aiokafka:
 async def run_workload(
     config: ClientConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
-    """See `run_clients`."""
+    """Run the clients of one topic; see `run_clients`."""
     await run_clients(config, _Aiokafka(config), writer, stop, tallies)
 
 

@@ -1,4 +1,4 @@
-"""Where the clients of one process record what they do: a history, and each one's ledger on it."""
+"""Opens the history of one client process, and gives each client its part of it."""
 
 import itertools
 from pathlib import Path
@@ -12,7 +12,7 @@ from harness.workloads.config import ClientConfig
 
 
 def open_history(config: ClientConfig) -> HistoryWriter:
-    """The history of a process, which must not exist yet."""
+    """Open the history of a process, which must not exist yet."""
     return HistoryWriter(
         Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
         writer_id=config.first_client,
@@ -21,10 +21,10 @@ def open_history(config: ClientConfig) -> HistoryWriter:
     )
 
 
-class Ledgers:
-    """Makes the ledgers of a topic's clients, each under the next client number.
+class ClientHistories:
+    """Gives every client of a topic its part of the history, with the next client number.
 
-    What a client counts goes to the tally given. Any thread may ask.
+    The client's counters go to the given tally. Any thread may call it.
     """
 
     def __init__(self, config: ClientConfig, writer: OperationWriter) -> None:
@@ -35,7 +35,7 @@ class Ledgers:
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
 
     def sends(self, tally: Tally) -> Sends:
-        """Of a producer."""
+        """Return the sends of a new producer."""
         return Sends(
             client=next(self._clients),
             topic=self._topic,
@@ -46,7 +46,7 @@ class Ledgers:
         )
 
     def reads(self, tally: Tally) -> Reads:
-        """Of a consumer."""
+        """Return the reads of a new consumer."""
         return Reads(
             client=next(self._clients),
             topic=self._topic,

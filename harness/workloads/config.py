@@ -1,4 +1,4 @@
-"""What one client process is told to do: a flat, frozen record that travels as JSON."""
+"""The configuration of one client process: a flat, frozen record, which is passed as JSON."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,11 +12,11 @@ from harness.workloads.clients.options import ProducerOptions
 class ClientConfig:
     """The clients of one topic.
 
-    `first_client` numbers the process's clients (and, being unique, its operations): every
-    producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
-    fast as `max_in_flight` unanswered messages per producer allow. `insists`: our own client's, see
+    `first_client` is the number of the process's first client, and numbers its operations too:
+    every producer or consumer takes the next number. `rate_per_s` is per producer; 0 means as fast
+    as `max_in_flight` unanswered messages per producer allow. `insists` is for client `own`, see
     `harness.workloads.clients.own.partition_queue`. `drain_ms` bounds how long producers wait for
-    outcomes once told to stop. `rotate_s`: see `harness.recording.history.HistoryWriter`.
+    outcomes after a stop. For `rotate_s` see `harness.recording.history.HistoryWriter`.
     """
 
     run_id: str
@@ -40,7 +40,7 @@ class ClientConfig:
     rotate_s: float | None = None
 
     def producer_options(self, access: Access) -> ProducerOptions:
-        """What each producer is asked for; `access` is no part of what is saved."""
+        """Return the options of each producer. `access` is not saved, because it has secrets."""
         return ProducerOptions(
             bootstrap=self.bootstrap,
             acks=self.acks,
@@ -56,5 +56,5 @@ class ClientConfig:
 
     @classmethod
     def load(cls, path: Path) -> "ClientConfig":
-        """Read what `save` wrote. Raises OSError, ValueError or TypeError when it is not that."""
+        """Read what `save` wrote. Raises OSError, ValueError, TypeError for any other file."""
         return cls(**json.loads(path.read_text()))

@@ -1,7 +1,7 @@
-"""The clients of one topic as coroutines: what they do, whatever library they are of.
+"""The clients of one topic as coroutines, for libraries on asyncio.
 
-They start no thread and take no time but the loop's, so that a simulated loop can run them. What
-`harness.workloads.threads` does is the same.
+They start no thread and use only the loop's time, so that a simulated loop can run them. Libraries
+with blocking calls have the same clients in `harness.workloads.threads`.
 """
 
 import asyncio
@@ -9,27 +9,27 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from harness.recording.history import OperationWriter
-from harness.workloads.client_histories import Ledgers
+from harness.workloads.client_histories import ClientHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
-from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
+from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
 
 PROGRESS_S: Final = 0.1
 """How late a producer that waits for outcomes notices a stop."""
-LOOK_S: Final = 1.0
-"""How late a client that rests notices that it is broken."""
+CHECK_S: Final = 1.0
+"""How late a waiting client notices that it is broken."""
 
 
 class ClientBroken(Exception):
-    """A client met what it cannot handle; the message says what."""
+    """A client cannot go on; the message says why."""
 
 
-class Producing(Protocol):
-    """A producer that records what becomes of its sends."""
+class WorkloadProducer(Protocol):
+    """A producer that records the outcomes of its sends."""
 
     progress: Signal
 
@@ -43,12 +43,12 @@ class Producing(Protocol):
         ...
 
     async def close(self, timeout_s: float) -> None:
-        """Wait so long for outcomes, then end the client."""
+        """Wait up to `timeout_s` for outcomes, then end the client."""
         ...
 
 
-class Consuming(Protocol):
-    """A consumer that reads, and records what, by itself."""
+class WorkloadConsumer(Protocol):
+    """A consumer that reads by itself, and records what it reads."""
 
     @property
     def fatal(self) -> str | None:
@@ -63,12 +63,12 @@ class Consuming(Protocol):
 class Library(Protocol):
     """Makes the clients of one topic. Raises NotConnected."""
 
-    async def producer(self, sends: Sends) -> Producing:
-        """A producer that records its sends there."""
+    async def producer(self, sends: Sends) -> WorkloadProducer:
+        """Make a producer that records its sends in `sends`."""
         ...
 
-    async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> Consuming:
-        """A consumer from {partition: next offset} on that records its reads there."""
+    async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> WorkloadConsumer:
+        """Make a consumer that reads from {partition: next offset} on, and records in `reads`."""
         ...
 
 
@@ -79,110 +79,96 @@ async def run_clients(
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """Run the topic's producers and consumers until `stop` is set; then they end in order.
+    """Run the topic's producers and consumers until `stop` is set, then close them.
 
     A tally of every client is appended to `tallies`. Raises an ExceptionGroup with ClientBroken or
-    whatever else a client failed of; the others are ended then.
+    another error of a client; then the other clients are ended.
     """
-    ledgers = Ledgers(config, writer)
+    histories = ClientHistories(config, writer)
     clients = _Clients(config, library, stop)
     async with asyncio.TaskGroup() as group:
-        group.create_task(clients.tell_of_stop())
+        group.create_task(clients.forward_stop())
         for index in range(config.producers + config.consumers):
             tally = Tally()
             tallies.append(tally)
             if index < config.producers:
-                group.create_task(clients.produce(index, ledgers, tally))
+                group.create_task(clients.produce(index, histories, tally))
             else:
-                group.create_task(clients.consume(ledgers.reads(tally)))
+                group.create_task(clients.consume(histories.reads(tally)))
 
 
 class _Clients:
-    """What the clients of one workload share."""
+    """The clients of one workload, and what they share."""
 
     def __init__(self, config: ClientConfig, library: Library, stop: asyncio.Event) -> None:
         self._config = config
         self._library = library
         self._stop = stop
-        self._resting: list[Signal] = []
-        """To tell those who rest of a stop."""
+        self._stop_signals: list[Signal] = []
+        """One for each client, which waits for it while it has nothing to do."""
         self._loop = asyncio.get_running_loop()
 
-    async def tell_of_stop(self) -> None:
-        """Wake everybody when it is time to stop."""
+    async def forward_stop(self) -> None:
+        """Wake all clients at the stop."""
         await self._stop.wait()
-        for rest in self._resting:
-            rest.set()
+        for signal in self._stop_signals:
+            signal.set()
 
-    def _rest(self) -> Signal:
-        """What a client waits for that has nothing to do: a stop."""
-        rest = Signal()
-        self._resting.append(rest)
-        return rest
+    def _stop_signal(self) -> Signal:
+        signal = Signal()
+        self._stop_signals.append(signal)
+        return signal
 
-    async def produce(self, index: int, ledgers: Ledgers, tally: Tally) -> None:
-        """A producer, and its successors under new numbers when it cannot go on."""
-        rest = self._rest()
+    async def produce(self, index: int, histories: ClientHistories, tally: Tally) -> None:
+        """Run a producer; replace it under a new client number when it cannot go on."""
+        stopped = self._stop_signal()
         while not self._stop.is_set():
-            sends = ledgers.sends(tally)
+            sends = histories.sends(tally)
             try:
                 producer = await self._library.producer(sends)
             except NotConnected as error:
                 sends.note(str(error))
-                await rest.wait(CONNECT_RETRY_S)
+                await stopped.wait(CONNECT_RETRY_S)
                 continue
             try:
-                await self._drive(producer, sends, rest, first_partition=index)
+                await self._drive(producer, sends, stopped, first_partition=index)
             finally:
                 await producer.close(self._config.drain_ms / 1000 if not producer.fatal else 0.0)
 
     async def _drive(
-        self, producer: Producing, sends: Sends, rest: Signal, first_partition: int
+        self, producer: WorkloadProducer, sends: Sends, stopped: Signal, first_partition: int
     ) -> None:
-        """Send round-robin until told to stop or the producer broke; see `threads`."""
-        config, loop = self._config, self._loop
-        limit = max(1, config.max_in_flight)
-        share = max(1, config.max_in_flight // config.partitions)
-        pace = Pace(config.rate_per_s, loop.time())
-        position = first_partition
+        """Send until the stop, or until the producer cannot go on."""
+        turns = RoundRobin(self._config, self._loop.time, first_partition)
         while not self._stop.is_set() and producer.fatal is None:
-            sent = 0
-            while sent < SENDS_PER_POLL and pace.wait_s(loop.time()) == 0:
-                target = free_partition(sends.in_flight, position, config.partitions, share)
-                if target is None or sends.pending >= limit:
-                    break
-                producer.send(target)
-                pace.sent(loop.time())
-                position = target + 1
-                sent += 1
-            if sent == SENDS_PER_POLL:
+            if turns.send_due(producer, sends) == SENDS_PER_POLL:
                 await asyncio.sleep(0)
-            elif (wait_s := pace.wait_s(loop.time())) > 0:
-                await rest.wait(min(LOOK_S, wait_s))
+            elif (wait_s := turns.wait_s()) > 0:
+                await stopped.wait(min(CHECK_S, wait_s))
             else:
                 await producer.progress.wait(PROGRESS_S)
 
     async def consume(self, reads: Reads) -> None:
-        """A consumer of all partitions. Raises ClientBroken."""
-        rest = self._rest()
-        consumer = await self._consumer(reads, rest)
+        """Run a consumer of all partitions. Raises ClientBroken."""
+        stopped = self._stop_signal()
+        consumer = await self._consumer(reads, stopped)
         if consumer is None:
             return
         try:
             while not self._stop.is_set():
                 if consumer.fatal is not None:
                     raise ClientBroken(f"consumer {reads.client}: {consumer.fatal}")
-                await rest.wait(LOOK_S)
+                await stopped.wait(CHECK_S)
         finally:
             await consumer.close()
 
-    async def _consumer(self, reads: Reads, rest: Signal) -> Consuming | None:
-        """A consumer once it is connected; None when there is a stop first."""
+    async def _consumer(self, reads: Reads, stopped: Signal) -> WorkloadConsumer | None:
+        """Return a consumer when it is connected; None when the stop comes first."""
         beginning = dict.fromkeys(range(self._config.partitions), 0)
         while not self._stop.is_set():
             try:
                 return await self._library.consumer(reads, beginning)
             except NotConnected as error:
                 reads.note(str(error))
-                await rest.wait(CONNECT_RETRY_S)
+                await stopped.wait(CONNECT_RETRY_S)
         return None

@@ -1,4 +1,4 @@
-"""What a process of clients counts, as one JSON line a second on its standard output."""
+"""Prints the counters of a client process: one JSON line a second on standard output."""
 
 import contextlib
 import json
@@ -15,15 +15,16 @@ STAT_INTERVAL_S: Final = 1.0
 
 
 def print_stat(config: ClientConfig, tallies: Iterable[Tally], writer: OperationWriter) -> None:
-    """Print the line of this moment."""
+    """Print the present counters as one line."""
     line = stat_line(config.topic, config.acks, tallies, writer.now_ns())
-    with contextlib.suppress(OSError):  # the reader died: the history matters, the line does not
+    with contextlib.suppress(OSError):  # the reader died, but the history must go on
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
 def stat_line(topic: str, acks: int, tallies: Iterable[Tally], at_ns: int) -> str:
-    """The counters since the start, and latency quantiles of the recent sends, as one JSON line."""
+    """Return the counters since the start and latency quantiles of recent sends as one JSON
+    line."""
     tallies = list(tallies)
     recent = sorted(latency for tally in tallies for latency in _drain(tally.latencies_ns))
     return json.dumps(
@@ -44,7 +45,7 @@ def stat_line(topic: str, acks: int, tallies: Iterable[Tally], at_ns: int) -> st
 
 
 def _drain(latencies_ns: deque[int]) -> list[int]:
-    # Its owner goes on appending meanwhile, so no iteration.
+    # The owner goes on appending, so the deque must not be iterated.
     return [latencies_ns.popleft() for _ in range(len(latencies_ns))]
 
 

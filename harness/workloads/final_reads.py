@@ -1,12 +1,12 @@
-"""Reads every partition from its beginning to its end, once the cluster has settled.
+"""Reads every partition from its beginning to its end, when the cluster has settled.
 
     python -m harness.workloads.final_reads CONFIG.json
 
-The truth that acknowledged sends are held against. Runs as a process on the clients' machine:
-one consumer reads all partitions at once. Each record is a `final-read` row; each partition ends
-with a `final-read-end` row: ok with the end offset that was reached, or info with the reason when
-it was not. A partition that cannot be read is given up when nothing has come of any for a while.
-Exit code 0 when every partition was read to its end, 2 otherwise.
+Acknowledged sends are compared with these reads. They run as a process on the clients' machine: one
+consumer reads all partitions at once. Each record is a `final-read` row. Each partition ends with a
+`final-read-end` row: ok with the end offset that was reached, or info with the reason why it was
+not. The reads end early when no partition made progress for a while. Exit code 0 when every
+partition was read to its end, else 2.
 """
 
 import json
@@ -22,7 +22,12 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from harness.plans.plan import Plan
-from harness.recording.history import FLUSH_INTERVAL_S, FLUSH_ROWS, HistoryWriter
+from harness.recording.history import (
+    FLUSH_INTERVAL_S,
+    FLUSH_ROWS,
+    HistoryWriter,
+    OperationWriter,
+)
 from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.clients import access
@@ -34,14 +39,14 @@ CLIENT: Final = 2
 """Client number, and writer id, of the final reads."""
 
 PATIENCE_S: Final = 60.0
-"""For how long nothing may come of what is left to read."""
+"""How long the reads may go on without any progress."""
 TIMEOUT_S: Final = 600.0
-"""How long all of it may take, whatever comes."""
+"""How long all reads may take together."""
 
 CHUNK_RECORDS: Final = 5_000
 POLL_S: Final = 0.25
-LOOK_S: Final = 0.5
-"""How often a partition is asked for whose leader has not said yet where it begins and ends."""
+RETRY_S: Final = 0.5
+"""The pause between two requests for the bounds of a partition whose leader did not answer."""
 KILL_AFTER_S: Final = 15.0
 
 COMPLETE: Final = 0
@@ -50,7 +55,7 @@ INCOMPLETE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalReadConfig:
-    """What the process is told; `topics` has the number of partitions of each topic."""
+    """The configuration of the process; `topics` has the number of partitions of each topic."""
 
     run_id: str
     base_ns: int
@@ -62,21 +67,44 @@ class FinalReadConfig:
     timeout_s: float = TIMEOUT_S
 
 
-class Patience:
-    """How long final reads may still go on; times are seconds of one monotonic clock."""
+class ProgressDeadline:
+    """The deadline of final reads, which progress extends. Times are seconds of a monotonic
+    clock."""
 
     def __init__(self, config: FinalReadConfig, now_s: float) -> None:
-        self._patience_s = config.patience_s
+        self._deadline_s = config.patience_s
         self._end_s = now_s + config.timeout_s
-        self.renew(now_s)
+        self.extend(now_s)
 
-    def renew(self, now_s: float) -> None:
-        """Something came."""
-        self._until_s = min(self._end_s, now_s + self._patience_s)
+    def extend(self, now_s: float) -> None:
+        """Extend the deadline, because there was progress."""
+        self._until_s = min(self._end_s, now_s + self._deadline_s)
 
     def left_s(self, now_s: float) -> float:
-        """From now on; 0 when it is over."""
+        """Return the time that is left; 0 after the deadline."""
         return max(0.0, self._until_s - now_s)
+
+
+def record_end(
+    writer: OperationWriter,
+    op: int,
+    begun_ns: int,
+    partition: tuple[str, int],
+    *,
+    end: int | None,
+    reached: int | None,
+    why: str | None,
+) -> bool:
+    """Record the `final-read-end` row of a partition; return whether it was read to its end.
+
+    `end` is None when the end is unknown or not valid any more; `why` is the reason, if known.
+    """
+    complete = end is not None and reached is not None and reached >= end
+    writer.record(
+        op, CLIENT, "final-read-end", "ok" if complete else "info", begun_ns, writer.now_ns(),
+        *partition, None, reached, error=None if complete else why or "timeout",
+    )  # fmt: skip
+    return complete
 
 
 class FinalReader:
@@ -86,7 +114,7 @@ class FinalReader:
         self._config = config
         self._writer = writer
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
-        self._patience = Patience(config, time.monotonic())
+        self._deadline = ProgressDeadline(config, time.monotonic())
         self._op = writer.next_op()
         self._begun_ns = writer.now_ns()
         self._end: dict[tuple[str, int], int] = {}
@@ -100,35 +128,36 @@ class FinalReader:
         self._consumer = Consumer({**settings, "queued.max.messages.kbytes": 65_536})
 
     def run(self) -> bool:
-        """Read until every partition's end or the end of patience; whether all were read."""
+        """Read until every partition's end or the deadline; return whether all were read."""
         wanted = [(topic, p) for topic, count in self._config.topics.items() for p in range(count)]
         unknown = deque(wanted)
-        flush_at_s = look_at_s = 0.0
+        flush_at_s = retry_at_s = 0.0
         while (unknown or self._unfinished()) and self._left_s():
-            if time.monotonic() >= look_at_s:
+            if time.monotonic() >= retry_at_s:
                 self._begin_all(unknown)
-                look_at_s = time.monotonic() + LOOK_S
+                retry_at_s = time.monotonic() + RETRY_S
             self._poll()
             if len(self._writer) >= FLUSH_ROWS or time.monotonic() >= flush_at_s:
                 self._writer.flush()
                 flush_at_s = time.monotonic() + FLUSH_INTERVAL_S
-        ends = [self._conclude(partition) for partition in wanted]
+        ends = [self._record_end(partition) for partition in wanted]
         self._consumer.close()
         return all(ends)
 
     def _left_s(self) -> float:
-        return self._patience.left_s(time.monotonic())
+        return self._deadline.left_s(time.monotonic())
 
     def _begin_all(self, unknown: deque[tuple[str, int]]) -> None:
-        """Up to the first whose leader does not answer, which waits until the others had a turn:
-        each such question may take seconds, in which others are to be read.
+        """Begin partitions up to the first whose leader does not answer, which becomes the last.
+
+        Such a request may take seconds, in which the other partitions should be read.
         """
         while unknown and self._begin(unknown[0]):
             unknown.popleft()
         unknown.rotate(-1)
 
     def _begin(self, partition: tuple[str, int]) -> bool:
-        """Ask the leader where the partition begins and ends now; read it if it says."""
+        """Ask the leader for the partition's bounds, and begin to read it if it answers."""
         where = TopicPartition(*partition)
         try:
             low, high = self._consumer.get_watermark_offsets(
@@ -137,7 +166,7 @@ class FinalReader:
         except KafkaException as error:
             self._why[partition] = error.args[0].name()
             return False
-        self._patience.renew(time.monotonic())
+        self._deadline.extend(time.monotonic())
         self._next[partition], self._end[partition] = low, high
         self._why.pop(partition, None)
         self._consumer.incremental_assign([TopicPartition(*partition, low)])
@@ -151,18 +180,18 @@ class FinalReader:
         messages = self._consumer.consume(CHUNK_RECORDS, POLL_S)
         complete_ns = self._writer.now_ns()
         for message in messages:
-            self._take(message, invoke_ns, complete_ns)
+            self._record(message, invoke_ns, complete_ns)
 
-    def _take(self, message: Message, invoke_ns: int, complete_ns: int) -> None:
+    def _record(self, message: Message, invoke_ns: int, complete_ns: int) -> None:
         error = message.error()
         partition = (message.topic(), message.partition())
         if error is not None:
             self._why[partition] = error.name()
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                # Cut below its own end while being read: what was read is no truth any more.
+                # The log was truncated while it was read, so the records may not exist any more.
                 self._end.pop(partition, None)
             return
-        self._patience.renew(time.monotonic())
+        self._deadline.extend(time.monotonic())
         value, problem = self._codec.decode(message.value())
         self._next[partition] = message.offset() + 1
         self._writer.record(
@@ -170,20 +199,20 @@ class FinalReader:
             partition[1], value, message.offset(), message.leader_epoch(), error=problem,
         )  # fmt: skip
 
-    def _conclude(self, partition: tuple[str, int]) -> bool:
-        end = self._end.get(partition)
-        reached = self._next.get(partition)
-        complete = end is not None and reached is not None and reached >= end
-        self._writer.record(
-            self._op, CLIENT, "final-read-end", "ok" if complete else "info", self._begun_ns,
-            self._writer.now_ns(), partition[0], partition[1], None, reached,
-            error=None if complete else self._why.get(partition, "timeout"),
-        )  # fmt: skip
-        return complete
+    def _record_end(self, partition: tuple[str, int]) -> bool:
+        return record_end(
+            self._writer,
+            self._op,
+            self._begun_ns,
+            partition,
+            end=self._end.get(partition),
+            reached=self._next.get(partition),
+            why=self._why.get(partition),
+        )
 
 
 def read_all(config: FinalReadConfig) -> bool:
-    """Read everything into history/final-reads.arrows; returns whether every end was reached."""
+    """Read everything into history/final-reads.arrows; return whether every end was reached."""
     writer = HistoryWriter(
         Path(config.history_dir) / "final-reads.arrows", writer_id=CLIENT, base_ns=config.base_ns
     )
@@ -202,7 +231,7 @@ def run_final_reads(
     *,
     into: Access = OPEN,
 ) -> bool:
-    """Run the process on the clients' machine and wait for it; returns whether all was read."""
+    """Run the process on the clients' machine and wait for it; return whether all was read."""
     config = FinalReadConfig(
         run_id=run.run_id,
         base_ns=run.base_ns,
@@ -228,7 +257,7 @@ def run_final_reads(
 
 
 def main(argv: list[str]) -> int:
-    """Entry point of the process."""
+    """Run the process; return its exit code."""
     config = FinalReadConfig(**json.loads(Path(argv[1]).read_text()))
     return COMPLETE if read_all(config) else INCOMPLETE
 

@@ -1,8 +1,6 @@
-"""The clients of one topic on kafka-python, in a process.
+"""The process with the kafka-python clients of one topic, each in a thread.
 
-    python -m harness.workloads.kafka_python CONFIG.json
-
-does what `harness.workloads.librdkafka` does with librdkafka.
+python -m harness.workloads.kafka_python CONFIG.json
 """
 
 import sys
@@ -21,17 +19,17 @@ from harness.workloads.config import ClientConfig
 
 
 class KafkaPython:
-    """kafka-python as a library of the workload."""
+    """Makes the kafka-python clients of a workload."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._options = config.producer_options(access.of_this_process())
 
     def producer(self, sends: Sends) -> RecordingProducer:
-        """See `Library`."""
+        """Make a producer."""
         return RecordingProducer(producer_config(self._options), sends)
 
     def consumer(self, reads: Reads) -> RecordingConsumer:
-        """See `Library`."""
+        """Make a consumer."""
         options = self._options
         settings = consumer_config(bootstrap=options.bootstrap, access=options.access)
         return RecordingConsumer(settings, reads)

@@ -1,7 +1,7 @@
 """Starts the workload's client processes on a target, follows their counters, and stops them.
 
-One process per topic: acks modes do not slow each other down inside one interpreter, and a client
-process that dies takes one topic's clients with it.
+There is one process per topic, so that acks modes do not slow each other down inside one
+interpreter, and a process that dies ends only the clients of one topic.
 """
 
 import json
@@ -21,7 +21,7 @@ from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.config import ClientConfig
 
 CLIENTS_PER_PROCESS: Final = 1_000
-"""Client numbers that one process owns; the harness's own clients are below the first."""
+"""How many client numbers one process owns. The harness's own clients have lower numbers."""
 
 MODULES: Final[Mapping[ClientName, str]] = {
     "librdkafka": "harness.workloads.librdkafka",
@@ -29,10 +29,10 @@ MODULES: Final[Mapping[ClientName, str]] = {
     "kafka-python": "harness.workloads.kafka_python",
     "aiokafka": "harness.workloads.aiokafka",
 }
-"""What a process runs, by the plan's client."""
+"""The module that a process runs, by the plan's client."""
 
 STOP_TIMEOUT_S: Final = 25.0
-"""More than a process's own bound for an orderly end."""
+"""Longer than a process's own time limit for its end."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class ClientProcess:
                 try:
                     self.stat = json.loads(line)
                 except ValueError:
-                    continue  # cut by the process's death
+                    continue  # incomplete, because the process died
 
 
 class Workload:
@@ -68,15 +68,15 @@ class Workload:
             reader.start()
 
     def stats(self) -> dict[str, Mapping[str, Any]]:
-        """The last counters of each topic: sent, acked, failed, info, read, p50_ms, p99_ms."""
+        """Return each topic's last counters: sent, acked, failed, info, read, p50_ms, p99_ms."""
         return {client.config.topic: client.stat for client in self._clients}
 
     def processes(self) -> dict[str, subprocess.Popen[bytes]]:
-        """Each topic's process."""
+        """Return each topic's process."""
         return {client.config.topic: client.process for client in self._clients}
 
     def problems(self) -> list[str]:
-        """Processes that ended by themselves or with an error, in words."""
+        """Return the processes that ended with an error, in words."""
         return [
             f"the clients of {client.config.topic} ended with code {client.process.returncode}; "
             f"see {client.log_path}"
@@ -87,7 +87,7 @@ class Workload:
     def stop(self) -> list[str]:
         """End all clients in order: outstanding sends get their outcome, or `info` at the bound.
 
-        Returns what went wrong, in words; a process that hangs is killed and its history is cut.
+        Returns what went wrong, in words. A process that hangs is killed; its history has no end.
         """
         for client in self._clients:
             if client.process.stdin is not None:
@@ -119,7 +119,7 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
 
 
 def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
-    """What each process of the plan's workload is told, in the plan's order of topics."""
+    """Return the configuration of each client process, in the plan's order of topics."""
     workload = plan.workload
     return [
         ClientConfig(
@@ -150,8 +150,8 @@ def _spawn(
     module: str, config: ClientConfig, target: Target, path: Path, access: Access
 ) -> ClientProcess:
     log_path = path.with_suffix(".log")
-    # Its standard input is the lifeline: the kernel closes it when the harness dies, however it
-    # dies, and the clients end in order. Hence not the target's own way of starting clients.
+    # The kernel closes the process's standard input when the harness dies, and then the clients
+    # end by themselves. The target's own way of starting clients has no such pipe.
     with log_path.open("ab") as log, target.in_client_netns():
         process = subprocess.Popen(
             [sys.executable, "-m", module, str(path)],

@@ -1,4 +1,4 @@
-"""The clients of one topic on librdkafka, in a process.
+"""The process with the librdkafka clients of one topic, each in a thread.
 
 python -m harness.workloads.librdkafka CONFIG.json
 """
@@ -19,17 +19,17 @@ from harness.workloads.config import ClientConfig
 
 
 class Librdkafka:
-    """librdkafka as a library of the workload."""
+    """Makes the librdkafka clients of a workload."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._options = config.producer_options(access.of_this_process())
 
     def producer(self, sends: Sends) -> RecordingProducer:
-        """See `Library`."""
+        """Make a producer."""
         return RecordingProducer(producer_config(self._options), sends)
 
     def consumer(self, reads: Reads) -> RecordingConsumer:
-        """See `Library`."""
+        """Make a consumer."""
         options, group = self._options, f"highwater-{reads.client}"
         settings = consumer_config(bootstrap=options.bootstrap, group=group, access=options.access)
         return RecordingConsumer(settings, reads)

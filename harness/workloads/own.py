@@ -1,10 +1,9 @@
-"""The clients of one topic on our own asyncio client: in a process, or on any other event loop.
+"""The clients of one topic with our own asyncio client: in a process, or on any event loop.
 
     python -m harness.workloads.own CONFIG.json
 
-does what `harness.workloads.librdkafka` does with librdkafka. `run_workload` is the same without
-the process; it takes clocks and chance from outside and starts no thread, so that a simulated loop
-can run it.
+`run_workload` is the same without the process. It gets clocks and randomness from outside and
+starts no thread, so that a simulated loop can run it.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from harness.recording.history import OperationWriter
 from harness.workloads import process
 from harness.workloads.clients import access
-from harness.workloads.clients.client_history import Ledger
+from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.workloads.clients.own.cluster import Cluster, Timing
@@ -38,9 +37,9 @@ from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
-    """What clients take from outside: chance, the time of day, and how patient and how eager they
-    are, which decides how many requests there are."""
+class ClientEnvironment:
+    """What clients get from outside: randomness, the time of day, time limits, and the sizes of
+    fetches."""
 
     rng: random.Random
     wall_clock_ms: Callable[[], int]
@@ -52,18 +51,18 @@ class World:
 async def run_workload(
     config: ClientConfig,
     writer: OperationWriter,
-    world: World,
+    world: ClientEnvironment,
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """See `run_clients`."""
+    """Run the clients of one topic; see `run_clients`."""
     await run_clients(config, _Own(config, world), writer, stop, tallies)
 
 
 class _Own:
-    """Our client as a library of the workload: it connects later, by itself."""
+    """Makes our own clients for a workload. They connect later, by themselves."""
 
-    def __init__(self, config: ClientConfig, world: World) -> None:
+    def __init__(self, config: ClientConfig, world: ClientEnvironment) -> None:
         self._bootstrap = config.bootstrap
         self._world = world
         self._producer = ProducerSettings(
@@ -79,20 +78,20 @@ class _Own:
         )
 
     async def producer(self, sends: Sends) -> RecordingProducer:
-        """See `Library`."""
+        """Make a producer."""
         clock_ms = self._world.wall_clock_ms
         return RecordingProducer(self._cluster(sends), self._producer, sends, clock_ms)
 
     async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> RecordingConsumer:
-        """See `Library`."""
+        """Make a consumer."""
         return RecordingConsumer(self._cluster(reads), self._world.consumer, reads, offsets)
 
-    def _cluster(self, ledger: Ledger) -> Cluster:
+    def _cluster(self, history: ClientHistory) -> Cluster:
         world = self._world
         return connect(
             self._bootstrap,
-            ledger.topic,
-            client=ledger.client,
+            history.topic,
+            client=history.client,
             rng=world.rng,
             timing=world.timing,
             security=world.security,
@@ -102,7 +101,7 @@ class _Own:
 async def _run(
     config: ClientConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
-    world = World(
+    world = ClientEnvironment(
         rng=random.Random(),
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
         security=access.of_this_process().channel(),

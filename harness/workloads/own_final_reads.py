@@ -1,4 +1,4 @@
-"""The final reads on our own client: every partition from its beginning to its end, on any loop.
+"""The final reads with our own client, on any event loop.
 
 The rows are those of `harness.workloads.final_reads`, which does the same with librdkafka in a
 process.
@@ -11,38 +11,40 @@ from typing import Final
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
-from harness.workloads.clients.own.offsets import NoAnswer, bounds
+from harness.workloads.clients.own.offsets import BoundsUnknown, bounds
 from harness.workloads.clients.own.recording import connect
 from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.payload import PayloadCodec
-from harness.workloads.final_reads import CLIENT, FinalReadConfig, Patience
-from harness.workloads.own import World
+from harness.workloads.final_reads import CLIENT, FinalReadConfig, ProgressDeadline, record_end
+from harness.workloads.own import ClientEnvironment
 
 SETTINGS: Final = ConsumerSettings(max_wait_s=0.1)
 RETRY_S: Final = 0.1
-LOOK_S: Final = 1.0
+CHECK_S: Final = 1.0
 
 
-async def read_everything(config: FinalReadConfig, writer: OperationWriter, world: World) -> bool:
-    """Read all topics until every partition's end or the end of patience; whether all were read."""
+async def read_everything(
+    config: FinalReadConfig, writer: OperationWriter, world: ClientEnvironment
+) -> bool:
+    """Read all topics until every partition's end or the deadline; return whether all were read."""
     writer.start(CLIENT)
     codec = PayloadCodec(config.run_id, config.value_bytes)
     op, begun_ns = writer.next_op(), writer.now_ns()
-    patience = Patience(config, asyncio.get_running_loop().time())
+    deadline = ProgressDeadline(config, asyncio.get_running_loop().time())
     async with asyncio.TaskGroup() as group:
         readers = []
         for topic, partitions in config.topics.items():
-            reader = _TopicReader(topic, partitions, op, writer, codec, patience)
+            reader = _TopicReader(topic, partitions, op, writer, codec, deadline)
             readers.append(reader)
             group.create_task(reader.run(config.bootstrap, world))
-    complete = [reader.conclude(begun_ns) for reader in readers]
+    complete = [reader.record_ends(begun_ns) for reader in readers]
     writer.end(CLIENT)
     return all(complete)
 
 
 class _TopicReader:
-    """One pass over a topic. A `harness.workloads.clients.own.consumer.Reader`."""
+    """Reads one topic. Implements `harness.workloads.clients.own.consumer.Reader`."""
 
     def __init__(
         self,
@@ -51,30 +53,30 @@ class _TopicReader:
         op: int,
         writer: OperationWriter,
         codec: PayloadCodec,
-        patience: Patience,
+        deadline: ProgressDeadline,
     ) -> None:
         self._topic = topic
         self._partitions = range(partitions)
         self._op = op
         self._writer = writer
         self._codec = codec
-        self._patience = patience
+        self._deadline = deadline
         self._end: dict[int, int] = {}
         self._next: dict[int, int] = {}
-        self._cut: set[int] = set()
+        self._truncated: set[int] = set()
         self._why: dict[int, str] = {}
         self._progress = Signal()
 
-    async def run(self, bootstrap: str, world: World) -> None:
-        """Read until every end or the end of patience, in the loop's time."""
+    async def run(self, bootstrap: str, world: ClientEnvironment) -> None:
+        """Read until every end or the deadline, in the loop's time."""
         cluster = connect(bootstrap, self._topic, client=CLIENT, rng=world.rng, timing=world.timing)
         reading = Consumer(cluster, SETTINGS, {}, self, now_ns=self._writer.now_ns)
         loop = asyncio.get_running_loop()
         begins = [loop.create_task(self._begin(cluster, reading, p)) for p in self._partitions]
-        while (left_s := self._patience.left_s(loop.time())) and any(
+        while (left_s := self._deadline.left_s(loop.time())) and any(
             self._unread(reading, partition) for partition in self._partitions
         ):
-            await self._progress.wait(min(left_s, LOOK_S))
+            await self._progress.wait(min(left_s, CHECK_S))
         for begin in begins:
             begin.cancel()
         await asyncio.gather(*begins, return_exceptions=True)
@@ -82,52 +84,48 @@ class _TopicReader:
         await reading.close()
 
     async def _begin(self, cluster: Cluster, reading: Consumer, partition: int) -> None:
-        """Ask again and again where the partition begins and ends now, and read it."""
+        """Ask for the partition's bounds until there is an answer, and begin to read it."""
         while True:
             try:
                 begin, end = await bounds(cluster, partition)
                 break
-            except NoAnswer as error:
+            except BoundsUnknown as error:
                 self._why[partition] = str(error)
                 await asyncio.sleep(RETRY_S)
         self._why.pop(partition, None)
         self._next[partition], self._end[partition] = begin, end
         reading.add(partition, begin)
-        self._came()
+        self._progressed()
 
     def _unread(self, reading: Consumer, partition: int) -> bool:
-        if partition in self._cut:
+        if partition in self._truncated:
             return False
         return partition not in self._end or reading.position(partition) < self._end[partition]
 
-    def _came(self) -> None:
-        self._patience.renew(asyncio.get_running_loop().time())
+    def _progressed(self) -> None:
+        self._deadline.extend(asyncio.get_running_loop().time())
         self._progress.set()
 
-    def conclude(self, begun_ns: int) -> bool:
-        """A row for every partition's end; whether all were reached."""
-        complete = [self._concluded(partition, begun_ns) for partition in self._partitions]
+    def record_ends(self, begun_ns: int) -> bool:
+        """Record a row for every partition's end; return whether all were reached."""
+        complete = [
+            record_end(
+                self._writer,
+                self._op,
+                begun_ns,
+                (self._topic, partition),
+                end=None if partition in self._truncated else self._end.get(partition),
+                reached=self._next.get(partition),
+                why=self._why.get(partition),
+            )
+            for partition in self._partitions
+        ]
         return all(complete)
-
-    def _concluded(self, partition: int, begun_ns: int) -> bool:
-        end, reached = self._end.get(partition), self._next.get(partition)
-        complete = (
-            partition not in self._cut
-            and end is not None
-            and reached is not None
-            and reached >= end
-        )
-        self._writer.record(
-            self._op, CLIENT, "final-read-end", "ok" if complete else "info", begun_ns,
-            self._writer.now_ns(), self._topic, partition, None, reached,
-            error=None if complete else self._why.get(partition, "timeout"),
-        )  # fmt: skip
-        return complete
 
     # -- as a reader
 
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
-        """Record what was read."""
+        """Record the records of a fetch."""
         complete_ns = self._writer.now_ns()
         for partition, fetched in read:
             for record in fetched.records:
@@ -136,18 +134,18 @@ class _TopicReader:
                     self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, self._topic,
                     partition, value, record.offset, record.leader_epoch, None, node, error,
                 )  # fmt: skip
-        self._came()
+        self._progressed()
 
-    def cut(self, partition: int, reason: str) -> bool:
-        """Cut below its own end while being read: what was read is no truth any more."""
+    def truncated(self, partition: int, reason: str) -> bool:
+        """Stop: the log was truncated while it was read, so the records may not exist any more."""
         self._why[partition] = reason
-        self._cut.add(partition)
+        self._truncated.add(partition)
         self._progress.set()
         return False
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
-        """Never: a final read does not go back."""
+        """Do nothing: a final read does not go back."""
 
     def failed(self, partition: int, error: str) -> None:
-        """Remember why."""
+        """Remember the reason."""
         self._why[partition] = error

@@ -1,6 +1,6 @@
-"""A process whose clients are coroutines: how it starts, tells what it counts, and ends in order.
+"""A process whose clients are coroutines: its start, its counters and its end.
 
-It runs until SIGTERM or until its standard input closes: a harness that died must not leave clients
+It runs until SIGTERM, or until its standard input closes, so that a dead harness leaves no clients
 behind. One JSON line of counters per second goes to standard output.
 """
 
@@ -25,17 +25,17 @@ Clients = Callable[[ClientConfig, OperationWriter, asyncio.Event, list[Tally]], 
 
 
 def main(argv: list[str], clients: Clients) -> int:
-    """Entry point of the process: `argv` has the configuration's path; returns its exit code."""
+    """Run the process; `argv` has the path of its configuration. Return the exit code."""
     code: int = uvloop.run(run(ClientConfig.load(Path(argv[1])), clients))
     return code
 
 
 async def run(config: ClientConfig, clients: Clients) -> int:
-    """Run the workload of one process until it is told to stop; returns its exit code."""
+    """Run the workload of one process until the stop; return the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C and stops its clients
     os.set_blocking(sys.stdin.fileno(), False)
     loop.add_reader(sys.stdin.fileno(), _watch_stdin, stop)
     writer = open_history(config)

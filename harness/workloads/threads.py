@@ -1,9 +1,9 @@
-"""The clients of one topic, each in a thread of its own: the process, whatever library they are of.
+"""The clients of one topic, each in a thread, for libraries with blocking calls.
 
-It runs until SIGTERM, or until its standard input closes: a harness that died must not leave
-clients behind. Then producers wait for outstanding outcomes (`drain_ms`), what remains is recorded
-as `info`, every client gets its `end` row, and the process exits 0. One JSON line of counters per
-second goes to standard output.
+The process runs until SIGTERM, or until its standard input closes, so that a dead harness leaves no
+clients behind. Then producers wait for outstanding outcomes (`drain_ms`), the other sends are
+recorded as `info`, every client gets its `end` row, and the process exits 0. One JSON line of
+counters per second goes to standard output.
 
 The main thread flushes the history and prints. A producer that its library declares fatally broken
 is ended and replaced under a new client number.
@@ -19,26 +19,26 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from harness.recording.history import FLUSH_INTERVAL_S
-from harness.workloads.client_histories import Ledgers, open_history
+from harness.workloads.client_histories import ClientHistories, open_history
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
-from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
+from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
 
 T = TypeVar("T")
 
 IDLE_S: Final = 0.02
-"""The longest wait for outcomes while a producer is full; also how late it notices a stop."""
+"""The longest wait for outcomes while a producer cannot send; it notices a stop as late."""
 
 SWITCH_INTERVAL_S: Final = 0.001
-"""How long one thread may keep the interpreter: others stamp completion times meanwhile."""
+"""How long one thread may keep the interpreter while others stamp completion times."""
 
 
-class Producing(Protocol):
-    """A producer that records what becomes of its sends; for one thread."""
+class WorkloadProducer(Protocol):
+    """A producer that records the outcomes of its sends; for one thread."""
 
     fatal: str | None
 
@@ -47,15 +47,15 @@ class Producing(Protocol):
         ...
 
     def poll(self, timeout_s: float) -> None:
-        """Record outcomes; waits so long for the first."""
+        """Record outcomes; wait up to `timeout_s` for the first."""
         ...
 
     def close(self, timeout_s: float) -> None:
-        """Wait so long for outcomes, then end the client."""
+        """Wait up to `timeout_s` for outcomes, then end the client."""
         ...
 
 
-class Consuming(Protocol):
+class WorkloadConsumer(Protocol):
     """A consumer that records what it reads; for one thread."""
 
     def assign(self, offsets: dict[int, int]) -> None:
@@ -63,7 +63,7 @@ class Consuming(Protocol):
         ...
 
     def poll(self, timeout_s: float) -> int:
-        """Read what is there, waiting so long for the first."""
+        """Read what is there; wait up to `timeout_s` for the first record."""
         ...
 
     def close(self) -> None:
@@ -74,12 +74,12 @@ class Consuming(Protocol):
 class Library(Protocol):
     """Makes the clients of one topic. Raises NotConnected."""
 
-    def producer(self, sends: Sends) -> Producing:
-        """A producer that records its sends there."""
+    def producer(self, sends: Sends) -> WorkloadProducer:
+        """Make a producer that records its sends in `sends`."""
         ...
 
-    def consumer(self, reads: Reads) -> Consuming:
-        """A consumer that records its reads there."""
+    def consumer(self, reads: Reads) -> WorkloadConsumer:
+        """Make a consumer that records its reads in `reads`."""
         ...
 
 
@@ -92,11 +92,11 @@ class Workload:
         self.tallies: list[Tally] = []
         self.failures: list[BaseException] = []
         self.writer = open_history(config)
-        self._ledgers = Ledgers(config, self.writer)
+        self._histories = ClientHistories(config, self.writer)
         self._library = library(config)
 
     def threads(self) -> list[threading.Thread]:
-        """One thread per producer and consumer, not started."""
+        """Return one thread per producer and consumer, not started."""
         runs: list[tuple[str, Callable[[], None]]] = [
             (f"producer-{index}", lambda index=index: self._produce(index))  # type: ignore[misc]
             for index in range(self.config.producers)
@@ -128,15 +128,15 @@ class Workload:
             drain_s = self.config.drain_ms / 1000 if producer.fatal is None else 0.0
             producer.close(drain_s)
 
-    def _producer(self, tally: Tally) -> tuple[Producing, Sends]:
-        sends = self._ledgers.sends(tally)
+    def _producer(self, tally: Tally) -> tuple[WorkloadProducer, Sends]:
+        sends = self._histories.sends(tally)
         return self._library.producer(sends), sends
 
-    def _consumer(self, tally: Tally) -> Consuming:
-        return self._library.consumer(self._ledgers.reads(tally))
+    def _consumer(self, tally: Tally) -> WorkloadConsumer:
+        return self._library.consumer(self._histories.reads(tally))
 
     def _connected(self, make: Callable[[Tally], T], tally: Tally) -> T | None:
-        """What `make` makes, under the next number; None when there is a stop first."""
+        """Return what `make` makes, under the next number; None when the stop comes first."""
         while not self.stop.is_set():
             try:
                 return make(tally)
@@ -145,31 +145,14 @@ class Workload:
                 self.stop.wait(CONNECT_RETRY_S)
         return None
 
-    def _drive(self, producer: Producing, sends: Sends, first_partition: int) -> None:
-        """Send round-robin until told to stop or the producer broke.
-
-        The bound of messages in flight is shared out evenly: a partition without a leader holds up
-        its own share, not the others.
-        """
-        partitions = self.config.partitions
-        share = max(1, self.config.max_in_flight // partitions)
-        limit = max(1, self.config.max_in_flight)
-        pace = Pace(self.config.rate_per_s, time.monotonic())
-        position = first_partition
+    def _drive(self, producer: WorkloadProducer, sends: Sends, first_partition: int) -> None:
+        """Send until the stop, or until the producer cannot go on."""
+        turns = RoundRobin(self.config, time.monotonic, first_partition)
         while not self.stop.is_set() and producer.fatal is None:
-            sent = 0
-            while sent < SENDS_PER_POLL and pace.wait_s(time.monotonic()) == 0:
-                target = free_partition(sends.in_flight, position, partitions, share)
-                if target is None or sends.pending >= limit or producer.fatal is not None:
-                    break
-                producer.send(target)
-                pace.sent(time.monotonic())
-                position = target + 1
-                sent += 1
-            if sent == SENDS_PER_POLL:
+            if turns.send_due(producer, sends) == SENDS_PER_POLL:
                 producer.poll(0)
-            else:  # not due yet, or full: outcomes are the next event either way
-                producer.poll(min(IDLE_S, pace.wait_s(time.monotonic()) or IDLE_S))
+            else:  # no send is due or possible: outcomes are the next event either way
+                producer.poll(min(IDLE_S, turns.wait_s() or IDLE_S))
 
     def _consume(self) -> None:
         consumer = self._connected(self._consumer, self._tally())
@@ -182,13 +165,13 @@ class Workload:
 
 
 def run(workload: Workload) -> int:
-    """Run the workload until stopped; returns the exit code: 1 when a client thread failed."""
+    """Run the workload until the stop; return the exit code: 1 when a client thread failed."""
     config = workload.config
     threads = workload.threads()
     for thread in threads:
         thread.start()
     next_stat_s = time.monotonic()
-    # After the stop a thread has its drain and one poll; more than that is a hang, and is cut.
+    # After the stop a thread needs its drain and one poll. A thread that takes longer hangs.
     limit_s = config.drain_ms / 1000 + 15
     deadline_s: float | None = None
     while any(thread.is_alive() for thread in threads):
@@ -209,16 +192,16 @@ def run(workload: Workload) -> int:
 
 
 def main(argv: list[str], library: Callable[[ClientConfig], Library]) -> int:
-    """Entry point of the process: `argv` has the configuration's path; returns its exit code."""
+    """Run the process; `argv` has the path of its configuration. Return the exit code."""
     config = ClientConfig.load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     workload = Workload(config, library)
-    # In a thread: the handler may interrupt this one inside the event's own lock.
+    # In another thread: the handler may interrupt this thread inside the event's own lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=workload.stop.set).start())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C and stops its clients
 
     def watch_stdin() -> None:
-        # Not by sys.stdin: its lock, held by a blocked read, would abort the interpreter's exit.
+        # Not with sys.stdin: a blocked read holds its lock, and the interpreter could not exit.
         while os.read(sys.stdin.fileno(), 4096):
             pass
         workload.stop.set()

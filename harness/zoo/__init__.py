@@ -1,8 +1,13 @@
-"""How well broken brokers are found: by a schedule made for each, and by chance.
+"""The zoo: brokers that are broken on purpose, and trials of whether they are caught.
 
-    exhibit   a broken broker, and the schedules that show it; who has them
-    trials    each of them: scripted in simulated worlds or with real processes, and at random
-    record    what was found of each, as a table
+The nodes, the faults, the checkers and the rest of the harness do not know the mutants. A mutant's
+module name (`isr_of_one`) is its only name: its schedule and its scenario are found by that name.
 
-The broken brokers are somebody else's: nothing here knows one by its name.
+    mutants       the broken brokers; each module overrides one decision of the built-in broker
+    scenarios     plans that show a mutant on every target
+    schedules     scripts that show a mutant in a simulated cluster, message by message
+    entry         one mutant with its schedule and its scenario
+    entries       all entries
+    trials        runs of one entry: by its schedule, with random seeds, and with real processes
+    track_record  the results of the trials as a table
 """

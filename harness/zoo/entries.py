@@ -1,6 +1,7 @@
-"""The collection of `highwater zoo`: the mutants, and the schedules that show them.
+"""All entries of the zoo: each mutant, with its schedule and its scenario, found by its name.
 
-Faults of real processes show most; the others need single messages, or a disk that loses just this.
+A mutant that needs single messages or one certain disk error has a schedule (`schedules`); a mutant
+that the faults of real processes show has a scenario. Many have both.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.zoo import mutants
-from harness.zoo.entry import Exhibit
+from harness.zoo.entry import Entry
 from harness.zoo.schedules import SCHEDULES
 from harness.zoo.schedules.stage import Stage
 
@@ -35,11 +36,12 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "metadata_in_page_cache": "page-cache-trusted",
     "ack_before_replication": "leader-on-its-own",
 }
-"""Mutant -> the scenario that catches it, also with real processes."""
+"""The mutant's name -> the file (in `scenarios`) of the plan that catches it, also with real
+processes. One scenario may serve several mutants."""
 
 
-def played(name: str, seed: int) -> str:
-    """Play the schedule of single messages for a mutant; what broke, or nothing."""
+def play_schedule(name: str, seed: int) -> str:
+    """Play the mutant's schedule of single messages. Return what failed, or an empty text."""
     try:
         Stage(SCHEDULES[name], seed).run()
     except Exception as error:
@@ -47,18 +49,18 @@ def played(name: str, seed: int) -> str:
     return ""
 
 
-def _exhibit(name: str) -> Exhibit:
+def _entry(name: str) -> Entry:
     mutant = mutants.load(name)
     scenario = SCENARIO_OF.get(name)
-    return Exhibit(
+    return Entry(
         name=name,
         bug=mutant.bug,
         sources=mutant.sources,
         shows=mutant.shows,
         module=mutant.module,
         scenario=None if scenario is None else SCENARIOS / f"{scenario}.toml",
-        script=partial(played, name) if name in SCHEDULES else None,
+        script=partial(play_schedule, name) if name in SCHEDULES else None,
     )
 
 
-EXHIBITS: Final = tuple(_exhibit(name) for name in mutants.NAMES)
+ENTRIES: Final = tuple(_entry(name) for name in mutants.NAMES)

@@ -1,7 +1,7 @@
 """The trials of one entry of the zoo: by its schedule, with random seeds, and with real processes.
 
-A schedule or a seed counts only if the unmodified broker passes it. A random seed draws the cluster,
-topics, clients and faults (`highwater simulate --swarm`); the draw does not know the bug.
+A schedule or a seed counts only if the unmodified broker passes it. A random seed draws the
+cluster, topics, clients and faults (`highwater simulate --swarm`); the draw does not know the bug.
 """
 
 import json
@@ -91,8 +91,9 @@ class RandomTrial:
 
     @property
     def median(self) -> float | None:
-        """The median of `seeds`. A search without a catch counts as infinite; an infinite median is
-        None."""
+        """The median of `seeds`. A search without a catch counts as infinite; None stands for an
+        infinite median.
+        """
         found = [float("inf") if each is None else each for each in self.seeds]
         middle = statistics.median(found) if found else float("inf")
         return None if middle == float("inf") else middle
@@ -145,8 +146,9 @@ def _play(entry: Entry, module: str, seed: int, root: Path) -> tuple[str, ...]:
 
 
 def _not_valid(outcome: str, module: str) -> tuple[str, ...]:
-    """Return an outcome that is neither VALID nor INVALID: not a catch of the mutant, but a failure of
-    the unmodified broker."""
+    """Return an outcome that is neither VALID nor INVALID: it is not a catch of the mutant, but a
+    failure of the unmodified broker.
+    """
     return (outcome,) if outcome != VALID and module == UNMODIFIED else ()
 
 
@@ -158,7 +160,9 @@ def _plan(source: str, module: str) -> Plan:
 def try_random(
     entry: Entry, *, searches: int, limit: int, jobs: int, time_s: float, root: Path
 ) -> RandomTrial:
-    """Search with random seeds, several times, each with at most `limit` seeds and `time_s` seconds."""
+    """Search with random seeds, several times, each with at most `limit` seeds and `time_s`
+    seconds.
+    """
     found: list[int | None] = []
     tried = 0
     signs: tuple[str, ...] = ()
@@ -214,7 +218,9 @@ def try_real(entry: Entry, store: Path) -> RealTrial:
 
 
 def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
-    """Return the verdict of a run; ERROR if there is none. An exception ends the run in order first."""
+    """Return the verdict of a run; ERROR if there is none. An exception ends the run in order
+    first.
+    """
     command = [
         sys.executable,
         "-m",
@@ -253,8 +259,9 @@ def _end(run: subprocess.Popen[str]) -> None:
 
 
 def _detection_s(verdict: Mapping[str, Any]) -> float | None:
-    """Return the time from the first fault to the first anomalous operation, or to the last heal
-    without such an operation."""
+    """Return the time from the first fault to the first anomalous operation; without such an
+    operation, to the last heal.
+    """
     found = [a for a in verdict.get("anomalies", ()) if a["judgement"] == "forbidden"]
     if not found:
         return None

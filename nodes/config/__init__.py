@@ -1,17 +1,17 @@
 """A node's configuration: Kafka's property names, parsed and validated once.
 
-`server.properties` is Kafka's format. Unknown keys are kept out with a warning line rather than
-refused, as Kafka does, so that a Kafka file can be used as it is; a value that cannot be right is
-a ConfigError that names the key and what it accepts.
+`server.properties` has Kafka's format. As in Kafka, an unknown key causes a warning, not an error,
+so that a Kafka file can be used unchanged. An invalid value raises a ConfigError that names the key
+and the accepted values.
 """
 
 from nodes.config.groups import (
     RACK_AWARE_SELECTOR,
-    Administration,
-    Fetching,
-    Housekeeping,
-    Quorum,
-    Replication,
+    AdministrationSettings,
+    FetchSettings,
+    HousekeepingSettings,
+    QuorumSettings,
+    ReplicationSettings,
     TopicDefaults,
 )
 from nodes.config.listeners import Endpoint
@@ -20,15 +20,15 @@ from nodes.config.properties import ConfigError, Property, parse_properties
 
 __all__ = [
     "RACK_AWARE_SELECTOR",
-    "Administration",
+    "AdministrationSettings",
     "ConfigError",
     "Endpoint",
-    "Fetching",
-    "Housekeeping",
+    "FetchSettings",
+    "HousekeepingSettings",
     "NodeConfig",
     "Property",
-    "Quorum",
-    "Replication",
+    "QuorumSettings",
+    "ReplicationSettings",
     "TopicDefaults",
     "load_config",
     "parse_properties",

@@ -1,4 +1,4 @@
-"""Settings that belong together, each group with how it is read. Milliseconds and bytes."""
+"""The settings in groups; each group reads itself from the properties. Milliseconds and bytes."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,12 +7,12 @@ from nodes.config.listeners import addresses
 from nodes.config.properties import PropertyReader
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The one replica.selector.class there is: consumers are sent to a replica in their rack."""
+"""The only supported replica.selector.class: a consumer is sent to a replica in its rack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """Topic configuration where a topic names none of its own."""
+    """The defaults of the topic configuration."""
 
     partitions: int
     replication_factor: int
@@ -33,8 +33,8 @@ class TopicDefaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Administration:
-    """How the cluster is administered: by itself, and at a client's request."""
+class AdministrationSettings:
+    """How the cluster is administered, automatically and at a client's request."""
 
     leader_imbalance_check_interval_ms: int
     leader_imbalance_percentage: int
@@ -44,7 +44,7 @@ class Administration:
     placement: str
     eligible_leader_replicas: int
     max_idle_interval_ms: int
-    """Of the metadata log: after so long it gets a record that says nothing."""
+    """After this idle time the metadata log gets a NoOpRecord."""
     max_request_partitions: int
     """Partitions in one page of DescribeTopicPartitions."""
 
@@ -58,7 +58,7 @@ class Administration:
             leader_imbalance_check_interval_ms=1000 * interval_s,
             leader_imbalance_percentage=read.number("leader.imbalance.per.broker.percentage", 10),
             auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
-            # Unlike Kafka's: a misspelt topic in a test should not come into being.
+            # Unlike Kafka's default: a misspelt topic in a test should not be created.
             auto_create_topics=read.flag("auto.create.topics.enable", default=False),
             delete_topics=read.flag("delete.topic.enable", default=True),
             placement=read.one_of("highwater.placement", placements, "striped"),
@@ -69,7 +69,7 @@ class Administration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
+class QuorumSettings:
     """The metadata quorum and its log."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -99,8 +99,8 @@ class Quorum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replication:
-    """How followers fetch, and how long one may lag."""
+class ReplicationSettings:
+    """How followers fetch, and how long a follower may lag."""
 
     lag_time_max_ms: int
     fetch_wait_max_ms: int
@@ -125,7 +125,7 @@ class Replication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetching:
+class FetchSettings:
     """How fetches of clients and followers are served."""
 
     max_bytes: int
@@ -145,8 +145,8 @@ class Fetching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Housekeeping:
-    """How often what has to be done from time to time is done."""
+class HousekeepingSettings:
+    """The intervals of the periodic tasks."""
 
     high_watermarks_ms: int
     recovery_points_ms: int

@@ -1,14 +1,14 @@
-"""Everything a node is told at its start, joined and checked."""
+"""The whole configuration of a node, with checks across settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodes.config.groups import (
-    Administration,
-    Fetching,
-    Housekeeping,
-    Quorum,
-    Replication,
+    AdministrationSettings,
+    FetchSettings,
+    HousekeepingSettings,
+    QuorumSettings,
+    ReplicationSettings,
     TopicDefaults,
 )
 from nodes.config.listeners import Endpoint, endpoints, inter_broker_listener, protocols, voters
@@ -18,12 +18,12 @@ from nodes.wire.connections import ConnectionLimits
 from nodes.wire.security import SecurityProtocol
 
 SECURITY_PREFIXES = ("ssl.", "sasl.", "listener.name.")
-"""Of the properties that `nodes.server.security` reads."""
+"""The prefixes of the properties that `nodes.server.security` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """Everything a node is told at its start. Times in milliseconds, sizes in bytes."""
+    """The configuration of a node. Times in milliseconds, sizes in bytes."""
 
     node_id: NodeId
     is_broker: bool
@@ -36,26 +36,26 @@ class NodeConfig:
     cluster_id: str
     rack: str | None
     topic_defaults: TopicDefaults
-    quorum: Quorum
-    replication: Replication
-    fetching: Fetching
-    housekeeping: Housekeeping
+    quorum: QuorumSettings
+    replication: ReplicationSettings
+    fetching: FetchSettings
+    housekeeping: HousekeepingSettings
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
     controlled_shutdown_max_wait_ms: int
-    administration: Administration
+    administration: AdministrationSettings
     unclean_leader_election: bool
     max_request_bytes: int
     connection_limits: ConnectionLimits
     protocols: Mapping[str, SecurityProtocol]
-    """By listener, the controllers' included."""
+    """By listener, including the controller listener."""
     inter_broker_listener: str
-    """Where brokers fetch from each other; empty for a node without broker listeners."""
+    """The listener from which brokers fetch; empty for a node without broker listeners."""
     index_interval_bytes: int
     static: Mapping[str, str]
-    """Every property as it is in the file: where topics find their defaults."""
+    """Every property as it is in the file: the source of the topics' defaults."""
     known: Mapping[str, Property]
-    """Every property that is read here."""
+    """Every property that this program reads."""
 
     def listener(self, name: str) -> Endpoint:
         """The advertised endpoint of the listener called `name`."""
@@ -63,12 +63,12 @@ class NodeConfig:
 
     @property
     def broker_listeners(self) -> tuple[Endpoint, ...]:
-        """Where clients and other brokers are served."""
+        """The listeners for clients and other brokers."""
         return tuple(e for e in self.listeners if e.listener != self.controller_listener)
 
 
 def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
-    """The configuration in `properties`, and the keys that nothing here uses (worth a warning).
+    """Return the configuration in `properties`, and the unknown keys (for a warning).
 
     Raises ConfigError.
     """
@@ -77,7 +77,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
     listeners = endpoints("listeners", read.text("listeners"))
     spoken = protocols(read, listeners)
     advertised = read.text("advertised.listeners", "")
-    quorum = Quorum.read(read)
+    quorum = QuorumSettings.read(read)
     config = NodeConfig(
         node_id=NodeId(read.number("node.id")),
         is_broker="broker" in roles,
@@ -93,20 +93,20 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         rack=read.text("broker.rack", "") or None,
         topic_defaults=TopicDefaults.read(read),
         quorum=quorum,
-        replication=Replication.read(read),
-        fetching=Fetching.read(read),
-        housekeeping=Housekeeping.read(read),
+        replication=ReplicationSettings.read(read),
+        fetching=FetchSettings.read(read),
+        housekeeping=HousekeepingSettings.read(read),
         broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
         broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
-        administration=Administration.read(read),
+        administration=AdministrationSettings.read(read),
         unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
         connection_limits=ConnectionLimits(
             max_connections=read.number("max.connections", 2**31 - 1),
             max_per_ip=read.number("max.connections.per.ip", 2**31 - 1),
             max_idle_ms=read.number("connections.max.idle.ms", 600_000, least=1),
-            # Unlike Kafka, which has no bound by default, and none of answers.
+            # Unlike Kafka, which by default has no bound for requests, and none for responses.
             max_request_bytes=read.number("queued.max.request.bytes", 256 << 20, least=1024),
             max_response_bytes=read.number(
                 "highwater.queued.max.response.bytes", 256 << 20, least=1024
@@ -139,7 +139,7 @@ def _missing_log_dir() -> str:
 def _cross_check(config: NodeConfig) -> None:
     names = [endpoint.listener for endpoint in config.listeners]
     if len(set(names)) != len(names):
-        raise ConfigError("listeners: every listener needs a name of its own")
+        raise ConfigError("listeners: every listener needs a unique name")
     joins = bool(config.quorum.bootstrap_servers)
     if config.is_controller and config.node_id not in config.voters and not joins:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Properties as text, and typed values out of them.
+"""Parses properties files, and reads typed values from them.
 
 The format is Kafka's: key=value, comments with # or !.
 """
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class ConfigError(Exception):
-    """A property is missing or cannot be used; the message says which, why, and what would do."""
+    """A property is missing or invalid; the message says which, why, and what is accepted."""
 
 
 class Property(NamedTuple):
@@ -21,7 +21,7 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The key=value lines of `text`; blank lines and lines that start with # or ! are skipped.
+    """Parse the key=value lines of `text`; skip blank lines and lines that start with # or !.
 
     Raises ConfigError for a line without `=`.
     """
@@ -32,13 +32,13 @@ def parse_properties(text: str) -> dict[str, str]:
             continue
         key, separator, value = line.partition("=")
         if not separator:
-            raise ConfigError(f"line {number} is no key=value: {line!r}")
+            raise ConfigError(f"line {number} is not key=value: {line!r}")
         properties[key.strip()] = value.strip()
     return properties
 
 
 class PropertyReader:
-    """Takes typed values out of the properties and remembers which were asked for.
+    """Reads typed values from the properties, and records which keys were read.
 
     Every method raises ConfigError for a value that cannot be used.
     """
@@ -48,7 +48,7 @@ class PropertyReader:
         self.asked: dict[str, Property] = {}
 
     def text(self, key: str, default: str | None = None, *, kind: str = "string") -> str:
-        """A string; without a default it has to be there."""
+        """A string; required if there is no default."""
         self.asked[key] = Property(kind, default)
         value = self._properties.get(key, default)
         if value is None:
@@ -67,7 +67,7 @@ class PropertyReader:
         return self._parsed(key, raw, "true or false", lambda text: accepted[text])
 
     def one_of(self, key: str, accepted: Mapping[str, T], default: str) -> T:
-        """What the value stands for."""
+        """The object that the value stands for."""
         raw = self.text(key, default)
         names = " or ".join(name or "empty" for name in accepted)
         return self._parsed(key, raw, names, lambda text: accepted[text])

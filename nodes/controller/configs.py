@@ -13,8 +13,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.elections import ineligible
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.elections import clear_eligible_leaders
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import check_name
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, ConfigResource
@@ -61,7 +61,7 @@ class ResourceChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigAnswer:
+class AlterConfigResult:
     """What became of one resource."""
 
     resource: ConfigResource
@@ -92,8 +92,8 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = _broker_configs()
 
 
 def alter_configs(
-    situation: Situation, requests: Sequence[ResourceChanges], *, validate_only: bool = False
-) -> ControllerResult[list[ConfigAnswer]]:
+    state: ControllerState, requests: Sequence[ResourceChanges], *, validate_only: bool = False
+) -> ControllerResult[list[AlterConfigResult]]:
     """Change the configuration of topics and brokers, each resource answered for itself."""
     records: list[MetadataRecord] = []
     answers = []
@@ -104,12 +104,12 @@ def alter_configs(
                 raise ControlError(
                     ErrorCode.invalid_request, "Each resource must appear at most once."
                 )
-            records += _alter(situation.image, request)
+            records += _alter(state.image, request)
         except ControlError as error:
-            answers.append(ConfigAnswer(resource=request.resource, error=error.kept()))
+            answers.append(AlterConfigResult(resource=request.resource, error=error.kept()))
             continue
-        answers.append(ConfigAnswer(resource=request.resource))
-    records += _newly_ineligible(situation, records)
+        answers.append(AlterConfigResult(resource=request.resource))
+    records += _newly_ineligible(state, records)
     return ControllerResult(records=() if validate_only else records, response=answers)
 
 
@@ -233,9 +233,9 @@ def _check_values(resource: ConfigResource, old: Mapping[str, str], new: dict[st
 
 
 def _newly_ineligible(
-    situation: Situation, records: Sequence[MetadataRecord]
+    state: ControllerState, records: Sequence[MetadataRecord]
 ) -> list[MetadataRecord]:
-    image, static = situation.image, situation.settings.static
+    image, static = state.image, state.settings.static
     if not any(isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS for r in records):
         return []
     after, _ = image.apply(records, image.offset, image.epoch)
@@ -245,4 +245,4 @@ def _newly_ineligible(
 
     old, new = (effective(MIN_INSYNC_REPLICAS, at, static) for at in (image, after))
     affected = [n for n in image.topic_ids if min_isr(image, n, old) != min_isr(after, n, new)]
-    return [*ineligible(image, affected)]
+    return [*clear_eligible_leaders(image, affected)]

@@ -8,7 +8,7 @@ after the commit; two operations never overlap. When leadership is lost the imag
 are dropped: whatever was not committed may vanish, and was not answered.
 
 Here are the brokers' lives and what time brings; administrative operations are functions of the
-`situation` in modules of their own (topics, topic_changes, reassignments, configs, elections).
+`state` in modules of their own (topics, topic_changes, reassignments, configs, elections).
 
 What holds after each result: a leader is in its ISR; ISR and eligible leaders are distinct replicas
 (see `nodes.controller.partition_changes`); a broker that is fenced or shutting down is in no ISR;
@@ -26,10 +26,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
-from nodes.controller.isr import IsrAnswer, IsrRequest, alter_isr
+from nodes.controller.isr import AlterIsrRequest, AlterIsrResult, alter_isr
 from nodes.controller.sessions import BrokerSessions
 from nodes.controller.settings import ControlSettings
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import BrokerImage, ClusterImage, Delta, PartitionKey
@@ -63,7 +63,7 @@ METADATA_VERSION: Final = 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class HeartbeatResult:
     """What a broker learns from its heartbeat."""
 
     is_caught_up: bool
@@ -101,9 +101,9 @@ class Controller:
         return self._image
 
     @property
-    def situation(self) -> Situation:
+    def state(self) -> ControllerState:
         """What administrative operations decide on."""
-        return Situation(image=self._image, settings=self._settings, rng=self._rng)
+        return ControllerState(image=self._image, settings=self._settings, rng=self._rng)
 
     @property
     def leaderless(self) -> Collection[PartitionKey]:
@@ -235,7 +235,7 @@ class Controller:
         want_fence: bool,
         want_shut_down: bool,
         now_ms: float,
-    ) -> ControllerResult[HeartbeatAnswer]:
+    ) -> ControllerResult[HeartbeatResult]:
         """Prolong a broker's session and move it along: fenced, active, shutting down, gone.
 
         A fenced broker is unfenced once it has read the metadata up to its own registration. An
@@ -247,15 +247,15 @@ class Controller:
         caught_up = current_metadata_offset >= broker.epoch
         if broker.fenced:
             if want_shut_down:
-                return self._let_go(broker, [], caught_up)
+                return self._allow_shutdown(broker, [], caught_up)
             if want_fence or broker.in_controlled_shutdown or not caught_up:
-                return _state(caught_up, fenced=True)
+                return _heartbeat_result(caught_up, fenced=True)
             return self._unfence(broker)
         if want_shut_down:
             return self._shut_down(broker, caught_up, at_once=want_fence)
         if want_fence:
-            return _state(caught_up, fenced=True, records=self._fence([broker_id]))
-        return _state(caught_up, fenced=False)
+            return _heartbeat_result(caught_up, fenced=True, records=self._fence([broker_id]))
+        return _heartbeat_result(caught_up, fenced=False)
 
     def unregister_broker(self, broker_id: NodeId) -> ControllerResult[None]:
         """Strike a broker from the cluster; its replicas stay assigned.
@@ -281,9 +281,9 @@ class Controller:
         stalled_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms
         if stalled_ms > self._settings.stall_ms:
-            self._sessions.forgive(stalled_ms, now_ms)
+            self._sessions.extend_all(stalled_ms, now_ms)
         records = (
-            self.unended()
+            self.abort_open_transaction()
             or self._bootstrap()
             or self._fence(self._sessions.expired(now_ms))
             or self._elect(now_ms)
@@ -292,7 +292,7 @@ class Controller:
         )
         return ControllerResult(records=records, response=None, atomic=False)
 
-    def unended(self) -> list[MetadataRecord]:
+    def abort_open_transaction(self) -> list[MetadataRecord]:
         """What ends a transaction that a controller of Kafka's did not live to end. Goes before all
         else: what is appended within one would go with it.
         """
@@ -335,14 +335,14 @@ class Controller:
         if now_ms < self._next_election_ms:
             return []
         self._next_election_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
-        return [*elections.of_leaderless(self._image, self.situation.policy)]
+        return [*elections.elect_leaderless(self._image, self.state.policy)]
 
     def _rebalance(self, now_ms: float) -> list[MetadataRecord]:
         if now_ms < self._next_rebalance_ms or not self._settings.auto_leader_rebalance:
             return []
         moves = elections.rebalance(
             self._image,
-            self.situation.policy,
+            self.state.policy,
             limit=MAX_PREFERRED_ELECTIONS,
             imbalance_percentage=self._settings.leader_imbalance_percentage,
         )
@@ -362,8 +362,8 @@ class Controller:
     # --- partitions
 
     def alter_partition(
-        self, broker_id: NodeId, broker_epoch: BrokerEpoch, requests: Sequence[IsrRequest]
-    ) -> ControllerResult[list[IsrAnswer]]:
+        self, broker_id: NodeId, broker_epoch: BrokerEpoch, requests: Sequence[AlterIsrRequest]
+    ) -> ControllerResult[list[AlterIsrResult]]:
         """A leader's ISR changes, each answered for itself (see `nodes.controller.isr`).
 
         Raises STALE_BROKER_EPOCH.
@@ -371,7 +371,7 @@ class Controller:
         self._checked(broker_id, broker_epoch)
         knows_minimum = self._sessions.metadata_offset(broker_id) >= self._minimum_offset
         records, answers = alter_isr(
-            self._image, broker_id, requests, self.situation.policy, knows_minimum=knows_minimum
+            self._image, broker_id, requests, self.state.policy, knows_minimum=knows_minimum
         )
         return ControllerResult(records=records, response=answers, atomic=False)
 
@@ -406,7 +406,7 @@ class Controller:
     def _out_of_isrs(
         self, nodes: Sequence[NodeId], *, unclean: bool = False
     ) -> list[PartitionChangeRecord]:
-        return elections.without(self._image, nodes, self.situation.policy, unclean=unclean)
+        return elections.remove_from_isrs(self._image, nodes, self.state.policy, unclean=unclean)
 
     def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
         """Fence those of `nodes` that are not; the partitions first, so that at no point of the
@@ -422,51 +422,51 @@ class Controller:
             *(_registration_change(broker, fenced=FENCE) for broker in brokers),
         ]
 
-    def _unfence(self, broker: BrokerImage) -> ControllerResult[HeartbeatAnswer]:
+    def _unfence(self, broker: BrokerImage) -> ControllerResult[HeartbeatResult]:
         records: list[MetadataRecord] = [
             _registration_change(broker, fenced=UNFENCE),
-            *elections.of_leaderless(self._image, self.situation.policy, broker.node_id),
+            *elections.elect_leaderless(self._image, self.state.policy, broker.node_id),
         ]
-        return _state(True, fenced=False, records=records)
+        return _heartbeat_result(True, fenced=False, records=records)
 
-    def _let_go(
+    def _allow_shutdown(
         self, broker: BrokerImage, records: list[MetadataRecord], caught_up: bool
-    ) -> ControllerResult[HeartbeatAnswer]:
+    ) -> ControllerResult[HeartbeatResult]:
         """The broker may stop; its next incarnation need not wait for a session to run out."""
         self._sessions.end(broker.node_id)
         self._shutdown_offsets.pop(broker.node_id, None)
-        return _state(caught_up, fenced=True, should_shut_down=True, records=records)
+        return _heartbeat_result(caught_up, fenced=True, should_shut_down=True, records=records)
 
     def _shut_down(
         self, broker: BrokerImage, caught_up: bool, *, at_once: bool
-    ) -> ControllerResult[HeartbeatAnswer]:
+    ) -> ControllerResult[HeartbeatResult]:
         node = broker.node_id
         others = [b.node_id for b in self._image.brokers.values() if b.active and b is not broker]
         since = self._shutdown_offsets.get(node)
         if since is not None:
             at_once |= all(self._sessions.metadata_offset(other) >= since for other in others)
         if at_once or not others:
-            return self._let_go(broker, self._fence([node]), caught_up)
+            return self._allow_shutdown(broker, self._fence([node]), caught_up)
         if since is not None:
-            return _state(caught_up, fenced=False)
+            return _heartbeat_result(caught_up, fenced=False)
         records: list[MetadataRecord] = [*self._out_of_isrs([node])]
         if not broker.in_controlled_shutdown:
             if not records:
-                return self._let_go(broker, self._fence([node]), caught_up)
+                return self._allow_shutdown(broker, self._fence([node]), caught_up)
             change = _registration_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
             records.insert(0, change)
         self._shutdown_offsets[node] = Offset(self._image.offset + len(records))
-        return _state(caught_up, fenced=False, records=records)
+        return _heartbeat_result(caught_up, fenced=False, records=records)
 
 
-def _state(
+def _heartbeat_result(
     caught_up: bool,
     *,
     fenced: bool,
     should_shut_down: bool = False,
     records: Sequence[MetadataRecord] = (),
-) -> ControllerResult[HeartbeatAnswer]:
-    answer = HeartbeatAnswer(
+) -> ControllerResult[HeartbeatResult]:
+    answer = HeartbeatResult(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down
     )
     return ControllerResult(records=records, response=answer, atomic=False)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import MetadataRecord, RemoveTopicRecord
@@ -22,7 +22,7 @@ class TopicRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class DeleteTopicResult:
     """What became of one topic; name and id as far as they may be told."""
 
     name: str | None
@@ -31,15 +31,15 @@ class Deletion:
 
 
 def delete_topics(
-    situation: Situation, topics: Sequence[TopicRef]
-) -> ControllerResult[list[Deletion]]:
+    state: ControllerState, topics: Sequence[TopicRef]
+) -> ControllerResult[list[DeleteTopicResult]]:
     """Delete topics, each answered for itself. Raises TOPIC_DELETION_DISABLED.
 
     A topic that is named twice, by name or id or by both, is not deleted.
     """
-    if not situation.settings.delete_topics:
+    if not state.settings.delete_topics:
         raise ControlError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
-    image = situation.image
+    image = state.image
     named = Counter(topics)
     found = Counter(_find(image, ref) for ref in named)
     records: list[MetadataRecord] = []
@@ -56,11 +56,13 @@ def delete_topics(
                     "The provided topic name maps to an ID that was already supplied.",
                 )
         except ControlError as error:
-            answers.append(Deletion(name=ref.name, topic_id=ref.topic_id, error=error.kept()))
+            answers.append(
+                DeleteTopicResult(name=ref.name, topic_id=ref.topic_id, error=error.kept())
+            )
             continue
         if found[topic_id] == 1:
             records.append(RemoveTopicRecord(topic_id=topic_id))
-            answers.append(Deletion(name=image.topics[topic_id].name, topic_id=topic_id))
+            answers.append(DeleteTopicResult(name=image.topics[topic_id].name, topic_id=topic_id))
     return ControllerResult(records=records, response=answers)
 
 

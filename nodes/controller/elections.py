@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from nodes.controller.partition_changes import (
     NO_LOGS,
+    DesiredState,
     Election,
     IsLive,
     Logs,
     Rules,
-    Target,
     change,
 )
 from nodes.ids import NO_NODE, NodeId
@@ -47,7 +47,7 @@ LogsOf = Mapping[PartitionKey, Logs]
 """The logs of leaderless partitions' replicas, as far as they are known."""
 
 
-def without(
+def remove_from_isrs(
     image: ClusterImage, gone: Sequence[NodeId], policy: PolicyOf, *, unclean: bool = False
 ) -> list[PartitionChangeRecord]:
     """The changes that take the brokers `gone` out of every ISR and leadership.
@@ -70,15 +70,15 @@ def without(
     records = []
     for key, partition, rules in _with_rules(image, policy, live, concerned):
         isr = tuple(node for node in partition.isr if node not in left)
-        target = Target(isr=isr, lost=lost)
+        target = DesiredState(isr=isr, lost=lost)
         records.append(change(key, partition, rules, target))
     return [record for record in records if record is not None]
 
 
-def of_leaderless(
+def elect_leaderless(
     image: ClusterImage, policy: PolicyOf, back: NodeId = NO_NODE
 ) -> list[PartitionChangeRecord]:
-    """Elections for the leaderless partitions that have a live candidate.
+    """ElectLeadersResult for the leaderless partitions that have a live candidate.
 
     `back`, when given, is a broker that was unfenced just now: only its partitions are looked at.
     """
@@ -154,7 +154,7 @@ def elect(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elections:
+class ElectLeadersResult:
     """Records to write, and an answer for each partition: (topic, partition, refusal or None)."""
 
     records: list[PartitionChangeRecord]
@@ -168,7 +168,7 @@ def elect_leaders(
     *,
     unclean: bool,
     logs: LogsOf | None = None,
-) -> Elections:
+) -> ElectLeadersResult:
     """ElectLeaders for the partitions `wanted`, or for all. Of all, those that need no election are
     not answered. For `logs` see `elect`.
     """
@@ -186,7 +186,7 @@ def elect_leaders(
             answers.append((topic, number, None))
         elif wanted is not None or found.code is not ErrorCode.election_not_needed:
             answers.append((topic, number, found))
-    return Elections(records=records, answers=answers)
+    return ElectLeadersResult(records=records, answers=answers)
 
 
 def rebalance(
@@ -224,7 +224,9 @@ def rebalance(
     return records
 
 
-def ineligible(image: ClusterImage, topics: Iterable[str]) -> list[PartitionChangeRecord]:
+def clear_eligible_leaders(
+    image: ClusterImage, topics: Iterable[str]
+) -> list[PartitionChangeRecord]:
     """End the eligibility, past or present, of every replica outside the ISRs of `topics`.
 
     Needed when min.insync.replicas changes: who left the ISR under another minimum may lack what

@@ -16,7 +16,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.elections import PolicyOf
-from nodes.controller.partition_changes import Target, change
+from nodes.controller.partition_changes import DesiredState, change
 from nodes.ids import BrokerEpoch, Epoch, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
@@ -27,7 +27,7 @@ ANY_BROKER_EPOCH: Final = BrokerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrRequest:
+class AlterIsrRequest:
     """The ISR that a leader wants for one partition."""
 
     topic_id: UUID | None
@@ -39,10 +39,10 @@ class IsrRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrAnswer:
+class AlterIsrResult:
     """One partition's answer: its state after the change, or why there was none."""
 
-    request: IsrRequest
+    request: AlterIsrRequest
     partition: PartitionImage | None = None
     error: ControlError | None = None
 
@@ -50,11 +50,11 @@ class IsrAnswer:
 def alter_isr(
     image: ClusterImage,
     leader: NodeId,
-    requests: Sequence[IsrRequest],
+    requests: Sequence[AlterIsrRequest],
     policy: PolicyOf,
     *,
     knows_minimum: bool,
-) -> tuple[list[PartitionChangeRecord], list[IsrAnswer]]:
+) -> tuple[list[PartitionChangeRecord], list[AlterIsrResult]]:
     """The changes to write and the answers, in the order of the requests.
 
     `leader` is the broker that asks, known to be alive and of the current broker epoch. An ISR
@@ -65,7 +65,7 @@ def alter_isr(
     a higher minimum, and would commit alone what an eligible replica then lacks.
     """
     records: list[PartitionChangeRecord] = []
-    answers: list[IsrAnswer] = []
+    answers: list[AlterIsrResult] = []
     changed: dict[PartitionKey, PartitionImage] = {}
     for request in requests:
         try:
@@ -74,7 +74,7 @@ def alter_isr(
             _check_epochs(partition, leader, request)
             _check_members(image, partition, request)
         except ControlError as error:
-            answers.append(IsrAnswer(request=request, error=error.kept()))
+            answers.append(AlterIsrResult(request=request, error=error.kept()))
             continue
         target = _target(partition, request, knows_minimum)
         record = change(key, partition, policy(key.topic).rules(image.active), target)
@@ -85,29 +85,31 @@ def alter_isr(
     return records, answers
 
 
-def _target(partition: PartitionImage, request: IsrRequest, knows_minimum: bool) -> Target:
+def _target(
+    partition: PartitionImage, request: AlterIsrRequest, knows_minimum: bool
+) -> DesiredState:
     """An ISR with the members it has already is not written again for their order."""
     members = tuple(node for node, _ in request.isr)
     left = tuple(node for node in partition.isr if node not in members)
     same = not left and len(members) == len(partition.isr)
-    return Target(
+    return DesiredState(
         isr=None if same else members,
         leader_recovery_state=request.leader_recovery_state,
         lost=() if knows_minimum else left,
     )
 
 
-def _answer(request: IsrRequest, partition: PartitionImage, leader: NodeId) -> IsrAnswer:
+def _answer(request: AlterIsrRequest, partition: PartitionImage, leader: NodeId) -> AlterIsrResult:
     if partition.leader == leader:
-        return IsrAnswer(request=request, partition=partition)
+        return AlterIsrResult(request=request, partition=partition)
     error = ControlError(
         ErrorCode.new_leader_elected,
         f"the change completed a reassignment and made {partition.leader} the leader",
     )
-    return IsrAnswer(request=request, error=error)
+    return AlterIsrResult(request=request, error=error)
 
 
-def _find(image: ClusterImage, request: IsrRequest) -> tuple[PartitionKey, PartitionImage]:
+def _find(image: ClusterImage, request: AlterIsrRequest) -> tuple[PartitionKey, PartitionImage]:
     topic = None if request.topic_id is None else image.topics.get(request.topic_id)
     if topic is None:
         raise ControlError(ErrorCode.unknown_topic_id, f"no topic has id {request.topic_id}")
@@ -119,7 +121,7 @@ def _find(image: ClusterImage, request: IsrRequest) -> tuple[PartitionKey, Parti
     return PartitionKey(topic.topic_id, topic.name, request.partition), partition
 
 
-def _check_epochs(partition: PartitionImage, leader: NodeId, request: IsrRequest) -> None:
+def _check_epochs(partition: PartitionImage, leader: NodeId, request: AlterIsrRequest) -> None:
     leader_epoch, partition_epoch = partition.leader_epoch, partition.partition_epoch
     if request.leader_epoch > leader_epoch or request.partition_epoch > partition_epoch:
         raise ControlError(
@@ -142,7 +144,9 @@ def _check_epochs(partition: PartitionImage, leader: NodeId, request: IsrRequest
         )
 
 
-def _check_members(image: ClusterImage, partition: PartitionImage, request: IsrRequest) -> None:
+def _check_members(
+    image: ClusterImage, partition: PartitionImage, request: AlterIsrRequest
+) -> None:
     members = [node for node, _ in request.isr]
     if len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
         raise ControlError(

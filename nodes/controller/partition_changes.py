@@ -99,7 +99,7 @@ class Rules(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class DesiredState:
     """What a change aims at; None leaves it as it is."""
 
     isr: Nodes | None = None
@@ -111,7 +111,7 @@ class Target:
     """Replicas that may lack committed records: neither in sync nor eligible."""
 
 
-UNCHANGED: Final = Target()
+UNCHANGED: Final = DesiredState()
 
 
 class _Elected(NamedTuple):
@@ -122,7 +122,7 @@ class _Elected(NamedTuple):
 
 
 def change(
-    key: PartitionKey, partition: PartitionImage, rules: Rules, target: Target = UNCHANGED
+    key: PartitionKey, partition: PartitionImage, rules: Rules, target: DesiredState = UNCHANGED
 ) -> PartitionChangeRecord | None:
     """The record that brings `partition` to `target` and to what follows; None if nothing does."""
     replicas = partition.replicas if target.replicas is None else target.replicas

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.partition_changes import Nodes, Target, change
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.partition_changes import DesiredState, Nodes, change
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import check_assignment
 from nodes.ids import NO_NODE
 from nodes.metadata.errors import ControlError
@@ -33,7 +33,7 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReassignmentAnswer:
+class ReassignmentResult:
     """What became of one Reassignment; `error` is None when it was accepted."""
 
     request: Reassignment
@@ -41,7 +41,7 @@ class ReassignmentAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ongoing:
+class OngoingReassignment:
     """A partition under reassignment."""
 
     topic: str
@@ -52,8 +52,8 @@ class Ongoing:
 
 
 def alter_reassignments(
-    situation: Situation, requests: Sequence[Reassignment], *, allow_factor_change: bool = True
-) -> ControllerResult[list[ReassignmentAnswer]]:
+    state: ControllerState, requests: Sequence[Reassignment], *, allow_factor_change: bool = True
+) -> ControllerResult[list[ReassignmentResult]]:
     """Begin, replace or cancel reassignments, each answered for itself, in one batch.
 
     Without `allow_factor_change` a target must have as many replicas as the partition (KIP-860).
@@ -63,16 +63,16 @@ def alter_reassignments(
     changed: dict[PartitionKey, PartitionImage] = {}
     for request in requests:
         try:
-            key, found = _find(situation.image, request)
+            key, found = _find(state.image, request)
             partition = changed.get(key, found)
-            record = _alter(situation, key, partition, request, allow_factor_change)
+            record = _alter(state, key, partition, request, allow_factor_change)
         except ControlError as error:
-            answers.append(ReassignmentAnswer(request=request, error=error.kept()))
+            answers.append(ReassignmentResult(request=request, error=error.kept()))
             continue
         if record is not None:
             records.append(record)
             changed[key] = partition.changed(record)
-        answers.append(ReassignmentAnswer(request=request))
+        answers.append(ReassignmentResult(request=request))
     return ControllerResult(records=records, response=answers)
 
 
@@ -87,16 +87,16 @@ def _find(image: ClusterImage, request: Reassignment) -> tuple[PartitionKey, Par
 
 
 def _alter(
-    situation: Situation,
+    state: ControllerState,
     key: PartitionKey,
     partition: PartitionImage,
     request: Reassignment,
     allow_factor_change: bool,
 ) -> PartitionChangeRecord | None:
-    image = situation.image
+    image = state.image
     origin = tuple(n for n in partition.replicas if n not in partition.adding_replicas)
     if request.replicas is None:
-        if not under_way(partition):
+        if not is_reassigning(partition):
             raise ControlError(
                 ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress."
             )
@@ -106,12 +106,12 @@ def _alter(
         check_assignment(image, replicas)
         _check_factor(partition, replicas, allow_factor_change)
     removing = tuple(node for node in origin if node not in replicas)
-    target = Target(
+    target = DesiredState(
         replicas=(*replicas, *removing) if request.replicas is not None else origin,
         adding=tuple(node for node in replicas if node not in origin),
         removing=removing,
     )
-    rules = situation.policy(key.topic).rules(image.active)
+    rules = state.policy(key.topic).rules(image.active)
     record = change(key, partition, rules, target)
     if record is not None:
         after = partition.changed(record)
@@ -133,19 +133,19 @@ def _check_factor(partition: PartitionImage, replicas: Nodes, allowed: bool) -> 
         )
 
 
-def under_way(partition: PartitionImage) -> bool:
+def is_reassigning(partition: PartitionImage) -> bool:
     """Whether the partition is under reassignment."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def list_reassignments(
     image: ClusterImage, wanted: Mapping[str, Sequence[int]] | None = None
-) -> Iterator[Ongoing]:
+) -> Iterator[OngoingReassignment]:
     """The partitions under reassignment, all or those of the `wanted` that are."""
     for key, partition in image.partitions():
         asked = wanted is None or key.partition in wanted.get(key.topic, ())
-        if asked and under_way(partition):
-            yield Ongoing(
+        if asked and is_reassigning(partition):
+            yield OngoingReassignment(
                 topic=key.topic,
                 partition=key.partition,
                 replicas=partition.replicas,

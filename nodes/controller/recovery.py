@@ -21,13 +21,13 @@ from uuid import UUID
 
 from nodes.controller.elections import PolicyOf
 from nodes.controller.partition_changes import Election, LogEnd, Nodes, candidates, change
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import BrokerEpoch, Epoch, NodeId
 from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
+class LogQuery:
     """Whose logs of a leaderless partition are to be compared."""
 
     key: PartitionKey
@@ -36,7 +36,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ReplicaLogInfo:
     """What one broker says of its log of one partition."""
 
     node: NodeId
@@ -48,12 +48,12 @@ class Report:
     end: LogEnd
 
 
-def inquiries(
+def log_queries(
     image: ClusterImage,
     policy: PolicyOf,
     partitions: Iterable[PartitionKey],
     asked: Election | None = None,
-) -> list[Inquiry]:
+) -> list[LogQuery]:
     """What to ask for the leaders that the leaderless ones of `partitions` can have now: as their
     topics allow, or as it was `asked`.
     """
@@ -65,29 +65,29 @@ def inquiries(
         able = candidates(partition, policy(key.topic).rules(image.active, asked))
         if able:
             epoch = partition.partition_epoch
-            found.append(Inquiry(key=key, partition_epoch=epoch, candidates=able))
+            found.append(LogQuery(key=key, partition_epoch=epoch, candidates=able))
     return found
 
 
-def credible(
-    image: ClusterImage, asked: Sequence[Inquiry], reports: Iterable[Report]
+def logs_of_valid_reports(
+    image: ClusterImage, asked: Sequence[LogQuery], reports: Iterable[ReplicaLogInfo]
 ) -> dict[PartitionKey, dict[NodeId, LogEnd]]:
     """The logs, by partition and replica, according to those of the reports that count."""
     wanted = {(each.key.topic_id, each.key.partition): each for each in asked}
     logs: dict[PartitionKey, dict[NodeId, LogEnd]] = {}
     for report in reports:
-        inquiry = wanted.get((report.topic_id, report.partition))
-        if inquiry is not None and _counts(image, inquiry, report):
-            logs.setdefault(inquiry.key, {})[report.node] = report.end
+        query = wanted.get((report.topic_id, report.partition))
+        if query is not None and _counts(image, query, report):
+            logs.setdefault(query.key, {})[report.node] = report.end
     return logs
 
 
-def _counts(image: ClusterImage, inquiry: Inquiry, report: Report) -> bool:
-    partition = _partition(image, inquiry.key)
+def _counts(image: ClusterImage, query: LogQuery, report: ReplicaLogInfo) -> bool:
+    partition = _partition(image, query.key)
     broker = image.brokers.get(report.node)
     return (
         partition is not None
-        and partition.partition_epoch == inquiry.partition_epoch
+        and partition.partition_epoch == query.partition_epoch
         and partition.leader_epoch == report.leader_epoch
         and broker is not None
         and broker.active
@@ -96,12 +96,14 @@ def _counts(image: ClusterImage, inquiry: Inquiry, report: Report) -> bool:
 
 
 def recover(
-    situation: Situation, asked: Sequence[Inquiry], reports: Iterable[Report]
+    state: ControllerState, asked: Sequence[LogQuery], reports: Iterable[ReplicaLogInfo]
 ) -> ControllerResult[int]:
-    """Elect where the credible reports suffice; the answer is how many partitions that is."""
-    image, policy = situation.image, situation.policy
+    """Elect where the logs_of_valid_reports reports suffice; the answer is how many partitions that
+    is.
+    """
+    image, policy = state.image, state.policy
     records = []
-    for key, logs in credible(image, asked, reports).items():
+    for key, logs in logs_of_valid_reports(image, asked, reports).items():
         rules = policy(key.topic).rules(image.active)
         record = change(
             key, image.topics[key.topic_id].partitions[key.partition], rules._replace(logs=logs)

@@ -50,7 +50,7 @@ class BrokerSessions:
         )
         return [node for _, node in silent]
 
-    def forgive(self, stall_ms: float, now_ms: float) -> None:
+    def extend_all(self, stall_ms: float, now_ms: float) -> None:
         """Take a silence in which the controller itself did not run off every broker's account."""
         for session in self._sessions.values():
             session.last_contact_ms = min(now_ms, session.last_contact_ms + stall_ms)

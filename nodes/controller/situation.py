@@ -1,7 +1,7 @@
 """What a decision of the controller sees, and what it gives back. Pure.
 
-An administrative operation is a function of a Situation and a request to a ControllerResult; it
-changes nothing, and a refusal as a whole is a ControlError. The controller's shell appends the
+An administrative operation is a function of a ControllerState and a request to a ControllerResult;
+it changes nothing, and a refusal as a whole is a ControlError. The controller's shell appends the
 records and answers once they are committed.
 """
 
@@ -35,7 +35,7 @@ class ControllerResult(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class ControllerState:
     """The metadata as it is, committed or not, and the controller's configuration and chance."""
 
     image: ClusterImage

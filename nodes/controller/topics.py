@@ -14,7 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.placement import Candidate, place
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import Epoch, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, TopicImage
@@ -49,7 +49,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAnswer:
+class CreateTopicResult:
     """What became of one topic of a CreateTopics request; `error` is None when it was created."""
 
     name: str
@@ -62,7 +62,7 @@ class TopicAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MorePartitions:
+class NewPartitions:
     """A topic that is to have `count` partitions; assignments are of the additional ones."""
 
     name: str
@@ -71,7 +71,7 @@ class MorePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsAnswer:
+class CreatePartitionsResult:
     """What became of one topic of a CreatePartitions request."""
 
     name: str
@@ -119,28 +119,28 @@ def _collision_form(name: str) -> str:
 
 
 def create_topics(
-    situation: Situation, topics: Sequence[NewTopic], *, validate_only: bool = False
-) -> ControllerResult[list[TopicAnswer]]:
+    state: ControllerState, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> ControllerResult[list[CreateTopicResult]]:
     """Create topics, each answered for itself, all that are valid in one batch.
 
     With `validate_only` nothing is written; the answers are what they would have been.
     """
     records: list[MetadataRecord] = []
-    answers: list[TopicAnswer] = []
+    answers: list[CreateTopicResult] = []
     times_named = Counter(topic.name for topic in topics)
-    forms = {_collision_form(name): name for name in situation.image.topic_ids}
-    static = situation.settings.static
-    defaults = {name: sources(name, situation.image, static)[0] for name in TOPIC_CONFIGS}
+    forms = {_collision_form(name): name for name in state.image.topic_ids}
+    static = state.settings.static
+    defaults = {name: sources(name, state.image, static)[0] for name in TOPIC_CONFIGS}
     budget = MAX_PARTITIONS_PER_REQUEST
     for topic in {topic.name: topic for topic in topics}.values():
         try:
             if times_named[topic.name] > 1:
                 raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
             check_name(topic.name)
-            _check_free(situation.image, topic.name, forms)
-            made, answer = _create(situation, topic, budget, defaults)
+            _check_free(state.image, topic.name, forms)
+            made, answer = _create(state, topic, budget, defaults)
         except ControlError as error:
-            answers.append(TopicAnswer(name=topic.name, error=error.kept()))
+            answers.append(CreateTopicResult(name=topic.name, error=error.kept()))
             continue
         forms[_collision_form(topic.name)] = topic.name
         budget -= answer.partitions
@@ -150,9 +150,9 @@ def create_topics(
 
 
 def _create(
-    situation: Situation, topic: NewTopic, budget: int, defaults: Mapping[str, Sourced]
-) -> tuple[list[MetadataRecord], TopicAnswer]:
-    settings, image = situation.settings, situation.image
+    state: ControllerState, topic: NewTopic, budget: int, defaults: Mapping[str, Sourced]
+) -> tuple[list[MetadataRecord], CreateTopicResult]:
+    settings, image = state.settings, state.image
     configs = check_configs(topic.configs)
     count = settings.default_partitions if topic.partitions == -1 else topic.partitions
     _check_budget(max(count, len(topic.assignments)), budget)
@@ -171,15 +171,15 @@ def _create(
                 "Number of partitions was set to an invalid non-positive value.",
             )
         replicas = settings.default_replication_factor if replicas == -1 else replicas
-        placed = _placed(situation, count, replicas)
-    topic_id = UUID(int=situation.rng.getrandbits(128), version=4)
+        placed = _placed(state, count, replicas)
+    topic_id = UUID(int=state.rng.getrandbits(128), version=4)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
         for name, value in configs.items()
     ]
     records += [_partition(image, topic_id, *item) for item in enumerate(placed)]
-    answer = TopicAnswer(
+    answer = CreateTopicResult(
         name=topic.name,
         topic_id=topic_id,
         partitions=len(placed),
@@ -202,29 +202,29 @@ def _check_budget(partitions: int, budget: int) -> None:
 
 
 def create_partitions(
-    situation: Situation, topics: Sequence[MorePartitions], *, validate_only: bool = False
-) -> ControllerResult[list[PartitionsAnswer]]:
+    state: ControllerState, topics: Sequence[NewPartitions], *, validate_only: bool = False
+) -> ControllerResult[list[CreatePartitionsResult]]:
     """Add partitions to topics, each answered for itself, all that are valid in one batch."""
     records: list[MetadataRecord] = []
-    answers: list[PartitionsAnswer] = []
+    answers: list[CreatePartitionsResult] = []
     times_named = Counter(topic.name for topic in topics)
     budget = MAX_PARTITIONS_PER_REQUEST
     for topic in {topic.name: topic for topic in topics}.values():
         try:
             if times_named[topic.name] > 1:
                 raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
-            made = _grow(situation, topic, budget)
+            made = _grow(state, topic, budget)
         except ControlError as error:
-            answers.append(PartitionsAnswer(name=topic.name, error=error.kept()))
+            answers.append(CreatePartitionsResult(name=topic.name, error=error.kept()))
             continue
         budget -= len(made)
         records += made
-        answers.append(PartitionsAnswer(name=topic.name))
+        answers.append(CreatePartitionsResult(name=topic.name))
     return ControllerResult(records=() if validate_only else records, response=answers)
 
 
-def _grow(situation: Situation, more: MorePartitions, budget: int) -> list[PartitionRecord]:
-    image = situation.image
+def _grow(state: ControllerState, more: NewPartitions, budget: int) -> list[PartitionRecord]:
+    image = state.image
     topic = image.topic(more.name)
     if topic is None:
         raise ControlError(
@@ -241,16 +241,16 @@ def _grow(situation: Situation, more: MorePartitions, budget: int) -> list[Parti
         raise ControlError(ErrorCode.invalid_partitions, message)
     count = more.count - have
     _check_budget(count, budget)
-    placed = _placed_more(situation, topic, count, more.assignments)
+    placed = _placed_more(state, topic, count, more.assignments)
     return [_partition(image, topic.topic_id, have + i, each) for i, each in enumerate(placed)]
 
 
 def _placed_more(
-    situation: Situation, topic: TopicImage, count: int, wanted: Sequence[Assignment] | None
+    state: ControllerState, topic: TopicImage, count: int, wanted: Sequence[Assignment] | None
 ) -> Sequence[Assignment]:
     replicas = len(topic.partitions[0].replicas)
     if wanted is None:
-        return _placed(situation, count, replicas, first=len(topic.partitions))
+        return _placed(state, count, replicas, first=len(topic.partitions))
     if len(wanted) != count:
         raise ControlError(
             ErrorCode.invalid_replica_assignment,
@@ -258,7 +258,7 @@ def _placed_more(
             "assignment(s) were specified.",
         )
     for assignment in wanted:
-        check_assignment(situation.image, assignment, replicas)
+        check_assignment(state.image, assignment, replicas)
     return wanted
 
 
@@ -285,7 +285,7 @@ def _partition(
 
 
 def _placed(
-    situation: Situation, count: int, replicas: int, *, first: int = 0
+    state: ControllerState, count: int, replicas: int, *, first: int = 0
 ) -> Sequence[Assignment]:
     """Assignments of `count` partitions, numbered from `first`, by the placement configured.
 
@@ -293,16 +293,16 @@ def _placed(
     """
     candidates = [
         Candidate(node_id=broker.node_id, rack=broker.rack, fenced=not broker.active)
-        for broker in situation.image.brokers.values()
+        for broker in state.image.brokers.values()
     ]
     try:
         return place(
-            situation.settings.placement,
+            state.settings.placement,
             candidates,
             partitions=count,
             replication_factor=replicas,
             first=first,
-            rng=situation.rng,
+            rng=state.rng,
         )
     except ValueError as error:
         raise ControlError(

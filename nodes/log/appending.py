@@ -12,7 +12,7 @@ from nodes.log.retention import rolls_by_age
 from nodes.log.segment import MAX_RELATIVE_OFFSET
 
 
-class Filling(Protocol):
+class ActiveSegment(Protocol):
     """What is asked of the active segment."""
 
     size: int
@@ -21,7 +21,7 @@ class Filling(Protocol):
     first_timestamp: int
 
 
-def judge_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
+def validate_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
     """The header of exactly one valid batch, as a producer sends it.
 
     Raises CorruptBatch, InvalidBatch, MessageTooLarge.
@@ -43,7 +43,7 @@ def judge_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
     return header
 
 
-def judge_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[int, BatchHeader]]:
+def validate_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[int, BatchHeader]]:
     """Position and header of each whole batch, as a leader sends them to a log that ends at `end`
     with a record of `epoch`. Raises CorruptBatch, OffsetGap, EpochRegression.
     """
@@ -60,7 +60,7 @@ def judge_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[int, 
     return whole
 
 
-def is_full(active: Filling, header: BatchHeader, config: LogConfig) -> bool:
+def is_full(active: ActiveSegment, header: BatchHeader, config: LogConfig) -> bool:
     """Whether the batch of `header` begins a new segment, by size, offset, or age (segment.ms goes
     by the records' timestamps, so that every replica rolls at the same batch).
     """
@@ -71,8 +71,8 @@ def is_full(active: Filling, header: BatchHeader, config: LogConfig) -> bool:
     )
 
 
-def run_of(
-    whole: Sequence[tuple[int, BatchHeader]], start: int, active: Filling, config: LogConfig
+def batches_that_fit(
+    whole: Sequence[tuple[int, BatchHeader]], start: int, active: ActiveSegment, config: LogConfig
 ) -> tuple[int, int]:
     """How many of `whole`, in one piece from number `start` on, the active segment takes: the
     number of the next batch, and where it begins. The first is taken in any case.

@@ -111,7 +111,7 @@ class Flusher:
         active = self._segments.active
         work = self._work()
         epochs = self._epochs.unsynced()
-        directories = self._segments.take_names()
+        directories = self._segments.take_unsynced_names()
         done = False
         try:
             with self._health.failing():
@@ -132,7 +132,7 @@ class Flusher:
             done = self._segments.cuts == cuts
         finally:
             # Unless it is done, a cancelled caller's for one, all of it is left to the next.
-            self._segments.give_back_names(synced=done)
+            self._segments.names_synced(synced=done)
             if epochs is not None:
                 epochs.close()
         if done:
@@ -158,7 +158,7 @@ class Flusher:
         if self._unheard:
             with self._health.failing():
                 for file in chain.from_iterable(files for _, files, _ in work):
-                    file.write_again()
+                    file.rewrite()
             self._unheard = False
         return work[::-1]
 

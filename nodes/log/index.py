@@ -120,13 +120,13 @@ class IndexFile:
             self._file.truncate(0)
             self._unsynced = True
 
-    def settle(self) -> bool:
+    def match_buffer(self) -> bool:
         """Make the file what is buffered, all of the index; whether it was something else."""
         expected, self._buffer = self._buffer, bytearray()
         self._unsynced = True  # also when it is right: its writer may have died before a sync
         written = self._file.size()
         if written == len(expected) and self._file.pread(0, written) == expected:
-            self._file.write_again()
+            self._file.rewrite()
             return False
         self._file.truncate(0)
         self._file.append(expected)

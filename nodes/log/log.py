@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
 from nodes.log import deletion, retention, timestamps
-from nodes.log.appending import is_full, judge_fetched, judge_produced, run_of
+from nodes.log.appending import batches_that_fit, is_full, validate_fetched, validate_produced
 from nodes.log.batch import HEADER_BYTES, BatchHeader, patch, read_header
 from nodes.log.config import LogConfig
 from nodes.log.errors import OffsetOutOfRange
@@ -29,14 +29,14 @@ from nodes.log.producer_state import Producers
 from nodes.log.recovery import Loaded, Recovery, load
 from nodes.storage.disk import Disk
 
-__all__ = ["Appended", "Log", "LogConfig"]
+__all__ = ["Log", "LogAppendInfo", "LogConfig"]
 
-THE_FIRST = Offset(0)
+FIRST_OFFSET = Offset(0)
 MAX_REMOVED_SEGMENTS = 32
 """Segments that one call removes at most: each waits for the disk, and the event loop with it."""
 
 
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """Where an append went; a duplicate says where it went the first time.
 
     An append of nothing has `last_offset` one below `base_offset`.
@@ -76,8 +76,8 @@ class Log:
         config: LogConfig,
         *,
         clean: bool,
-        recovery_point: Offset = THE_FIRST,
-        log_start: Offset = THE_FIRST,
+        recovery_point: Offset = FIRST_OFFSET,
+        log_start: Offset = FIRST_OFFSET,
     ) -> "Log":
         """Open the log in `directory`, making it when missing.
 
@@ -178,7 +178,7 @@ class Log:
         if self._epochs.assign(epoch, start_offset):
             self._write_epochs()
 
-    def append_as_leader(self, batches: bytes, leader_epoch: Epoch) -> Appended:
+    def append_as_leader(self, batches: bytes, leader_epoch: Epoch) -> LogAppendInfo:
         """Append one batch of a producer, giving it the log's end as offset, and the epoch.
 
         Raises CorruptBatch, InvalidBatch, MessageTooLarge, OutOfOrderSequence,
@@ -187,11 +187,11 @@ class Log:
         """
         if self.health.offline:
             self.health.check()
-        header = judge_produced(batches, self.config.max_message_bytes)
+        header = validate_produced(batches, self.config.max_message_bytes)
         if header.producer_id >= 0:
             first = self.producers.check(header, self._remembers_all)
             if first is not None:
-                return Appended(first.base_offset, first.last_offset, True)
+                return LogAppendInfo(first.base_offset, first.last_offset, True)
         if leader_epoch != self._epochs.latest:
             self.assign_epoch(leader_epoch, self.end_offset)
         size = len(batches)
@@ -203,9 +203,9 @@ class Log:
         data = bytearray(batches)
         patch(data, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(data)
-        active.note(base_offset, last_offset, size, header.max_timestamp)
+        active.add_batch(base_offset, last_offset, size, header.max_timestamp)
         self.producers.update(header, base_offset)
-        return Appended(base_offset, last_offset, False)
+        return LogAppendInfo(base_offset, last_offset, False)
 
     def _remembers_all(self, header: BatchHeader) -> bool:
         """Whether no producer can have been forgotten when `header`'s batch was made: nothing was
@@ -219,7 +219,7 @@ class Log:
         age_ms = header.max_timestamp - self._oldest_timestamp
         return age_ms < self.config.producer_expiration_ms
 
-    def append_as_follower(self, batches: bytes) -> Appended:
+    def append_as_follower(self, batches: bytes) -> LogAppendInfo:
         """Append the leader's batches byte for byte; an incomplete last one is left out.
 
         Raises CorruptBatch, OffsetGap, EpochRegression before anything is appended; LogOffline
@@ -227,12 +227,12 @@ class Log:
         """
         self.health.check()
         base_offset = self.end_offset
-        whole = judge_fetched(batches, base_offset, self.last_epoch)
+        whole = validate_fetched(batches, base_offset, self.last_epoch)
         view = memoryview(batches)
         start = 0
         while start < len(whole):
             start = self._append_run(view, whole, start)
-        return Appended(base_offset, Offset(self.end_offset - 1), False)
+        return LogAppendInfo(base_offset, Offset(self.end_offset - 1), False)
 
     def _append_run(
         self, view: memoryview, whole: Sequence[tuple[int, BatchHeader]], start: int
@@ -242,7 +242,7 @@ class Log:
         if is_full(self._segments.active, header, self.config):
             self._roll()
         active = self._segments.active
-        stop, end = run_of(whole, start, active, self.config)
+        stop, end = batches_that_fit(whole, start, active, self.config)
         changed = False
         for _, header in whole[start:stop]:
             if header.partition_leader_epoch != self._epochs.latest:
@@ -251,7 +251,9 @@ class Log:
             self._write_epochs()
         self._write(view[first:end])
         for _, header in whole[start:stop]:
-            active.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+            active.add_batch(
+                header.base_offset, header.last_offset, header.size, header.max_timestamp
+            )
             self.producers.update(header, header.base_offset)
         return stop
 
@@ -407,7 +409,7 @@ class Log:
         ):
             self._roll()
         count = retention.expired(
-            self._segments.extents(with_times=config.retention_ms >= 0),
+            self._segments.segment_infos(with_times=config.retention_ms >= 0),
             now_ms=now_wall_ms,
             high_watermark=high_watermark,
             retention_ms=config.retention_ms,

@@ -155,7 +155,7 @@ class _Loader:
         elif trusted == len(self._segments):
             self._load_epochs(trusted)
         for segment in self._segments[trusted:]:
-            self._rebuilt += segment.settle_indexes(seal=segment is not self._log.active)
+            self._rebuilt += segment.match_indexes_to_log(seal=segment is not self._log.active)
         end = self._log.active.next_offset
         if end < self._log_start:  # what would be left is deleted, and what it adjoined is lost
             snapshots.keep(set())
@@ -274,7 +274,7 @@ class _Loader:
             )
         finally:
             if flushed_bytes < segment.size:
-                segment.write_again(flushed_bytes)
+                segment.rewrite(flushed_bytes)
         return self._early_end(number, segment)
 
     def _early_end(self, number: int, segment: Segment) -> _Damage | None:
@@ -293,7 +293,7 @@ class _Loader:
             raise CorruptBatch(f"offset {header.base_offset} instead of {segment.next_offset}")
         check_crc(segment.file.pread(position, header.size), 0, header)
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        segment.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+        segment.add_batch(header.base_offset, header.last_offset, header.size, header.max_timestamp)
 
     # --- damage
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nodes.ids import Offset
 
 
-class Extent(NamedTuple):
+class SegmentInfo(NamedTuple):
     """What retention asks of a segment."""
 
     next_offset: Offset
@@ -22,7 +22,7 @@ class Extent(NamedTuple):
 
 
 def expired(
-    segments: Sequence[Extent],
+    segments: Sequence[SegmentInfo],
     *,
     now_ms: int,
     high_watermark: Offset,

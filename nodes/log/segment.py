@@ -2,7 +2,7 @@
 
 A segment is opened in one of three ways: `resume` (the active one: its end is found from the last
 index entry on), as sealed (nothing is read until something is asked), or by scanning all of it
-(`scan`, `note`, `settle_indexes`: after a crash).
+(`scan`, `note`, `match_indexes_to_log`: after a crash).
 
 Guarantees: a lookup among the newest batches is a bisection in memory; any other is a bisection of
 the index by preads, and a walk over an index interval. An index entry counts only if the batch that
@@ -102,7 +102,9 @@ class Segment:
         for _, header in self.scan(self.size):
             if expected is not None and header.base_offset != expected:
                 raise CorruptBatch(f"offset {header.base_offset} instead of {expected}")
-            self.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+            self.add_batch(
+                header.base_offset, header.last_offset, header.size, header.max_timestamp
+            )
             expected = header.next_offset
             self.resumed_epoch = header.partition_leader_epoch
         if entry is None:
@@ -155,7 +157,9 @@ class Segment:
         """Write whole batches at the end; `note` each of them afterwards."""
         self.file.append(data)
 
-    def note(self, base_offset: Offset, last_offset: Offset, size: int, max_timestamp: int) -> None:
+    def add_batch(
+        self, base_offset: Offset, last_offset: Offset, size: int, max_timestamp: int
+    ) -> None:
         """Account for the next batch of the file: its position, and an index entry when due."""
         if not self.size:
             self.first_timestamp = max_timestamp
@@ -195,17 +199,17 @@ class Segment:
         self._positions = array("q")
         self._timestamps = array("q")
 
-    def write_again(self, start: int) -> None:
+    def rewrite(self, start: int) -> None:
         """Do not believe that the disk has what the page cache shows from position `start` on."""
-        self.file.write_again(start)
+        self.file.rewrite(start)
 
-    def settle_indexes(self, *, seal: bool) -> bool:
+    def match_indexes_to_log(self, *, seal: bool) -> bool:
         """After every batch of the file was noted: make the index files say so; whether any
         said something else.
         """
         if seal:
             self._note_time()
-        rewritten = [self.index.settle(), self.time_index.settle()]
+        rewritten = [self.index.match_buffer(), self.time_index.match_buffer()]
         if seal:
             self.seal()
         return any(rewritten)

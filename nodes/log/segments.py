@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from nodes.ids import Offset
 from nodes.log.batch import BatchHeader
-from nodes.log.retention import Extent
+from nodes.log.retention import SegmentInfo
 from nodes.log.segment import Segment
 from nodes.storage.disk import Disk, parent
 
@@ -50,10 +50,10 @@ class Segments:
                 yield header
             position = 0
 
-    def extents(self, *, with_times: bool) -> list[Extent]:
+    def segment_infos(self, *, with_times: bool) -> list[SegmentInfo]:
         """What retention goes by; a time may cost a look into an index."""
         return [
-            Extent(s.next_offset, s.size, s.largest_timestamp()[0] if with_times else -1)
+            SegmentInfo(s.next_offset, s.size, s.largest_timestamp()[0] if with_times else -1)
             for s in self.all
         ]
 
@@ -80,12 +80,12 @@ class Segments:
             self._disk.sync_dir(directory)
         self.unsynced_dirs = []
 
-    def take_names(self) -> list[str]:
-        """The directories to sync off the loop; `give_back_names` ends that."""
+    def take_unsynced_names(self) -> list[str]:
+        """The directories to sync off the loop; `names_synced` ends that."""
         self._syncing, self.unsynced_dirs = self.unsynced_dirs, []
         return self._syncing
 
-    def give_back_names(self, *, synced: bool) -> None:
+    def names_synced(self, *, synced: bool) -> None:
         """What was taken has been synced, or has not."""
         if not synced:
             self.unsynced_dirs = list(dict.fromkeys((*self._syncing, *self.unsynced_dirs)))

@@ -25,7 +25,6 @@ from nodes.raft.errors import InvariantBroken, TwoLeaders
 from nodes.raft.leadership import Leadership
 from nodes.raft.messages import (
     Action,
-    Answer,
     AppendLeaderChange,
     BecameLeader,
     BeginEpochRequest,
@@ -33,9 +32,10 @@ from nodes.raft.messages import (
     LogView,
     LostLeadership,
     Persist,
+    Response,
     Send,
-    VoteAnswer,
     VoteRequest,
+    VoteResponse,
 )
 from nodes.raft.roles import TRANSITIONS, Role
 from nodes.raft.timing import QuorumTiming
@@ -122,7 +122,7 @@ class Elections:
         if now_ms >= self.next_deadline_ms():
             match self.role:
                 case Role.UNATTACHED | Role.VOTED | Role.FOLLOWER | Role.RESIGNED:
-                    self._ask_around(now_ms)
+                    self._start_pre_vote(now_ms)
                 case Role.PROSPECTIVE | Role.CANDIDATE:
                     self._lose_round(now_ms)
                 case Role.LEADER:
@@ -141,8 +141,8 @@ class Elections:
 
     # -- votes
 
-    def on_vote(self, now_ms: float, request: VoteRequest) -> tuple[VoteAnswer, list[Action]]:
-        """Answer a vote or a pre-vote."""
+    def on_vote(self, now_ms: float, request: VoteRequest) -> tuple[VoteResponse, list[Action]]:
+        """Response a vote or a pre-vote."""
         granted = False
         error = self._check_log_end(request)
         if error is ErrorCode.none:
@@ -154,16 +154,16 @@ class Elections:
             if granted and not request.pre_vote and self._state.voted_for is None:
                 node, directory = request.candidate
                 voted = replace(self._state, voted_for=node, voted_directory_id=directory)
-                self._settle(now_ms, voted)
+                self._enter_state(now_ms, voted)
         leader = self.leader_id
-        answer = VoteAnswer(error=error, epoch=self.epoch, leader_id=leader, granted=granted)
+        answer = VoteResponse(error=error, epoch=self.epoch, leader_id=leader, granted=granted)
         return answer, self._drain()
 
-    def on_vote_answer(
-        self, now_ms: float, sender: NodeId, request: VoteRequest, answer: VoteAnswer
+    def on_vote_response(
+        self, now_ms: float, sender: NodeId, request: VoteRequest, answer: VoteResponse
     ) -> list[Action]:
         """Count an answer, if it belongs to the round that runs."""
-        self._learn(now_ms, answer)
+        self._learn_from_response(now_ms, answer)
         asking = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
         running = self.role is asking and request.epoch == self.epoch
         if running and answer.error is ErrorCode.none and self._voters.get(sender) is not None:
@@ -175,16 +175,18 @@ class Elections:
 
     def on_begin_epoch(
         self, now_ms: float, request: BeginEpochRequest
-    ) -> tuple[Answer, list[Action]]:
+    ) -> tuple[Response, list[Action]]:
         """A leader announces itself: follow it."""
         error = self._check_voters(now_ms, request.leader_id, request.voter_directory_id)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, request.leader_id)
         if error is ErrorCode.none and self.leader_id == request.leader_id:
-            self._hear_leader(now_ms)
+            self._reset_leader_timeout(now_ms)
         return self._answer(error), self._drain()
 
-    def on_end_epoch(self, now_ms: float, request: EndEpochRequest) -> tuple[Answer, list[Action]]:
+    def on_end_epoch(
+        self, now_ms: float, request: EndEpochRequest
+    ) -> tuple[Response, list[Action]]:
         """The leader resigned: stand for election, the first of its list at once."""
         error = self._check_voters(now_ms, request.leader_id, None)
         if error is ErrorCode.none:
@@ -196,9 +198,9 @@ class Elections:
             self._deadline_ms = now_ms + self._timing.succession_ms(self._rng, place)
         return self._answer(error), self._drain()
 
-    def on_answer(self, now_ms: float, answer: Answer) -> list[Action]:
+    def on_response(self, now_ms: float, answer: Response) -> list[Action]:
         """The answer to an announcement."""
-        self._learn(now_ms, answer)
+        self._learn_from_response(now_ms, answer)
         return self._drain()
 
     # -- inside, epochs and roles
@@ -227,7 +229,9 @@ class Elections:
             self._state = state
             self._actions.append(Persist(state=state))
 
-    def _settle(self, now_ms: float, state: ElectionState, wait_ms: float | None = None) -> None:
+    def _enter_state(
+        self, now_ms: float, state: ElectionState, wait_ms: float | None = None
+    ) -> None:
         """Take `state` for true and the role that follows from it; act again after `wait_ms`."""
         self._persist(state)
         self.transition(self._resting_role())
@@ -238,22 +242,22 @@ class Elections:
             return now_ms + self._timing.fetch_timeout_ms
         return now_ms + self._timing.election_wait_ms(self._rng)
 
-    def _observe(self, now_ms: float, epoch: Epoch, leader_id: NodeId | None) -> None:
+    def _learn_epoch(self, now_ms: float, epoch: Epoch, leader_id: NodeId | None) -> None:
         """Every message tells of an epoch, and perhaps of its leader. Stale ones change nothing."""
         if epoch > self.epoch:
             self._leader_heard_ms = _NEVER
-            self._settle(now_ms, ElectionState(epoch=epoch, leader_id=leader_id))
+            self._enter_state(now_ms, ElectionState(epoch=epoch, leader_id=leader_id))
         elif epoch == self.epoch and leader_id is not None:
             if self._state.leader_id is None:
-                self._settle(now_ms, replace(self._state, leader_id=leader_id))
+                self._enter_state(now_ms, replace(self._state, leader_id=leader_id))
             elif self._state.leader_id != leader_id:
                 raise TwoLeaders(f"{self._state.leader_id} and {leader_id} both lead epoch {epoch}")
 
-    def _learn(self, now_ms: float, answer: Answer) -> None:
+    def _learn_from_response(self, now_ms: float, answer: Response) -> None:
         """Whom this node asked may tell of any epoch that it can enter."""
         if answer.epoch <= highest_epoch(self._log.last_epoch):
             self._confirmed_epoch = max(self._confirmed_epoch, answer.epoch)
-            self._observe(now_ms, answer.epoch, answer.leader_id)
+            self._learn_epoch(now_ms, answer.epoch, answer.leader_id)
 
     @staticmethod
     def _check_log_end(request: VoteRequest) -> ErrorCode:
@@ -287,7 +291,7 @@ class Elections:
         known = self._state.leader_id
         if epoch == self.epoch and None not in (leader_id, known) and leader_id != known:
             return ErrorCode.invalid_request
-        self._observe(now_ms, epoch, leader_id)
+        self._learn_epoch(now_ms, epoch, leader_id)
         return ErrorCode.none
 
     @property
@@ -296,8 +300,8 @@ class Elections:
         last = self._log.last_epoch
         return min(highest_epoch(last), max(self._confirmed_epoch, last) + MAX_LEAP)
 
-    def _answer(self, error: ErrorCode) -> Answer:
-        return Answer(error=error, epoch=self.epoch, leader_id=self.leader_id)
+    def _answer(self, error: ErrorCode) -> Response:
+        return Response(error=error, epoch=self.epoch, leader_id=self.leader_id)
 
     def _drain(self) -> list[Action]:
         actions, self._actions = self._actions, []
@@ -331,11 +335,11 @@ class Elections:
             return voted.is_replica(request.candidate)
         return self._log_is_up_to_date(request)
 
-    def _ask_around(self, now_ms: float) -> None:
+    def _start_pre_vote(self, now_ms: float) -> None:
         self.transition(Role.PROSPECTIVE)
         self._start_round(now_ms, pre_vote=True)
 
-    def _stand(self, now_ms: float) -> None:
+    def _start_election(self, now_ms: float) -> None:
         epoch = Epoch(self.epoch + 1)
         if epoch > highest_epoch(self._log.last_epoch):
             self._lose_round(now_ms)  # nobody can be elected any more: wait for who leads
@@ -367,20 +371,20 @@ class Elections:
         refused = len(self._granted) - granted
         if granted >= self._voters.majority:
             if self.role is Role.PROSPECTIVE:
-                self._stand(now_ms)
+                self._start_election(now_ms)
             else:
-                self._lead(now_ms)
+                self._become_leader(now_ms)
         elif refused > len(self._voters.voters) - self._voters.majority:
             self._lose_round(now_ms)
 
     def _lose_round(self, now_ms: float) -> None:
         self._lost_rounds += 1
         pause_ms = self._timing.backoff_ms(self._rng, self._lost_rounds)
-        self._settle(now_ms, self._state, pause_ms)
+        self._enter_state(now_ms, self._state, pause_ms)
 
     # -- inside, leading
 
-    def _lead(self, now_ms: float) -> None:
+    def _become_leader(self, now_ms: float) -> None:
         self._lost_rounds = 0
         self._persist(replace(self._state, leader_id=self.node_id))
         self.transition(Role.LEADER)
@@ -426,14 +430,14 @@ class Elections:
             leader_id=self.node_id,
             preferred_successors=self.leadership.successors(),
         )
-        self._settle(now_ms, self._state)
+        self._enter_state(now_ms, self._state)
         self._actions.extend(Send(to=voter.node_id, request=request) for voter in self._others)
 
-    def _hear_leader(self, now_ms: float) -> None:
+    def _reset_leader_timeout(self, now_ms: float) -> None:
         if self.role in (Role.FOLLOWER, Role.PROSPECTIVE, Role.OBSERVER):
             self._lost_rounds = 0
             self._leader_heard_ms = now_ms
-            self._settle(now_ms, self._state)
+            self._enter_state(now_ms, self._state)
 
     @property
     def _others(self) -> tuple[Voter, ...]:

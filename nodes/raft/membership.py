@@ -20,7 +20,7 @@ MAX_NAME_LENGTH = 255
 """Of a host in DNS; a listener needs no longer one."""
 
 
-class Refused(Exception):
+class VoterChangeRefused(Exception):
     """The change may not be made (now); `code` says why to the client, the text to a person."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
@@ -29,31 +29,37 @@ class Refused(Exception):
 
 
 def begin_change(log: LogView, leadership: Leadership | None, high_watermark: Offset) -> VoterSet:
-    """The set that may be changed now. Raises Refused."""
+    """The set that may be changed now. Raises VoterChangeRefused."""
     if leadership is None:
-        raise Refused(ErrorCode.not_leader_or_follower, "this node does not lead the quorum")
+        raise VoterChangeRefused(
+            ErrorCode.not_leader_or_follower, "this node does not lead the quorum"
+        )
     if high_watermark <= leadership.start_offset:
-        raise Refused(ErrorCode.request_timed_out, "the leader has committed nothing yet")
+        raise VoterChangeRefused(
+            ErrorCode.request_timed_out, "the leader has committed nothing yet"
+        )
     if log.voters.is_static:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.unsupported_version,
             "the voters' directory ids are not recorded yet: every configured voter must have "
             "fetched from the leader once",
         )
     if log.voters_offset >= high_watermark:
-        raise Refused(ErrorCode.request_timed_out, "an earlier change of the voters is not done")
+        raise VoterChangeRefused(
+            ErrorCode.request_timed_out, "an earlier change of the voters is not done"
+        )
     return log.voters
 
 
 def with_voter(voters: VoterSet, voter: Voter, leadership: Leadership, now_ms: float) -> VoterSet:
-    """The set with a new voter. Raises Refused."""
+    """The set with a new voter. Raises VoterChangeRefused."""
     if voters.get(voter.node_id) is not None:
-        raise Refused(ErrorCode.duplicate_voter, f"{voter.node_id} is a voter already")
+        raise VoterChangeRefused(ErrorCode.duplicate_voter, f"{voter.node_id} is a voter already")
     _check_form(voter)
     progress = leadership.observers.get(voter.key)
     caught_up_ms = None if progress is None else progress.caught_up_ms
     if caught_up_ms is None or now_ms - caught_up_ms > CAUGHT_UP_WITHIN_MS:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.request_timed_out,
             f"replica {voter.node_id} on that directory has not caught up with the log",
         )
@@ -61,20 +67,22 @@ def with_voter(voters: VoterSet, voter: Voter, leadership: Leadership, now_ms: f
 
 
 def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
-    """The set less one voter. Raises Refused."""
+    """The set less one voter. Raises VoterChangeRefused."""
     if key.directory_id is None or not voters.has(key):
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.voter_not_found, f"no voter {key.node_id} with directory {key.directory_id}"
         )
     if len(voters.voters) == 1:
-        raise Refused(ErrorCode.invalid_request, "the last voter cannot be removed")
+        raise VoterChangeRefused(ErrorCode.invalid_request, "the last voter cannot be removed")
     return voters.without(key.node_id)
 
 
 def with_update(voters: VoterSet, voter: Voter) -> VoterSet:
-    """The set with one voter's new endpoints. Raises Refused."""
+    """The set with one voter's new endpoints. Raises VoterChangeRefused."""
     if voter.directory_id is None or not voters.has(voter.key):
-        raise Refused(ErrorCode.voter_not_found, f"{voter.node_id} is no voter on that directory")
+        raise VoterChangeRefused(
+            ErrorCode.voter_not_found, f"{voter.node_id} is no voter on that directory"
+        )
     _check_form(voter)
     return voters.with_voter(voter)
 
@@ -82,12 +90,12 @@ def with_update(voters: VoterSet, voter: Voter) -> VoterSet:
 def _check_form(voter: Voter) -> None:
     """Refuse what cannot be a voter, or what would be more than a record of voters can hold."""
     if voter.node_id < 0 or voter.directory_id is None or not voter.endpoints:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.invalid_request, "a voter needs an id, a directory id and an endpoint"
         )
     texts = [text for endpoint in voter.endpoints for text in (endpoint.listener, endpoint.host)]
     if len(voter.endpoints) > MAX_ENDPOINTS or max(map(len, texts)) > MAX_NAME_LENGTH:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.invalid_request,
             f"a voter has at most {MAX_ENDPOINTS} endpoints, whose names and hosts have at most "
             f"{MAX_NAME_LENGTH} characters",

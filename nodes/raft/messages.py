@@ -95,7 +95,7 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """The part that every answer has: an error, and the answering node's epoch and leader."""
 
     error: ErrorCode
@@ -104,14 +104,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAnswer(Answer):
+class VoteResponse(Response):
     """`granted` is false with every error."""
 
     granted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer(Answer):
+class FetchResponse(Response):
     """With `diverging`, the replica must truncate first; with `snapshot`, it must fetch that, for
     the log begins too late for it. Otherwise there may be records, which are the shell's to add.
     """
@@ -130,7 +130,7 @@ class FetchOutcome(Enum):
     """What a replica does about an answer to its fetch."""
 
     IGNORE = auto()
-    """Refused, or of another epoch or position."""
+    """VoterChangeRefused, or of another epoch or position."""
     APPEND = auto()
     """Append its records (if any), then call `appended_as_follower` with its high watermark."""
     TRUNCATED = auto()

@@ -32,7 +32,9 @@ class History(EpochHistory, Protocol):
         ...
 
 
-def judge_position(log: History, last_epoch: Epoch, offset: Offset) -> EpochEnd | SnapshotId | None:
+def validate_position(
+    log: History, last_epoch: Epoch, offset: Offset
+) -> EpochEnd | SnapshotId | None:
     """None when a log that ends at `offset`, after a record of `last_epoch`, can go on from there.
 
     An EpochEnd when it must truncate first; a SnapshotId when this log begins too late for it: it

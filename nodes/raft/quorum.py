@@ -29,15 +29,15 @@ from nodes.raft.elections import Elections
 from nodes.raft.errors import CommittedTruncation, InvariantBroken
 from nodes.raft.messages import (
     Action,
-    Answer,
     AppendVoters,
-    FetchAnswer,
     FetchOutcome,
     FetchRequest,
+    FetchResponse,
     HighWatermarkAdvanced,
+    Response,
     Truncate,
 )
-from nodes.raft.positions import SnapshotId, judge_position
+from nodes.raft.positions import SnapshotId, validate_position
 from nodes.raft.roles import Role
 from nodes.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -61,9 +61,9 @@ class Quorum(Elections):
             case _:
                 return None
 
-    def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchAnswer, list[Action]]:
-        """A replica's fetch arrived: note what it says, and answer (see `fetch_answer`)."""
-        told = self.fetch_answer(request)
+    def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchResponse, list[Action]]:
+        """A replica's fetch arrived: note what it says, and answer (see `fetch_response`)."""
+        told = self.fetch_response(request)
         if told.error is ErrorCode.none and self.leadership is not None:
             if told.plain:
                 end = self._log.end_offset
@@ -72,18 +72,18 @@ class Quorum(Elections):
                 self._record_voters()
             else:
                 self.leadership.heard(request.replica, now_ms)
-        return self.fetch_answer(request), self._drain()
+        return self.fetch_response(request), self._drain()
 
     def on_snapshot_fetch(
         self, now_ms: float, epoch: Epoch, replica: ReplicaKey
-    ) -> tuple[Answer, list[Action]]:
+    ) -> tuple[Response, list[Action]]:
         """A replica fetches a part of a snapshot: it is alive. The part is the shell's to add."""
         error = self._check_fetch(epoch, replica.node_id)
         if error is ErrorCode.none and self.leadership is not None:
             self.leadership.heard(replica, now_ms)
         return self._answer(error), self._drain()
 
-    def fetch_answer(self, request: FetchRequest) -> FetchAnswer:
+    def fetch_response(self, request: FetchRequest) -> FetchResponse:
         """What to answer a fetch right now; a long poll asks again when something moved.
 
         Records from its offset go with an answer that is plain.
@@ -91,8 +91,8 @@ class Quorum(Elections):
         error = self._check_fetch(request.epoch, request.replica_id)
         verdict: EpochEnd | SnapshotId | None = None
         if error is ErrorCode.none:
-            verdict = judge_position(self._log, request.last_epoch, request.offset)
-        return FetchAnswer(
+            verdict = validate_position(self._log, request.last_epoch, request.offset)
+        return FetchResponse(
             error=error,
             epoch=self.epoch,
             leader_id=self.leader_id,
@@ -119,8 +119,8 @@ class Quorum(Elections):
             last_epoch=self._log.last_epoch,
         )
 
-    def on_fetch_answer(
-        self, now_ms: float, sender: NodeId, request: FetchRequest, answer: FetchAnswer
+    def on_fetch_response(
+        self, now_ms: float, sender: NodeId, request: FetchRequest, answer: FetchResponse
     ) -> tuple[FetchOutcome, list[Action]]:
         """Learn from an answer."""
         if not self._hear_answer(now_ms, sender, request.epoch, answer):
@@ -136,15 +136,15 @@ class Quorum(Elections):
             return FetchOutcome.TRUNCATED, self._drain()
         return FetchOutcome.APPEND, self._drain()
 
-    def on_snapshot_answer(
-        self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Answer
+    def on_snapshot_response(
+        self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Response
     ) -> tuple[bool, list[Action]]:
         """Learn from a part of a snapshot asked for in `epoch`; whether to go on with it."""
         return self._hear_answer(now_ms, sender, epoch, answer), self._drain()
 
-    def _hear_answer(self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Answer) -> bool:
+    def _hear_answer(self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Response) -> bool:
         """Whether it is from the leader that is followed, in its epoch, and no refusal."""
-        self._learn(now_ms, answer)
+        self._learn_from_response(now_ms, answer)
         current = epoch == answer.epoch == self.epoch and sender == self._state.leader_id
         if not current or self.role not in (Role.FOLLOWER, Role.PROSPECTIVE, Role.OBSERVER):
             return False
@@ -152,7 +152,7 @@ class Quorum(Elections):
             if self.role is Role.OBSERVER:
                 self._deadline_ms = now_ms  # deposed (KAFKA-15489): ask the others
             return False
-        self._hear_leader(now_ms)
+        self._reset_leader_timeout(now_ms)
         return True
 
     def appended_as_follower(self, now_ms: float, leader_high_watermark: Offset) -> list[Action]:
@@ -179,18 +179,19 @@ class Quorum(Elections):
     # -- changing the voters
 
     def add_voter(self, now_ms: float, voter: Voter) -> list[Action]:
-        """Begin to add a replica to the voters. Raises membership.Refused."""
+        """Begin to add a replica to the voters. Raises membership.VoterChangeRefused."""
         voters = membership.begin_change(self._log, self.leadership, self.high_watermark)
         assert self.leadership is not None
         return self._change(membership.with_voter(voters, voter, self.leadership, now_ms))
 
     def remove_voter(self, key: ReplicaKey) -> list[Action]:
-        """Begin to remove a voter, perhaps this node itself. Raises membership.Refused."""
+        """Begin to remove a voter, perhaps this node itself. Raises
+        membership.VoterChangeRefused."""
         voters = membership.begin_change(self._log, self.leadership, self.high_watermark)
         return self._change(membership.without_voter(voters, key))
 
     def update_voter(self, voter: Voter) -> list[Action]:
-        """Begin to change a voter's endpoints. Raises membership.Refused."""
+        """Begin to change a voter's endpoints. Raises membership.VoterChangeRefused."""
         voters = membership.begin_change(self._log, self.leadership, self.high_watermark)
         return self._change(membership.with_update(voters, voter))
 
@@ -215,7 +216,7 @@ class Quorum(Elections):
         if self.leadership is not None:
             self.leadership.change_voters(self._voters)
         elif self.is_voter == (self.role is Role.OBSERVER):
-            self._settle(now_ms, self._state)
+            self._enter_state(now_ms, self._state)
 
     # -- inside
 

@@ -1,1 +1,5 @@
-"""How replicas of a partition stay the same: decisions only, no I/O."""
+"""The replication of a partition: roles, in-sync replicas and the high watermark, without I/O.
+
+Files, sockets and clocks are the business of `nodes.server`; the metadata comes from
+`nodes.metadata`.
+"""

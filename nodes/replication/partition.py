@@ -1,20 +1,19 @@
 """The replication state of one partition on one node: role, epochs, ISR, high watermark.
 
-Pure: no socket, no clock, no file. Times are monotonic milliseconds that the caller hands in; log
-positions too. The class decides
+Pure: no socket, no clock, no file. The caller passes times (monotonic milliseconds) and log
+positions. The class decides
 
 - when the high watermark may advance: to the smallest log end of the *maximal* in-sync set (the
-  committed ISR and any change of it still in flight, KIP-497), never backwards within an epoch,
-  never beyond what the leader may claim of its own log (all of it, or what it has flushed, as the
-  caller says: `leader_end`), never while the ISR is below `min.insync.replicas` (KIP-966);
-  a follower's log end counts only as fetched in the current leader epoch;
+  committed ISR and any ISR change in flight, KIP-497). It never moves backwards within an epoch,
+  never beyond `leader_end` (the caller passes the log end or the flushed end), and never while the
+  ISR is below `min.insync.replicas` (KIP-966). A follower's log end counts only from fetches in the
+  current leader epoch;
 - when the ISR should shrink (a member has not caught up for `replica.lag.time.max.ms`) or grow (a
-  replica reached both the high watermark and the start of the current epoch, KAFKA-7128), one
+  replica has reached both the high watermark and the start of the current epoch, KAFKA-7128), one
   proposal at a time;
-- what a produce request has to wait for, by its acks.
+- what a produce request has to wait for, according to its acks.
 
-It leaves to others to read and write logs, to send AlterPartition, and to truncate
-(`truncation.py`).
+Others read and write logs, send AlterPartition, and truncate (`nodes.log.divergence`).
 """
 
 from collections.abc import Callable, Iterable
@@ -22,29 +21,29 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
-from nodes.replication.progress import FollowerProgress, Pulse
+from nodes.replication.progress import FollowerProgress, SessionActivity
 
 
 class Role(Enum):
-    """What this node is to the partition now."""
+    """The role of this node for the partition."""
 
     OFFLINE = "offline"
     LEADER = "leader"
     FOLLOWER = "follower"
 
 
-class Ack(Enum):
-    """What a produce request with acks=all is to be told about one partition."""
+class ProduceStatus(Enum):
+    """The status of a produce request for one partition."""
 
-    WAIT = "wait"
-    DONE = "done"
+    PENDING = "wait"
+    OK = "done"
     NOT_LEADER = "not leader"
-    TOO_FEW_REPLICAS = "too few in-sync replicas, after the append"
+    NOT_ENOUGH_REPLICAS = "too few in-sync replicas, after the append"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """What the metadata log says of the partition; the controller is its only author."""
+class PartitionRegistration:
+    """The partition's state in the metadata log; only the controller changes it."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -55,7 +54,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """An ISR change to ask of the controller; `partition_epoch` is the state it is based on."""
+    """An ISR change to request from the controller, based on the state of `partition_epoch`."""
 
     isr: tuple[tuple[NodeId, BrokerEpoch], ...]
     leader_epoch: Epoch
@@ -81,12 +80,12 @@ class PartitionState:
 
     # -- roles ---------------------------------------------------------------------------------
 
-    def apply(self, assignment: Assignment, log_end: Offset, now_ms: float) -> bool:
-        """Take over what the metadata log says; true when the leader epoch or the role changed.
+    def apply(self, assignment: PartitionRegistration, log_end: Offset, now_ms: float) -> bool:
+        """Apply the state in the metadata log; return whether the leader epoch or role changed.
 
-        News that is not newer than what is known is ignored: an AlterPartition answer may arrive
-        before the metadata record that it announced, and by then another proposal may be pending.
-        The high watermark may be advanced afterwards: a smaller ISR waits for fewer.
+        A state that is not newer is ignored: an AlterPartition response may arrive before its
+        metadata record, and by then another proposal may be pending. The caller may advance the
+        high watermark afterwards, because a smaller ISR may have replicated more.
         """
         if assignment.partition_epoch <= self.partition_epoch:
             return False
@@ -108,18 +107,18 @@ class PartitionState:
         return changed
 
     def retire(self) -> None:
-        """This node hosts no replica of the partition any more; for good."""
+        """This node no longer hosts a replica of the partition; for good."""
         self.role = Role.OFFLINE
         self.leader = NO_NODE
         self.proposal = None
 
-    def _role_in(self, assignment: Assignment) -> Role:
+    def _role_in(self, assignment: PartitionRegistration) -> Role:
         if self.local not in assignment.replicas or assignment.leader == NO_NODE:
             return Role.OFFLINE
         return Role.LEADER if assignment.leader == self.local else Role.FOLLOWER
 
     def _track_followers(self, now_ms: float) -> None:
-        """Every other replica is followed; members of the ISR start with a full lag allowance."""
+        """Track every other replica; ISR members count as caught up at the start."""
         known = self.followers
         self.followers = {}
         for replica in self.replicas:
@@ -139,46 +138,46 @@ class PartitionState:
         now_ms: float,
         *,
         log_start: Offset = NO_OFFSET,
-        pulse: Pulse | None = None,
+        activity: SessionActivity | None = None,
     ) -> bool:
-        """A follower in the current leader epoch asks for `fetch_offset`: it has all below.
+        """A follower fetches from `fetch_offset` in the current leader epoch: it has all below.
 
-        `pulse` is that of the fetch session which will repeat this without naming the partition.
-        Returns true when the high watermark advanced.
+        `activity` is that of its fetch session, whose later fetches may omit the partition. Return
+        whether the high watermark advanced.
         """
         progress = self.followers.get(replica)
         if progress is None:
             return False
-        progress.fetched(fetch_offset, leader_end, now_ms, pulse=pulse)
+        progress.fetched(fetch_offset, leader_end, now_ms, activity=activity)
         progress.broker_epoch = broker_epoch
         progress.log_start = log_start
         return self.advance_high_watermark(leader_end)
 
-    def leader_grows(self, leader_end: Offset) -> None:
-        """To be told before every append at `leader_end`; who had everything until now is noted."""
+    def before_append(self, leader_end: Offset) -> None:
+        """Must be called before every append at `leader_end`; records which followers had all."""
         for progress in self.followers.values():
-            progress.leader_grows(leader_end)
+            progress.before_append(leader_end)
 
-    def left_session(self, replica: NodeId, pulse: Pulse, leader_end: Offset) -> None:
-        """A follower's fetch session does not hold this partition any more."""
+    def left_session(self, replica: NodeId, activity: SessionActivity, leader_end: Offset) -> None:
+        """A follower's fetch session no longer contains this partition."""
         progress = self.followers.get(replica)
         if progress is not None:
-            progress.left_session(pulse, leader_end)
+            progress.left_session(activity, leader_end)
 
     @property
     def maximal_isr(self) -> frozenset[NodeId]:
-        """Committed members and proposed ones: whoever the controller may think is in sync."""
+        """Committed and proposed members: every replica that the controller may think in sync."""
         if self.proposal is None:
             return self.isr
         return self.isr | {member for member, _ in self.proposal.isr}
 
     @property
     def below_min_isr(self) -> bool:
-        """Fewer in-sync replicas than acks=all demands."""
+        """Whether there are fewer in-sync replicas than acks=all requires."""
         return len(self.isr) < self.min_isr
 
     def replicated_end(self, leader_end: Offset) -> Offset:
-        """Below this offset every member of the maximal ISR has every record."""
+        """The offset below which every member of the maximal ISR has every record."""
         end = leader_end
         for member in self.maximal_isr:
             if member != self.local:
@@ -187,7 +186,7 @@ class PartitionState:
         return end
 
     def advance_high_watermark(self, leader_end: Offset) -> bool:
-        """Move the high watermark as far as the in-sync replicas allow; true when it moved."""
+        """Advance the high watermark as far as the ISR allows; return whether it advanced."""
         if self.role is not Role.LEADER or self.below_min_isr:
             return False
         end = self.replicated_end(leader_end)
@@ -197,7 +196,7 @@ class PartitionState:
         return True
 
     def follow_high_watermark(self, leader_hw: Offset, log_end: Offset) -> bool:
-        """A follower learns the leader's high watermark; it never exceeds the follower's log."""
+        """Take over the leader's high watermark, limited to this follower's log end."""
         hw = min(leader_hw, log_end)
         if hw <= self.high_watermark:
             return False
@@ -205,11 +204,11 @@ class PartitionState:
         return True
 
     def truncated(self, log_end: Offset) -> None:
-        """The local log was cut to `log_end`; nothing above it can be committed here."""
+        """The local log was truncated to `log_end`; nothing above it can be committed here."""
         self.high_watermark = min(self.high_watermark, log_end)
 
-    def log_starts_at(self, log_start: Offset) -> None:
-        """The local log begins at `log_start`: what was before it had been committed."""
+    def log_start_changed(self, log_start: Offset) -> None:
+        """The local log now begins at `log_start`; all records before it were committed."""
         self.high_watermark = max(self.high_watermark, log_start)
 
     # -- the in-sync set -----------------------------------------------------------------------
@@ -217,7 +216,7 @@ class PartitionState:
     def shrunk_isr(
         self, leader_end: Offset, lag_max_ms: float, now_ms: float
     ) -> IsrProposal | None:
-        """The proposal to drop the members that lag, or None when none does or one is pending."""
+        """The proposal to remove the members that lag; None if none lags or one is pending."""
         if self.role is not Role.LEADER or self.proposal is not None:
             return None
         lagging = {
@@ -230,9 +229,9 @@ class PartitionState:
     def grown_isr(
         self, replica: NodeId, leader_end: Offset, eligible: Callable[[NodeId], bool]
     ) -> IsrProposal | None:
-        """The proposal to add `replica`, or None when it is not in sync, in already, or pending.
+        """The proposal to add `replica`; None if it is not in sync, a member, or one is pending.
 
-        `eligible` tells whether the metadata knows the broker as unfenced and not shutting down.
+        `eligible`: whether the metadata has the broker as unfenced and not shutting down.
         """
         progress = self.followers.get(replica)
         if self.role is not Role.LEADER or self.proposal is not None or progress is None:
@@ -266,16 +265,16 @@ class PartitionState:
         partition_epoch: int,
         leader_end: Offset,
     ) -> bool:
-        """The controller committed `proposal`; true when the high watermark advanced by it."""
+        """The controller committed `proposal`; return whether the high watermark advanced."""
         if partition_epoch > self.partition_epoch:
             self.isr = frozenset(isr)
             self.partition_epoch = partition_epoch
         return self.isr_settled(proposal, leader_end)
 
     def isr_settled(self, proposal: IsrProposal, leader_end: Offset) -> bool:
-        """`proposal` is surely not in flight any more; true when the high watermark advanced.
+        """`proposal` is surely not in flight any more; return whether the high watermark advanced.
 
-        An answer to a proposal that news from the metadata log has overtaken changes nothing.
+        A response to a proposal that a newer metadata record has replaced changes nothing.
         """
         if proposal is self.proposal:
             self.proposal = None
@@ -283,17 +282,23 @@ class PartitionState:
 
     # -- producing -----------------------------------------------------------------------------
 
-    def may_append(self, acks: int) -> Ack:
-        """Whether a produce request may append: DONE (yes), NOT_LEADER or TOO_FEW_REPLICAS."""
+    def check_append(self, acks: int) -> ProduceStatus:
+        """Whether a produce request may append: OK, NOT_LEADER or NOT_ENOUGH_REPLICAS."""
         if self.role is not Role.LEADER:
-            return Ack.NOT_LEADER
-        return Ack.TOO_FEW_REPLICAS if acks == -1 and self.below_min_isr else Ack.DONE
+            return ProduceStatus.NOT_LEADER
+        return (
+            ProduceStatus.NOT_ENOUGH_REPLICAS
+            if acks == -1 and self.below_min_isr
+            else ProduceStatus.OK
+        )
 
-    def acknowledge(self, leader_epoch: Epoch, required: Offset, leader_end: Offset) -> Ack:
-        """What to tell an acks=all produce that appended below `required` in `leader_epoch`."""
+    def acknowledge(
+        self, leader_epoch: Epoch, required: Offset, leader_end: Offset
+    ) -> ProduceStatus:
+        """The status of an acks=all produce that appended below `required` in `leader_epoch`."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch:
-            return Ack.NOT_LEADER
+            return ProduceStatus.NOT_LEADER
         if self.below_min_isr:
             replicated = self.replicated_end(leader_end) >= required
-            return Ack.TOO_FEW_REPLICAS if replicated else Ack.WAIT
-        return Ack.DONE if self.high_watermark >= required else Ack.WAIT
+            return ProduceStatus.NOT_ENOUGH_REPLICAS if replicated else ProduceStatus.PENDING
+        return ProduceStatus.OK if self.high_watermark >= required else ProduceStatus.PENDING

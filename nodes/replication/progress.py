@@ -1,9 +1,9 @@
-"""What a partition's leader knows of one follower, from its fetches in the current leader epoch.
+"""The progress of one follower, as the leader sees it from fetches in the current leader epoch.
 
-A partition whose follower is caught up and idle is not named in its incremental fetches (KIP-227),
-yet every one of them says again that the follower has everything below the offset that it named
-last. So the leader notes the time of a fetch once for the whole session (its Pulse), and a
-caught-up follower's progress refers to it. Pure; times are monotonic milliseconds.
+Incremental fetches (KIP-227) omit a partition that is idle and whose follower is caught up. Each of
+them still means that the follower has everything below the offset that it named last. So the leader
+stores the time of a fetch once for the whole session (SessionActivity), and the progress of a
+caught-up follower refers to it. Pure; times are monotonic milliseconds.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from nodes.ids import NO_OFFSET, BrokerEpoch, Offset
 
 
 @dataclass(slots=True)
-class Pulse:
-    """When the follower last fetched in one fetch session."""
+class SessionActivity:
+    """The time of a follower's last fetch in one fetch session."""
 
     fetched_ms: float = 0.0
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """One follower; `caught_up_ms` is when it was last known to have all that the leader had."""
+    """One follower; `caught_up_ms` is when it last had all records of the leader."""
 
     log_end: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
@@ -28,7 +28,7 @@ class FollowerProgress:
     caught_up_ms: float = 0.0
     _fetched_ms: float = 0.0
     _leader_end_then: Offset = NO_OFFSET
-    _pulse: Pulse | None = None
+    _activity: SessionActivity | None = None
 
     def fetched(
         self,
@@ -36,13 +36,14 @@ class FollowerProgress:
         leader_end: Offset,
         now_ms: float,
         *,
-        pulse: Pulse | None = None,
+        activity: SessionActivity | None = None,
     ) -> None:
-        """The follower asks for `offset`: it has all below. `pulse`: of its session, if it has one.
+        """The follower fetches from `offset`: it has all below. `activity` is its session's, if
+        any.
 
-        It is caught up at the time of a fetch that reaches the leader's end, or of the fetch
-        before, if this one reaches what the end was then (so a follower of a busy leader is not
-        lagging by definition).
+        The follower is caught up at the time of this fetch if `offset` is the leader's end. If
+        `offset` reaches the end at the previous fetch, it was caught up at that fetch; so a
+        follower of a busy leader does not always lag.
         """
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -51,22 +52,24 @@ class FollowerProgress:
         self.log_end = offset
         self._fetched_ms = now_ms
         self._leader_end_then = leader_end
-        self._pulse = pulse
+        self._activity = activity
 
-    def leader_grows(self, leader_end: Offset) -> None:
-        """The leader is about to append at `leader_end`: from then on a pulse proves less.
+    def before_append(self, leader_end: Offset) -> None:
+        """The leader is about to append at `leader_end`.
 
-        Until now every pulse repeated that the follower had everything; the last one counts.
+        Until now every fetch of the session meant that the follower had everything; the time of the
+        last one is kept. Later fetches of the session no longer mean that.
         """
-        if self._pulse is not None and self.log_end >= leader_end:
-            self.caught_up_ms = max(self.caught_up_ms, self._pulse.fetched_ms)
+        if self._activity is not None and self.log_end >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self._activity.fetched_ms)
 
-    def left_session(self, pulse: Pulse, leader_end: Offset) -> None:
-        """The session of `pulse` does not hold the partition any more."""
-        if self._pulse is pulse:
-            self.leader_grows(leader_end)
-            self._pulse = None
+    def left_session(self, activity: SessionActivity, leader_end: Offset) -> None:
+        """The session of `activity` no longer contains the partition."""
+        if self._activity is activity:
+            self.before_append(leader_end)
+            self._activity = None
 
     def lags(self, leader_end: Offset, lag_max_ms: float, now_ms: float) -> bool:
-        """Whether it is behind the leader's end and has not been at it for `lag_max_ms`."""
+        """Whether the follower is behind the leader's end and was not caught up for
+        `lag_max_ms`."""
         return self.log_end < leader_end and now_ms - self.caught_up_ms > lag_max_ms

@@ -1,12 +1,12 @@
-"""A token bucket: bytes that may be spent at a rate, with at most a second's worth in hand.
+"""A token bucket that limits a byte rate; it holds at most the bytes of one second.
 
-For throttled replication (KIP-73). What is spent is known only afterwards, and may be more than was
-in hand; then nothing may be spent until the debt is paid. Pure; times are monotonic milliseconds.
+For throttled replication (KIP-73). The size of a transfer is known only afterwards, and may exceed
+the tokens; then nothing may be sent until the debt is paid. Pure; times are monotonic milliseconds.
 """
 
 
 class TokenBucket:
-    """Full at first. `bytes_per_s` is above zero."""
+    """A bucket that is full at first. `bytes_per_s` is above zero."""
 
     def __init__(self, bytes_per_s: int, now_ms: float) -> None:
         self.bytes_per_s = bytes_per_s
@@ -24,11 +24,11 @@ class TokenBucket:
         self._tokens -= size
 
     def spent(self, now_ms: float) -> bool:
-        """Whether nothing may be used now."""
+        """Whether the bucket is empty: nothing may be sent now."""
         self._fill(now_ms)
         return self._tokens <= 0
 
     def ready_ms(self, now_ms: float) -> float:
-        """When something may be used again: now, or when the debt will have been paid."""
+        """When something may be sent again: now, or when the debt is paid."""
         self._fill(now_ms)
         return now_ms + max(0.0, 1 - self._tokens) * 1000 / self.bytes_per_s

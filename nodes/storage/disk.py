@@ -39,7 +39,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes; never extends."""
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         """Write what is there from byte `start` on over itself, for the next sync to make durable.
 
         A kernel that fails to write pages back says so once, and takes them for clean: they are

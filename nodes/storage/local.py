@@ -26,7 +26,7 @@ _LOOKS = 8
 """How many files are looked at to close one, when another is opened."""
 
 
-class _Idle:
+class _OpenFiles:
     """The open files, to close those that are idle when they are many (second chance)."""
 
     def __init__(self, bound: int) -> None:
@@ -41,7 +41,7 @@ class _Idle:
                 return
             other = next(iter(self._open))
             del self._open[other]
-            if other is file or not other.rest():
+            if other is file or not other.close_if_idle():
                 self._open[other] = None  # used since the last look, or not synced: in line again
 
     def closed(self, file: "LocalFile") -> None:
@@ -52,7 +52,7 @@ class _Idle:
 class LocalFile:
     """One real file; `size` is tracked, so that it costs no system call."""
 
-    def __init__(self, path: Path, idle: _Idle, *, create: bool) -> None:
+    def __init__(self, path: Path, idle: _OpenFiles, *, create: bool) -> None:
         self._path = path
         self._idle = idle
         self._fd = -1
@@ -79,7 +79,7 @@ class LocalFile:
             self._idle.opened(self)
         return self._fd
 
-    def rest(self) -> bool:
+    def close_if_idle(self) -> bool:
         """Close the descriptor if it was not used since the last call, and nothing is unsynced."""
         if self._used or self._syncs_in_flight or self._writes != self._synced_writes:
             self._used = False
@@ -127,7 +127,7 @@ class LocalFile:
             os.ftruncate(fd, size)
             self._size = size
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         self._descriptor()  # opened before any of it can fail to be written, and so told of it
         self._writes += 1
         in_place = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -147,9 +147,9 @@ class LocalFile:
         if not self._closed:
             self._closed = True
             if not self._syncs_in_flight:
-                self._let_go()
+                self._close_descriptor()
 
-    def _let_go(self) -> None:
+    def _close_descriptor(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -171,7 +171,7 @@ class LocalFile:
         if not done.cancelled() and done.exception() is None:  # seen: the waiter gets it too
             self._synced_writes = max(self._synced_writes, writes)
         if self._closed and not self._syncs_in_flight:
-            self._let_go()
+            self._close_descriptor()
 
 
 class LocalDisk:
@@ -179,7 +179,7 @@ class LocalDisk:
 
     def __init__(self, root: Path, *, idle_descriptors: int = IDLE_DESCRIPTORS) -> None:
         self.root = root
-        self._idle = _Idle(idle_descriptors)
+        self._idle = _OpenFiles(idle_descriptors)
         self._syncs: dict[int, float] = {}
         """Start, in loop milliseconds, of each sync in flight; oldest first."""
         self._next_sync = 0

@@ -133,7 +133,7 @@ class MemoryFile:
         self._inode.same = min(self._inode.same, size)
         self._inode.clean = min(self._inode.clean, size)
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         if start <= self._inode.same:  # else some of what was dropped stays so
             self._inode.clean = self._inode.same
 

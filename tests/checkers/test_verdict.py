@@ -73,7 +73,7 @@ def test_what_is_judged_alike_is_one_reason() -> None:
         (verdict(anomaly(Judgement.INFORMATIONAL)), "VALID", "No violations."),
         (verdict(anomaly(Judgement.FORBIDDEN)), "INVALID", "2 lost-write in t-0 (the rule)"),
         (verdict(anomaly(Judgement.UNKNOWN)), "UNKNOWN", "2 lost-write in t-0 (the rule)"),
-        (verdict(assumptions=(BROKEN,)), "UNKNOWN", "a: no: why"),
+        (verdict(assumptions=(BROKEN,)), "UNKNOWN", "failed check: a: why"),
         (verdict(assumptions=(HINT,)), "VALID", "No violations."),
         (verdict(detectors=(CRASHED,)), "UNKNOWN", "detector d crashed: boom"),
         (verdict(detectors=(IDLE,)), "VALID", "No violations."),

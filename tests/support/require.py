@@ -75,7 +75,7 @@ def _probed(name: str) -> Capability:
     """What only the doctor can try."""
     return Capability(
         remedy=f"see highwater doctor, {name}",
-        there=lambda: not doctor.missing_for({name}),
+        there=lambda: not doctor.missing_capabilities({name}),
         needs=("netns",),
     )
 

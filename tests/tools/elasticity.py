@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from harness.admin import inspection, reassignments, replica_moves, scaling, topics
 from harness.admin.client import AdminClient
-from harness.admin.scaling import MoveTotals, MoveOptions
+from harness.admin.scaling import MoveOptions, MoveTotals
 from harness.plans.plan import build
 from harness.run.prepare import prepare
 from harness.run.progress import for_terminal

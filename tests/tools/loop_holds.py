@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-from nodes.__main__ import spare_collections
+from nodes.__main__ import tune_garbage_collector
 from tests.support.nodes.cluster import Cluster, running
 from tests.support.nodes.largest_requests import largest
 
@@ -86,7 +86,7 @@ async def measure(cluster: Cluster, holds: Holds, count: int | None) -> list[tup
 
 async def main(count: int | None, shown: int) -> None:
     """See the module."""
-    spare_collections()
+    tune_garbage_collector()
     with timed() as holds:
         async with running(1) as cluster:
             for hold_s, told in (await measure(cluster, holds, count))[:shown]:

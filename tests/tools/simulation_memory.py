@@ -1,10 +1,10 @@
-"""What a process keeps of the seeds that it has run: its memory, now and then.
+"""Measures the memory that a process keeps of the seeds that it has run.
 
     python -m tests.tools.simulation_memory --seeds 200
 
-Swarm seeds, one after the other in this process, judged as a campaign judges them; a line every 50
-seeds. What grows from line to line is kept by somebody. A campaign replaces its processes now and
-then (`SEEDS_PER_PROCESS`), and needs not to.
+Runs swarm seeds one after the other in this process, judged as a campaign judges them, and prints a
+line every 50 seeds. A number that grows from line to line is a leak. A campaign replaces its
+processes (`SEEDS_PER_PROCESS`), but should not have to.
 """
 
 import argparse
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.plans import plan as plans
-from harness.simulation.campaign import Task, in_this_process
+from harness.simulation.campaign import Task, run_seed
 
 EVERY: Final = 50
 STATM: Final = Path("/proc/self/statm")
 
 
 class Count(NamedTuple):
-    """What there was after so many seeds."""
+    """The state after this many seeds."""
 
     seeds: int
     resident_mb: float
@@ -31,11 +31,12 @@ class Count(NamedTuple):
 
 
 def counts(seeds: range, every: int = EVERY) -> Iterator[Count]:
-    """Run the seeds of the packaged plan's swarm; what there was after each `every`."""
+    """Run swarm seeds of the packaged plan; yield the state after each `every` seeds."""
     plan = plans.build(plans.load("simulation"), where="simulation", flags={})
     with tempfile.TemporaryDirectory(prefix="highwater-memory-") as root:
         task = Task(plan=plan, seeds_are_swarms=True, root=Path(root))
-        for number, _ in enumerate(in_this_process(task, seeds), start=1):
+        for number, seed in enumerate(seeds, start=1):
+            run_seed(task, seed)
             if number % every == 0:
                 yield _count(number)
 

@@ -1,8 +1,8 @@
-"""Hosts that are killed and restarted under traffic, again and again; what is left of each.
+"""Kills and restarts hosts under traffic, again and again, and counts what is left of them.
 
     python -m tests.tools.simulation_restarts --cycles 1000 [--nodes]
 
-Bare hosts with an echo between them, or (--nodes) a cluster of real nodes with a client.
+The hosts are bare hosts with an echo service, or (--nodes) a cluster of real nodes with a client.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.support.simulation.worlds import ECHO, Bare, bare, echo_server
 
 
 class Count(NamedTuple):
-    """What there was after so many cycles."""
+    """The state after this many cycles."""
 
     cycles: int
     objects: int
@@ -36,7 +36,7 @@ class Count(NamedTuple):
 
 
 async def chatter(world: Bare) -> None:
-    """Talk to the echo for ever, and keep something on the disk."""
+    """Use the echo service for ever, and keep a file on the disk."""
     host = world.hosts[2]
     assert host.loop is not None
     assert host.disk is not None
@@ -69,7 +69,7 @@ async def chatter(world: Bare) -> None:
 
 
 def cycles(count: int, *, sample_every: int) -> list[Count]:
-    """Kill and restart `count` times; what there was every so often."""
+    """Kill and restart `count` times; return samples of the state."""
     world = bare(seed=5)
     rng = world.world.stream("cycles")
     mains = {1: echo_server, 2: lambda: chatter(world)}
@@ -94,13 +94,13 @@ def cycles(count: int, *, sample_every: int) -> list[Count]:
 
 
 def cluster_cycles(count: int, *, sample_every: int) -> list[Count]:
-    """The same with the nodes of a cluster, of which one at a time is down."""
+    """Do the same with the nodes of a cluster, of which one at a time is down."""
     world = World(5)
     rng = world.stream("cycles")
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     client = Client(cluster)
     counts = []
-    with guard(world), logs.kept(world, None):
+    with guard(world), logs.captured(world, None):
         cluster.start()
         world.run_until(cluster.run_client(lambda: make_topics(cluster, {"t": 1})))
         cluster.run_client(lambda: _send(client))

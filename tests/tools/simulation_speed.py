@@ -1,12 +1,12 @@
-"""How fast the simulated world goes: its seconds in one of the processor, and what takes them.
+"""Measures the speed of the simulated world: its seconds per CPU second, and what takes the time.
 
     python -m tests.tools.simulation_speed --clients own --invariants [--rate 50] [--seconds 60]
 
-Three nodes; a topic of three partitions for each acks mode; so many sends a second in all. The
-clients are one task for every send and nobody who reads, or (own) those of a plan: two producers
-and a consumer for every topic, which record what they do. `--invariants` checks the nodes' state
-after every event, as `highwater simulate` does. `--profile` prints which events there
-were and what each costs, `--calls` which functions the time went to; both cost time themselves.
+Three nodes; a topic with three partitions for each acks mode; `--rate` sends per second in all. The
+clients are one task per send without a reader, or (own) those of a plan: two producers and a
+consumer per topic, which record what they do. `--invariants` checks the nodes' state after each
+event, as `highwater simulate` does. `--profile` prints the events and the cost of each, `--calls`
+the functions that took the time; both cost time themselves.
 """
 
 import argparse
@@ -28,8 +28,7 @@ from harness.simulation.world.trace import Trace
 from harness.simulation.world.world import World
 from harness.systems.node_roles import Layout
 from harness.workloads.clients.counts import Tally
-from harness.workloads.own import World as Outside
-from harness.workloads.own import run_workload
+from harness.workloads.own import ClientEnvironment, run_workload
 from harness.zoo.schedules.load import Client, make_topics
 from tests.support.clients.own_client_worlds import config
 
@@ -41,20 +40,20 @@ WARM_UP_S = 5
 
 
 class Load(Protocol):
-    """Clients at work on a cluster."""
+    """Clients that use a cluster."""
 
     @property
     def sent(self) -> int:
-        """Sends so far."""
+        """The number of sends so far."""
         ...
 
     @property
     def failed(self) -> int:
-        """Sends that surely or perhaps failed."""
+        """The number of sends that failed or may have failed."""
         ...
 
     async def run(self, rate_per_s: float) -> None:
-        """Make the topics, and send for ever at the given rate."""
+        """Create the topics, and send for ever at the given rate."""
         ...
 
 
@@ -106,7 +105,7 @@ class Own:
         cluster = self._cluster
         await make_topics(cluster, dict.fromkeys(TOPICS, PARTITIONS))
         stream = cluster.world.stream("clients")
-        outside = Outside(rng=stream, wall_clock_ms=cluster.clients.clock.ms)
+        outside = ClientEnvironment(rng=stream, wall_clock_ms=cluster.clients.clock.ms)
         async with asyncio.TaskGroup() as group:
             for number, (topic, acks) in enumerate(TOPICS.items()):
                 wanted = config(
@@ -128,7 +127,9 @@ LOADS: dict[str, Callable[[SimCluster], Load]] = {"bare": Bare, "own": Own}
 
 
 class Counting(Trace):
-    """A trace that counts events by what they call, and the time from each to the next."""
+    """A trace that counts events by the called function, and the time from each event to
+    the next.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,12 +138,12 @@ class Counting(Trace):
         self._last = ("", process_time_ns())
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset all counts."""
         self.counts.clear()
         self.took_ns.clear()
 
     def print(self, seconds: float) -> None:
-        """What was counted in so many simulated seconds, the dearest first."""
+        """Print the counts of this many simulated seconds, the most expensive functions first."""
         for name, took_ns in self.took_ns.most_common(40):
             count = self.counts[name]
             each_us, all_ms = took_ns / 1000 / max(count, 1), took_ns / 1e6 / seconds
@@ -175,7 +176,7 @@ class Setting:
 
 
 def measure(setting: Setting) -> None:
-    """Print what one rate costs."""
+    """Print the speed at one rate."""
     world = World(1)
     counting = Counting()
     if setting.profile:
@@ -200,7 +201,7 @@ def measure(setting: Setting) -> None:
     took, seconds = time.process_time() - began, setting.seconds
     print(
         f"{setting.clients} clients, {setting.rate_per_s:g} sends/s: {seconds / took:.1f} simulated"
-        f" s a processor s; per simulated s: {(load.sent - sent) / seconds:.0f} sends, "
+        f" s per CPU s; per simulated s: {(load.sent - sent) / seconds:.0f} sends, "
         f"{(world.trace.events - events) / seconds:.0f} events, "
         f"{(_packets(cluster) - frames) / seconds:.0f} packets; {load.failed} failed; "
         f"trace {world.trace.digest()}; troubles {world.troubles[:3]}",

@@ -1,11 +1,11 @@
-"""Random faults on a simulated cluster of real nodes under load: does anything acknowledged go?
+"""Random faults on a simulated cluster of real nodes under load: is an acknowledged record lost?
 
     python -m tests.tools.simulation_storm --seeds 0..100
 
-Kills of processes, cut links, stopped processes, frozen disks, bad links, resets, clocks that
-jump, all at random, and no invariant may break; then everything is healed, the cluster must
-converge, and every record that was acknowledged with acks=all must be read. Power is never cut at
-more than one node at a time, since nothing is flushed before it is acknowledged here.
+Kills, cut links, stopped processes, frozen disks, bad links, resets and clock jumps, at random; no
+invariant may break. Then all faults are healed, the cluster must converge, and all records
+acknowledged with acks=all must be readable. Only one node at a time loses power, because nothing is
+flushed before it is acknowledged here.
 """
 
 import argparse
@@ -39,8 +39,8 @@ class Storm:
         self._rng = self.world.stream("storm")
 
     def run(self, seconds: float) -> set[int]:
-        """What was acknowledged, and is not to be read any more. Raises SimulationError, of which
-        InvariantBroken and NotConverged are two.
+        """Return the acknowledged values that cannot be read any more. Raises SimulationError, such
+        as InvariantBroken and NotConverged.
         """
         with guard(self.world):
             try:
@@ -143,7 +143,7 @@ def main() -> None:
         print(
             f"seed {seed}: {len(storm.made)} faults, {acked} acknowledged, {storm.client.failed} "
             f"not; {'LOST ' + str(sorted(missing)[:5]) if missing else 'none lost'}; "
-            f"{storm.world.now_ns / 1e9 / took:.0f} simulated s a processor s; "
+            f"{storm.world.now_ns / 1e9 / took:.0f} simulated s per CPU s; "
             f"{storm.world.trace.digest()}; {storm.world.troubles[:2] or 'no troubles'}",
             flush=True,
         )

@@ -173,9 +173,9 @@ class CrashingFile:
         self._disk.step(f"truncate {self.path} to {size}")
         self.inner.truncate(size)
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         self._disk.step(f"write {self.path} again from {start}")
-        self.inner.write_again(start)
+        self.inner.rewrite(start)
 
     def sync(self) -> None:
         self._disk.step(f"sync {self.path}")

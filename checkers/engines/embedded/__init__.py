@@ -1,11 +1,13 @@
 """PySpark's DataFrame API for the embedded engine: columns and frames that are SQL text.
 
-What detectors use is written as DuckDB's SQL here, directly: building one query costs microseconds.
-Whatever else the API has goes the general way, by SQLFrame (`general`), at some milliseconds a
-call.
+The operations that detectors use often are written here as DuckDB's SQL: building one query costs
+microseconds. SQLFrame translates the rest of the API, at some milliseconds a call (`general`). The
+package computes nothing: `engine` runs the SQL.
 
+    general       the rest of the API, by SQLFrame
     columns       expressions, sort orders, windows
+    frames        frames and their verbs
     functions     the functions module
-    frames        tables, and what becomes of them verb by verb
-    general       everything that the others do not write
+
+Each module imports only modules above it in this list.
 """

@@ -1,14 +1,14 @@
-"""Tables as SQL text, and PySpark's verbs on them: each wraps the text before it.
+"""Frames as SQL text, with PySpark's verbs: each verb wraps the text of the frame before it.
 
-A frame knows the names of its columns, so nothing is looked up until it is computed. What would be
-ambiguous in the SQL raises here, with the name.
+A frame knows the names of its columns, so the database is not asked before the frame is computed.
+A column name that would be ambiguous in the SQL raises here, with the name.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from checkers.engines.embedded.columns import Column, expression, ordering, quoted
-from checkers.engines.embedded.functions import Functions
+from checkers.engines.embedded import general
+from checkers.engines.embedded.columns import Column, expression, ordering, parsed, quoted
 
 _JOINS = {
     "inner": "JOIN",
@@ -24,10 +24,10 @@ Named = str | Column
 
 
 class Frame:
-    """What one SELECT gives.
+    """The result of one SELECT.
 
-    source: what it is selected from. order: how it is sorted at the end, if at all. row_count: how
-    many rows it has, where that is known.
+    source: the table or query in FROM. order: the final sort order, if any. row_count: the number
+    of rows, if known.
     """
 
     __slots__ = ("_order", "_source", "columns", "row_count")
@@ -48,61 +48,61 @@ class Frame:
         return f"SELECT {_listed(self.columns)} FROM {self._source}{self._order}"
 
     def select(self, *columns: Named) -> "Frame":
-        """These columns."""
+        """Return the frame with these columns."""
         return self._with(f"SELECT {self._shown(columns)} FROM {self._from}", _names(columns))
 
     def where(self, condition: Named) -> "Frame":
-        """The rows for which the condition is true; a string is one in Spark's SQL."""
+        """The rows for which the condition is true; a string is a condition in Spark's SQL."""
         if isinstance(condition, str):
-            condition = Functions().expr(condition)
+            condition = parsed(condition)
         return self._with(f"SELECT * FROM {self._from} WHERE {condition.text}", self.columns)
 
     filter = where
 
     def withColumn(self, name: str, column: Column) -> "Frame":
-        """With another column, or another one in its place."""
+        """Add a column, or replace the column of this name."""
         kept = [column.alias(name) if each == name else each for each in self.columns]
         return self.select(*kept, *([] if name in self.columns else [column.alias(name)]))
 
     def withColumnRenamed(self, old: str, new: str) -> "Frame":
-        """With a column by another name."""
+        """Rename a column."""
         return self.select(
             *(Column(quoted(each), new) if each == old else each for each in self.columns)
         )
 
     def drop(self, *names: str) -> "Frame":
-        """Without some columns."""
+        """Remove columns."""
         return self.select(*(each for each in self.columns if each not in names))
 
     def distinct(self) -> "Frame":
-        """Every row once."""
+        """Keep each row once."""
         return self._with(f"SELECT DISTINCT * FROM {self._from}", self.columns)
 
     def groupBy(self, *columns: Named) -> "Grouped":
-        """Rows that agree on these columns, together."""
+        """Group the rows with equal values in these columns."""
         return Grouped(self, columns)
 
     def agg(self, *columns: Column) -> "Frame":
-        """One row about all rows."""
+        """Aggregate all rows into one row."""
         return self.groupBy().agg(*columns)
 
     def unionByName(self, other: "Frame") -> "Frame":
-        """The rows of both; the other has the same columns in whatever order."""
+        """The rows of both frames; the other frame has the same columns in any order."""
         if unlike := sorted(set(self.columns) ^ set(other.columns)):
             raise ValueError(f"both frames must have a column {unlike[0]!r}")
         rows = [f"SELECT {_listed(self.columns)} FROM {each._from}" for each in (self, other)]
         return self._with(" UNION ALL ".join(rows), self.columns)
 
     def join(self, other: "Frame", on: str | Sequence[str] | Column, how: str = "inner") -> "Frame":
-        """With the rows of another frame that agree on the columns `on`, which are there once, or
-        for which a condition holds. how: inner, left, full, left_semi or
+        """Join the rows of another frame that have equal values in the columns `on` (the result has
+        these columns once), or for which a condition holds. how: inner, left, full, left_semi or
         left_anti.
 
-        Raises ValueError where the other has a column of the same name besides.
+        Raises ValueError if both frames have another column of the same name.
         """
         if how not in _JOINS:
-            joined_so: Frame = _generally(self, "join")(other, on=on, how=how)
-            return joined_so
+            result: Frame = _sqlframe_method(self, "join")(other, on=on, how=how)
+            return result
         if isinstance(on, Column):
             keys: list[str] = []
             condition = f"ON {on.text}"
@@ -117,15 +117,15 @@ class Frame:
         return self._with(f"SELECT * FROM {joined}", [*keys, *mine, *theirs])
 
     def orderBy(self, *columns: Named) -> "Frame":
-        """Sorted, which is the last that is done to it but `limit`."""
+        """Sort the rows. Only `limit` may follow."""
         return Frame(self._source, self.columns, order=f" ORDER BY {ordering(columns)}")
 
     def limit(self, rows: int) -> "Frame":
-        """Its first rows."""
+        """Keep the first rows."""
         return Frame(self._source, self.columns, order=f"{self._order} LIMIT {int(rows)}")
 
     def __getattr__(self, name: str) -> Any:
-        return _generally(self, name)
+        return _sqlframe_method(self, name)
 
     @property
     def _from(self) -> str:
@@ -151,20 +151,18 @@ class Grouped:
         self._keys = keys
 
     def agg(self, *columns: Column) -> Frame:
-        """One row about each group: its keys, and these columns."""
+        """Aggregate each group into one row: its keys and these columns."""
         shown = [*self._keys, *columns]
         by = f" GROUP BY {', '.join(map(expression, self._keys))}" if self._keys else ""
         frame = self._frame
         return frame._with(f"SELECT {frame._shown(shown)} FROM {frame._from}{by}", _names(shown))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_generally(self._frame, "groupBy")(*self._keys), name)
+        return getattr(_sqlframe_method(self._frame, "groupBy")(*self._keys), name)
 
 
-def _generally(frame: Frame, name: str) -> Any:
-    from checkers.engines.embedded.general import verb
-
-    return verb(frame, name)
+def _sqlframe_method(frame: Frame, name: str) -> Any:
+    return general.method(frame, name, general.Classes(Column, Frame))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -177,7 +175,7 @@ def _names(columns: Sequence[Named]) -> list[str]:
 
 def _name(column: Column) -> str:
     if column.name is None:
-        raise ValueError(f"{column.text[:80]} has no name: give it one with alias")
+        raise ValueError(f"{column.text[:80]} has no name: use alias")
     return column.name
 
 

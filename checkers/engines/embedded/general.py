@@ -1,83 +1,86 @@
-"""The rest of the API, by SQLFrame: what detectors' usual verbs and functions do not write.
+"""The rest of PySpark's API, by SQLFrame: functions, methods and verbs that this package does not
+write itself.
 
-A call is handed over with its arguments parsed from their SQL, and what comes back is SQL again.
-Only what stays in the engine can come back, columns and frames; what would bring rows to the
-driver is the engine's own business.
+A call is handed to SQLFrame with its arguments parsed from their SQL, and the result becomes SQL
+again. Only columns and frames can come back. Rows never do: the engine brings rows to the driver.
+
+This module is the lowest of the package. It knows columns and frames only as the classes that a
+caller hands in (`Classes`).
 """
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from checkers.engines.embedded.columns import Column
-from checkers.engines.embedded.frames import Frame
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of this package's columns and frames. frame: None where no frames are in use."""
+
+    column: type[Any]
+    frame: type[Any] | None = None
 
 
-def function(name: str) -> Callable[..., Any]:
-    """A function of SQLFrame's by name. Raises AttributeError when it has none."""
+def function(name: str, classes: Classes) -> Callable[..., Any]:
+    """Return SQLFrame's function of this name. Raises AttributeError when there is none."""
     from sqlframe.duckdb import functions
 
-    return _through(getattr(functions, name))
+    return _translated(getattr(functions, name), classes)
 
 
-def method(column: Column, name: str) -> Callable[..., Any]:
-    """A column's method. Raises AttributeError when there is none."""
-    return _through(_attribute(column, name))
-
-
-def verb(frame: Frame, name: str) -> Callable[..., Any]:
-    """A frame's method. Raises AttributeError when there is none."""
-    return _through(_attribute(frame, name))
-
-
-def _attribute(of: Any, name: str) -> Callable[..., Any]:
-    theirs = None if name.startswith("_") else _theirs(of)
+def method(of: Any, name: str, classes: Classes) -> Callable[..., Any]:
+    """Return a method of a column or a frame. Raises AttributeError when there is none."""
+    theirs = None if name.startswith("_") else _to_sqlframe(of, classes)
     if not callable(getattr(type(theirs), name, None)):
         raise AttributeError(f"{type(of).__name__} has no {name}")
-    call: Callable[..., Any] = getattr(theirs, name)
-    return call
+    return _translated(getattr(theirs, name), classes)
 
 
-def _through(call: Callable[..., Any]) -> Callable[..., Any]:
+def _translated(call: Callable[..., Any], classes: Classes) -> Callable[..., Any]:
+    """The call, with its arguments translated for SQLFrame and its result translated back."""
+
     @functools.wraps(call)
     def called(*positional: Any, **named: Any) -> Any:
-        made = call(*map(_theirs, positional), **{k: _theirs(v) for k, v in named.items()})
-        return _ours(made)
+        theirs = [_to_sqlframe(value, classes) for value in positional]
+        made = call(*theirs, **{k: _to_sqlframe(v, classes) for k, v in named.items()})
+        return _from_sqlframe(made, classes)
 
     return called
 
 
-class _Between:
-    """What SQLFrame hands out on the way from one frame to the next, such as its groups."""
+class _Groups:
+    """Groups of rows, which SQLFrame returns between one frame and the next."""
 
-    def __init__(self, theirs: Any) -> None:
-        self._it = theirs
+    def __init__(self, theirs: Any, classes: Classes) -> None:
+        self._theirs = theirs
+        self._classes = classes
 
     def __getattr__(self, name: str) -> Any:
-        return _through(getattr(self._it, name))
+        return _translated(getattr(self._theirs, name), self._classes)
 
 
-def _theirs(value: Any) -> Any:
+def _to_sqlframe(value: Any, classes: Classes) -> Any:
     from sqlframe.duckdb import Column as TheirColumn
     from sqlglot import exp, parse_one
 
     match value:
-        case Column():
+        case classes.column():
             parsed = TheirColumn(parse_one(value.text, dialect="duckdb"))
             return parsed if value.name is None else parsed.alias(value.name)
-        case Frame():
+        case _ if classes.frame is not None and isinstance(value, classes.frame):
             columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in value.columns]
             rows = exp.Subquery(this=parse_one(value.sql, dialect="duckdb"))
             return _their_frame()(exp.Select().from_(rows.as_("rows")).select(*columns))
         case list() | tuple():
-            return [_theirs(each) for each in value]
+            return [_to_sqlframe(each, classes) for each in value]
         case dict():
-            return {key: _theirs(each) for key, each in value.items()}
+            return {key: _to_sqlframe(each, classes) for key, each in value.items()}
         case _:
             return value
 
 
-def _ours(value: Any) -> Any:
+def _from_sqlframe(value: Any, classes: Classes) -> Any:
     from sqlframe.base.column import Column as TheirColumn
     from sqlframe.base.dataframe import BaseDataFrame
     from sqlframe.base.group import _BaseGroupedData
@@ -87,27 +90,27 @@ def _ours(value: Any) -> Any:
         case TheirColumn():
             made = value.column_expression
             text = made.sql(dialect="duckdb")
-            return Column(text if isinstance(made, exp.Func) else f"({text})")
-        case BaseDataFrame():
+            return classes.column(text if isinstance(made, exp.Func) else f"({text})")
+        case BaseDataFrame() if classes.frame is not None:
             sql = value.sql(dialect="duckdb", optimize=False, pretty=False)
-            return Frame(f"({sql})", value.columns)
+            return classes.frame(f"({sql})", value.columns)
         case _BaseGroupedData():
-            return _Between(value)
+            return _Groups(value, classes)
         case _:
-            raise TypeError(f"{type(value).__name__}: only columns and frames stay in the engine")
+            raise TypeError(f"{type(value).__name__}: only columns and frames can be returned")
 
 
 def _refuse(_: Any, sql: str) -> None:
-    raise TypeError(f"rows come by the engine's own methods, not by a frame's: {sql[:80]}")
+    raise TypeError(f"a frame brings no rows: use the engine's own methods: {sql[:80]}")
 
 
 @functools.cache
 def _their_frame() -> Callable[[Any], Any]:
-    """SQLFrame's frames, of a session that computes nothing."""
+    """Return the constructor of SQLFrame's frames, in a session that computes nothing."""
     import duckdb
     from sqlframe.duckdb import DuckDBSession
     from sqlframe.duckdb.dataframe import DuckDBDataFrame
 
-    # SQLFrame keeps one session per class: a class of its own leaves everybody else's alone.
+    # SQLFrame keeps one session per class: an own class leaves all other sessions alone.
     own_class = type("TranslatingSession", (DuckDBSession,), {"_execute": _refuse})
     return functools.partial(DuckDBDataFrame, own_class(conn=duckdb.connect()))

@@ -1,10 +1,9 @@
 """All administrative commands of `highwater cluster`, in one Typer application."""
 
-import typer
-
 from harness.cli.cluster import brokers, configs, inspect, reassign, topics
+from harness.cli.options import command_group
 
-app = typer.Typer()
+app = command_group()
 app.add_typer(topics.app, name="topics")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")

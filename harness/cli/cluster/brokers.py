@@ -19,10 +19,10 @@ from harness.cli.cluster.connection import (
     print_json,
     print_lines,
 )
-from harness.cli.options import Throttle
+from harness.cli.options import Throttle, command_group
 from nodes.ids import TopicPartition
 
-app = typer.Typer(help="List, add and remove brokers.", no_args_is_help=True)
+app = command_group("List, add and remove brokers.")
 
 CHANGE_TIMEOUT_S = 120.0
 

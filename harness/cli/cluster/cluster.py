@@ -25,6 +25,7 @@ from harness.cli.options import (
     Store,
     SystemName,
     comma_separated,
+    command_group,
     key_values,
 )
 from harness.systems.node_roles import Layout
@@ -57,10 +58,8 @@ class _ClusterGroup(TyperGroup):
         self.commands.update(found.commands)
 
 
-cluster_app = typer.Typer(
-    help="Run a cluster for any Kafka client, and administer clusters.",
-    no_args_is_help=True,
-    cls=_ClusterGroup,
+cluster_app = command_group(
+    "Run a cluster for any Kafka client, and administer clusters.", cls=_ClusterGroup
 )
 
 

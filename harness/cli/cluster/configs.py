@@ -17,11 +17,9 @@ from harness.cli.cluster.connection import (
     print_json,
     print_lines,
 )
-from harness.cli.options import ConfigOption, DeleteConfig, key_values
+from harness.cli.options import ConfigOption, DeleteConfig, command_group, key_values
 
-app = typer.Typer(
-    help="Show and change the configuration of topics and brokers.", no_args_is_help=True
-)
+app = command_group("Show and change the configuration of topics and brokers.")
 
 
 class Entity(StrEnum):

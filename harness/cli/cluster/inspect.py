@@ -25,11 +25,11 @@ from harness.cli.cluster.connection import (
     print_lines,
     read_file,
 )
-from harness.cli.options import broker_numbers, comma_separated
+from harness.cli.options import broker_numbers, comma_separated, command_group
 from nodes.ids import TopicPartition
 
-quorum_app = typer.Typer(help="Show the metadata quorum.", no_args_is_help=True)
-log_dirs_app = typer.Typer(help="Show the log directories of brokers.", no_args_is_help=True)
+quorum_app = command_group("Show the metadata quorum.")
+log_dirs_app = command_group("Show the log directories of brokers.")
 
 
 class ElectionType(StrEnum):

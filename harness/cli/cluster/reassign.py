@@ -23,10 +23,10 @@ from harness.cli.cluster.connection import (
     print_lines,
     read_file,
 )
-from harness.cli.options import Throttle, broker_numbers
+from harness.cli.options import Throttle, broker_numbers, command_group
 from nodes.ids import TopicPartition
 
-app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
+app = command_group("Move partitions between brokers.")
 
 File = Annotated[
     Path,
@@ -71,7 +71,7 @@ def generate(
 
     async def work(
         admin: AdminClient,
-    ) -> tuple[dict[TopicPartition, tuple[int, ...]], balance.Plan]:
+    ) -> tuple[dict[TopicPartition, tuple[int, ...]], balance.PlacementPlan]:
         live = {each.node_id: each.rack for each in (await topics.cluster(admin)).live}
         if unknown := [node for node in asked if node not in live]:
             raise BadRequest(

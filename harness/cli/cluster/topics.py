@@ -17,10 +17,10 @@ from harness.cli.cluster.connection import (
     print_json,
     print_lines,
 )
-from harness.cli.options import ConfigOption, DeleteConfig, key_values
+from harness.cli.options import ConfigOption, DeleteConfig, command_group, key_values
 from nodes.ids import TopicPartition
 
-app = typer.Typer(help="List, create, alter and delete topics.", no_args_is_help=True)
+app = command_group("List, create, alter and delete topics.")
 
 Name = Annotated[str, typer.Argument(help="The name of the topic.")]
 Names = Annotated[list[str] | None, typer.Argument(help="The names of topics. Default: all.")]

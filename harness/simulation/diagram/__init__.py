@@ -1,11 +1,12 @@
-"""The space-time diagram of a simulated run: who told whom what, and what came of it.
+"""The space-time diagram of a failing simulated run: messages between machines, faults, and what
+went wrong. It explains one run; it judges nothing.
 
-tap        looks on while the run goes on, and cuts what it saw into frames
-messages   frames as requests and responses of Kafka's, decoded by the broker's own codec
-saying     what is essential in a message, in a few words
-incidents  faults, kills, roles, and what the run is to be blamed for
-selection  which messages mattered                                        (pure)
-layout     where everything lies on the page                              (pure)
-page       one HTML file that needs nothing else
-showing    runs a plan once more, looked at, and makes the page
+    capture    records the network during the run, and splits the bytes into frames
+    messages   decodes frames as Kafka requests and responses, with the broker's own codec
+    captions   the essential fields of a message, in a few words
+    events     faults, kills, roles, and the finding to explain
+    selection  the messages that mattered                     (pure)
+    layout     where everything lies on the page              (pure)
+    page       one HTML file that needs nothing else
+    make       repeats a run, records it, and makes the page
 """

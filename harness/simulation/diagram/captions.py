@@ -1,7 +1,7 @@
-"""What is essential in a message of Kafka's: which partitions it names, and a few words of each.
+"""The essential fields of a Kafka message: which partitions it names, and a few words about each.
 
-Goes through any message as kio has it, whatever its kind and version: what names a partition is a
-part, and of a part those fields are said that replication turns on. Pure.
+Works on any kio message, whatever its kind and version: an element that names a partition is a
+part, and a part's caption has the fields that replication depends on. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,57 +36,57 @@ SHORT: Final[Mapping[str, str]] = {
     "vote_granted": "granted",
     "replica_id": "candidate",
 }
-"""Fields of a part that are said, and how."""
+"""Fields of a part that a caption shows, and their words."""
 VALUES_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What a message says of one partition."""
+    """What a message says about one partition."""
 
     topic: str
     partition: int
     words: str
     values: tuple[int, ...] = ()
-    """Of the workload's records that it carries."""
+    """Values of the workload's records that the part carries."""
     offsets: tuple[int, int] | None = None
-    """Of the records that it carries, the last one included."""
+    """The first and the last offset of the records that the part carries."""
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Caption:
     """A message in words."""
 
     parts: tuple[Part, ...]
     error: str = ""
-    """Of the message as a whole."""
+    """The error of the message as a whole."""
 
 
 def topic_ids(message: Any) -> Iterator[tuple[UUID, str]]:
-    """Names of topics that the message tells beside their ids."""
+    """Yield topic ids with their names, where the message has both."""
     for entity in _entities(message):
-        found, name = getattr(entity, "topic_id", None), _first(entity, NAME)
+        found, name = getattr(entity, "topic_id", None), _first_field(entity, NAME)
         if isinstance(found, UUID) and isinstance(name, str) and name:
             yield found, name
-        for record in _carried(entity):
+        for record in _metadata_records(entity):
             if isinstance(record, metadata.TopicRecord):
                 yield record.topic_id, record.name
 
 
-def said(message: Any, names: Mapping[UUID, str]) -> Said:
-    """A message in words; `names` are the topics' by their ids."""
+def caption(message: Any, names: Mapping[UUID, str]) -> Caption:
+    """Return a message in words; `names` has the topics' names by id."""
     parts = tuple(_parts(message, "", names))
-    return Said(parts=parts, error=_error(message))
+    return Caption(parts=parts, error=_error(message))
 
 
 def _parts(entity: Any, topic: str, names: Mapping[UUID, str]) -> Iterator[Part]:
-    name, topic_id = _first(entity, NAME), getattr(entity, "topic_id", None)
+    name, topic_id = _first_field(entity, NAME), getattr(entity, "topic_id", None)
     if isinstance(name, str):
         topic = name
     elif isinstance(topic_id, UUID):
         topic = names.get(topic_id, METADATA if topic_id.int == 1 else str(topic_id))
-    index = _first(entity, INDEX)
+    index = _first_field(entity, INDEX)
     if topic and isinstance(index, int):
         yield from _part(entity, topic, index, names)
         return
@@ -95,7 +95,7 @@ def _parts(entity: Any, topic: str, names: Mapping[UUID, str]) -> Iterator[Part]
 
 
 def _part(entity: Any, topic: str, index: int, names: Mapping[UUID, str]) -> Iterator[Part]:
-    words = [f"{word} {_plain(value)}" for word, value in _fields(entity)]
+    words = [f"{word} {_format(value)}" for word, value in _fields(entity)]
     values, offsets = _records(entity, topic)
     if values:
         more = "…" if len(values) > VALUES_NAMED else ""
@@ -112,8 +112,8 @@ def _part(entity: Any, topic: str, index: int, names: Mapping[UUID, str]) -> Ite
         offsets=offsets,
         error=error,
     )
-    for record in _carried(entity):
-        yield from _decided(record, names)
+    for record in _metadata_records(entity):
+        yield from _metadata_part(record, names)
 
 
 def _fields(entity: Any) -> Iterator[tuple[str, Any]]:
@@ -129,21 +129,21 @@ def _fields(entity: Any) -> Iterator[tuple[str, Any]]:
             yield SHORT[field.name], value
 
 
-def _decided(record: Any, names: Mapping[UUID, str]) -> Iterator[Part]:
-    """A record of the metadata log that concerns a partition is a part of its own."""
+def _metadata_part(record: Any, names: Mapping[UUID, str]) -> Iterator[Part]:
+    """Yield a part for a record of the metadata log that concerns a partition."""
     if isinstance(record, metadata.PartitionRecord | metadata.PartitionChangeRecord):
         topic = names.get(record.topic_id, str(record.topic_id))
-        told = [f"ISR {_plain(record.isr)}"] if record.isr is not None else []
+        changes = [f"ISR {_format(record.isr)}"] if record.isr is not None else []
         if record.leader == NO_LEADER:
-            told.insert(0, "no leader")
+            changes.insert(0, "no leader")
         elif record.leader >= 0:
-            told.insert(0, f"leader {record.leader}")
-        words = "decided: " + (", ".join(told) or "nothing of leader or ISR")
+            changes.insert(0, f"leader {record.leader}")
+        words = "decided: " + (", ".join(changes) or "nothing of leader or ISR")
         yield Part(topic=topic, partition=record.partition_id, words=words)
 
 
 def _records(entity: Any, topic: str) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The values and the offsets of what a part carries."""
+    """Return the values and the offsets that a part carries."""
     data = getattr(entity, "records", None)
     if not data:
         return (), None
@@ -160,26 +160,26 @@ def _records(entity: Any, topic: str) -> tuple[tuple[int, ...], tuple[int, int] 
                     if record.value.startswith(MAGIC)
                 ]
     except CorruptBatch:
-        pass  # what can be read of it is said
+        pass  # the caption has what could be read
     return tuple(values), (offsets[0], offsets[-1]) if offsets else None
 
 
-def _carried(entity: Any) -> Iterator[Any]:
-    """The metadata records of a part of the metadata log."""
+def _metadata_records(entity: Any) -> Iterator[Any]:
+    """Yield the metadata records that a part of the metadata log carries."""
     data = getattr(entity, "records", None)
-    if not data or _first(entity, INDEX) != 0:
+    if not data or _first_field(entity, INDEX) != 0:
         return
     try:
         for at, header in iter_batches(data):
             if not header.is_control:
                 for record in decode_records(data, at):
                     yield metadata.decode(record.value or b"")
-    except Exception:  # a topic's records: no metadata, whatever is wrong with them
+    except Exception:  # not metadata: the records of a topic
         return
 
 
 def value_name(value: int) -> str:
-    """As people tell values apart: the client's number and its own count."""
+    """Return a value's name: the client's number and the client's own count."""
     return f"{client_of(value)}#{value & 0xFFFF_FFFF}"
 
 
@@ -188,11 +188,11 @@ def _error(entity: Any) -> str:
     return code.name if isinstance(code, ErrorCode) and code is not ErrorCode.none else ""
 
 
-def _first(entity: Any, names: tuple[str, ...]) -> Any:
+def _first_field(entity: Any, names: tuple[str, ...]) -> Any:
     return next((v for name in names if (v := getattr(entity, name, None)) is not None), None)
 
 
-def _plain(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "{" + ", ".join(map(str, value)) + "}"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""Looks on at a simulated network: who sent which bytes to whom, and when they got there.
+"""Records a simulated network: which machine sent which bytes to which, and when they arrived.
 
-Nothing is decoded while the run goes on: bytes and times are kept as they come. `frames` cuts them
-into Kafka's frames afterwards. Of one run that is some ten megabytes, and a run is bounded.
+Nothing is decoded during the run: bytes and times are recorded as they come. `frames` splits them
+into Kafka frames afterwards. One run has some ten megabytes, and its length is bounded.
 """
 
 import struct
@@ -9,21 +9,19 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.simulation.world.loop import Machine
 from harness.simulation.world.network.network import EPHEMERAL
-
-if TYPE_CHECKING:
-    from harness.simulation.world.host import Host
-    from harness.simulation.world.network.tcp import Socket
-    from harness.simulation.world.world import World
+from harness.simulation.world.network.observer import ConnectionEnd
+from harness.simulation.world.world import World
 
 LENGTH: Final = struct.Struct(">i")
 
 
 @dataclass(slots=True, kw_only=True)
 class Stream:
-    """One direction of a connection. Times are the world's ns, by a segment's number."""
+    """One direction of a connection. Times are the world's ns, by segment number."""
 
     number: int
     back: int
@@ -31,28 +29,28 @@ class Stream:
     sender: str
     receiver: str
     port: int
-    """Of the server's side."""
+    """The server's port."""
     by_client: bool
     data: list[bytes] = field(default_factory=list)
     sent_ns: dict[int, int] = field(default_factory=dict)
     held_up_ns: dict[int, int] = field(default_factory=dict)
-    """When a segment did not get through, for the first time."""
+    """When a segment was dropped on its way, for the first time."""
     arrived_ns: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One message's bytes, without their length, on their way."""
+    """One message's bytes, without their length, and their times."""
 
     body: bytes
     sent_ns: int
     arrived_ns: int | None
-    """When the last byte was there; None: never."""
+    """When the last byte arrived; None if it never did."""
     held_up_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class ProgramEvent:
     """A program of a machine began or ended."""
 
     at_ns: int
@@ -60,16 +58,16 @@ class Noted:
     what: str
 
 
-class Tap:
+class NetworkRecorder:
     """See `harness.simulation.world.network.observer.Observer`."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: World) -> None:
         self.streams: dict[int, Stream] = {}
-        """By the number of the socket that sends."""
-        self.notes: list[Noted] = []
+        """Streams by the number of the sending socket."""
+        self.notes: list[ProgramEvent] = []
         self._world = world
 
-    def sent(self, socket: "Socket", number: int, data: bytes) -> None:
+    def sent(self, socket: ConnectionEnd, number: int, data: bytes) -> None:
         """See the protocol."""
         stream = self.streams.get(socket.number)
         if stream is None:
@@ -78,22 +76,22 @@ class Tap:
         stream.data.append(data)
         stream.sent_ns[number] = self._world.now_ns
 
-    def held_up(self, socket: "Socket", number: int) -> None:
+    def held_up(self, socket: ConnectionEnd, number: int) -> None:
         """See the protocol."""
         if (stream := self.streams.get(socket.number)) is not None:
             stream.held_up_ns.setdefault(number, self._world.now_ns)
 
-    def arrived(self, socket: "Socket", number: int) -> None:
+    def arrived(self, socket: ConnectionEnd, number: int) -> None:
         """See the protocol."""
         if (stream := self.streams.get(socket.number)) is not None:
             stream.arrived_ns[number] = self._world.now_ns
 
-    def noted(self, host: "Host", what: str) -> None:
+    def noted(self, host: Machine, what: str) -> None:
         """See the protocol."""
-        self.notes.append(Noted(at_ns=self._world.now_ns, host=host.name, what=what))
+        self.notes.append(ProgramEvent(at_ns=self._world.now_ns, host=host.name, what=what))
 
 
-def _stream(socket: "Socket") -> Stream:
+def _stream(socket: ConnectionEnd) -> Stream:
     own, peer = socket.name.own[1], socket.name.peer[1]
     by_client = own in EPHEMERAL
     return Stream(
@@ -107,9 +105,10 @@ def _stream(socket: "Socket") -> Stream:
 
 
 def frames(stream: Stream) -> Iterator[Frame]:
-    """The whole messages of a stream, in order. One that was cut off by the end of it is left out.
+    """Yield the complete messages of a stream, in order, without one that the end of the stream
+    cut.
 
-    A message is sent when its first byte is, and there when its last byte is.
+    A message is sent when its first byte is sent, and arrives when its last byte arrives.
     """
     ends = list(accumulate(map(len, stream.data)))
     data = b"".join(stream.data)

@@ -1,7 +1,8 @@
-"""What befell a run, lane by lane: faults, kills, boots, roles, truncations; and what went wrong.
+"""The events of a run by lane: faults, kills, boots, roles, truncations; and the finding to
+explain.
 
-Nodes' roles and truncations are what the nodes said themselves, at that moment. What went wrong is
-the verdict's gravest forbidden anomaly, or the invariant that broke. Times are the world's ns.
+Roles and truncations come from the nodes' own log lines. The finding is the gravest forbidden
+anomaly of the verdict, or the broken invariant. Times are the world's ns.
 """
 
 import json
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.simulation.diagram.captions import value_name
-from harness.simulation.diagram.capture import Noted
+from harness.simulation.diagram.capture import ProgramEvent
 
 LOST: Final = "lost-write"
 BOOT: Final = "boot"
@@ -25,8 +26,8 @@ _PLACE = re.compile(r"\b([\w.]+(?:-[\w.]+)*)-(\d+)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
-    """What the diagram is to explain."""
+class Finding:
+    """What the diagram explains: a forbidden anomaly or a broken invariant."""
 
     kind: str
     sentence: str
@@ -37,20 +38,20 @@ class Wrong:
     offset: int | None = None
     client: str = ""
     lane: str = ""
-    """Of the node at whose event an invariant broke."""
+    """The lane of the node after whose event an invariant broke."""
     began_ns: int | None = None
-    """When the operation that went wrong began."""
+    """When the anomalous operation began."""
     ended_ns: int | None = None
 
     @property
     def place(self) -> str:
-        """The partition's name; empty when it is about none."""
+        """The partition's name; empty without a partition."""
         return f"{self.topic}-{self.partition}" if self.topic else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened on one lane."""
+    """An event on one lane."""
 
     at_ns: int
     lane: str
@@ -73,8 +74,8 @@ class Span:
     cuts: frozenset[tuple[int, int]] = frozenset()
 
 
-def from_verdict(verdict: Mapping[str, Any], sign: str | None, base_ns: int) -> Wrong | None:
-    """The gravest forbidden anomaly, of kind `sign` if that is among them."""
+def from_verdict(verdict: Mapping[str, Any], sign: str | None, base_ns: int) -> Finding | None:
+    """Return the gravest forbidden anomaly; one of kind `sign` if there is one."""
     found = [a for a in verdict["anomalies"] if a["judgement"] == "forbidden"]
     found.sort(key=lambda anomaly: anomaly["kind"] != sign)
     if not found:
@@ -93,7 +94,7 @@ def from_verdict(verdict: Mapping[str, Any], sign: str | None, base_ns: int) -> 
         sentence += "" if offset is None else f", at offset {offset}"
     if detail := example.get("detail"):
         sentence += f": {detail}"
-    return Wrong(
+    return Finding(
         kind=anomaly["kind"],
         sentence=sentence,
         cause=anomaly.get("cause") or "",
@@ -107,13 +108,13 @@ def from_verdict(verdict: Mapping[str, Any], sign: str | None, base_ns: int) -> 
     )
 
 
-def from_invariant(name: str, sentence: str, topics: Iterable[str], at_ns: int) -> Wrong:
-    """The invariant that broke, at the end of what was recorded."""
+def from_invariant(name: str, sentence: str, topics: Iterable[str], at_ns: int) -> Finding:
+    """Return the broken invariant, at the end of the recording."""
     known = set(topics)
     places = [(t, int(p)) for t, p in _PLACE.findall(sentence) if t in known]
     topic, partition = places[0] if places else ("", 0)
     when = _WHEN.search(sentence)
-    return Wrong(
+    return Finding(
         kind=name,
         sentence=f"{name}: {sentence[: when.start()] if when else sentence}",
         topic=topic,
@@ -123,20 +124,24 @@ def from_invariant(name: str, sentence: str, topics: Iterable[str], at_ns: int) 
     )
 
 
-def turning(wrong: Wrong) -> list[Mark]:
-    """Where it is that a promise was given, or that an invariant broke."""
-    if wrong.ended_ns is None:
+def turning_points(finding: Finding) -> list[Mark]:
+    """Mark where the lost value was acknowledged, or where the invariant broke."""
+    if finding.ended_ns is None:
         return []
-    if wrong.lane:
-        return [_wrong(wrong.ended_ns, wrong.lane, f"here it breaks: {wrong.kind}")]
-    if wrong.value is None or not wrong.client:
+    if finding.lane:
+        return [
+            _finding_mark(
+                finding.ended_ns, finding.lane, f"here the invariant breaks: {finding.kind}"
+            )
+        ]
+    if finding.value is None or not finding.client:
         return []
-    where = "" if wrong.offset is None else f" at offset {wrong.offset}"
-    words = f"{value_name(wrong.value)} is acknowledged{where}"
-    return [_wrong(wrong.ended_ns, wrong.client, words)]
+    where = "" if finding.offset is None else f" at offset {finding.offset}"
+    words = f"{value_name(finding.value)} is acknowledged{where}"
+    return [_finding_mark(finding.ended_ns, finding.client, words)]
 
 
-def _wrong(at_ns: int, lane: str, words: str) -> Mark:
+def _finding_mark(at_ns: int, lane: str, words: str) -> Mark:
     return Mark(at_ns=at_ns, lane=lane, kind="wrong", words=words, grave=True)
 
 
@@ -144,8 +149,8 @@ def _plus(at_ns: int | None, base_ns: int) -> int | None:
     return None if at_ns is None else at_ns + base_ns
 
 
-def lives(notes: Sequence[Noted], end_ns: int) -> list[Mark]:
-    """Boots and ends of the machines' programs, before everything was ended."""
+def process_marks(notes: Sequence[ProgramEvent], end_ns: int) -> list[Mark]:
+    """Return the starts and ends of the machines' programs, before the end of the run."""
     return [
         Mark(at_ns=note.at_ns, lane=note.host, kind="boot", words="starts")
         if note.what == BOOT
@@ -156,7 +161,7 @@ def lives(notes: Sequence[Noted], end_ns: int) -> list[Mark]:
 
 
 def _end(what: str) -> str:
-    """Of `end by process with -9` and the like."""
+    """Parse `end by process with -9` and the like."""
     _, _, mode, _, code = what.split()
     if code == "0":
         return "stops in order"
@@ -165,19 +170,21 @@ def _end(what: str) -> str:
     )
 
 
-def roles(logs: Mapping[int, Iterable[str]], place: str) -> list[Mark]:
-    """What nodes said of their roles in a partition and in the quorum, and of truncations."""
+def role_marks(logs: Mapping[int, Iterable[str]], place: str) -> list[Mark]:
+    """Return the roles and truncations from the nodes' log lines: of one partition, and of the
+    quorum.
+    """
     marks = []
     for node, lines in logs.items():
         for line in lines:
             at, _, rest = line.partition(" ")
-            mark = _said(round(float(at) * NS), f"node-{node}", rest, place)
+            mark = _role_mark(round(float(at) * NS), f"node-{node}", rest, place)
             if mark is not None:
                 marks.append(mark)
     return sorted(marks, key=lambda mark: mark.at_ns)
 
 
-def _said(at_ns: int, lane: str, rest: str, place: str) -> Mark | None:
+def _role_mark(at_ns: int, lane: str, rest: str, place: str) -> Mark | None:
     if (role := _ROLE.search(rest)) and role[1] == place:
         words = f"{role[2]}, epoch {role[3]} ({role[4]})"
         return Mark(at_ns=at_ns, lane=lane, kind=role[2], words=words)
@@ -190,8 +197,8 @@ def _said(at_ns: int, lane: str, rest: str, place: str) -> Mark | None:
     return None
 
 
-def faults(rows: Iterable[Mapping[str, Any]], base_ns: int) -> list[Span]:
-    """The faults that were in force, in the order of their beginning."""
+def fault_spans(rows: Iterable[Mapping[str, Any]], base_ns: int) -> list[Span]:
+    """Return the faults that took effect, in the order of their beginning."""
     spans = []
     for row in rows:
         if row["effective_ns"] is None:

@@ -1,7 +1,7 @@
-"""Where everything of a diagram lies: lanes side by side, time downwards. Pure; in pixels.
+"""The layout of a diagram: lanes side by side, time downwards. Pure; in pixels.
 
-Time is not to scale: every sending, arriving and incident has a place of its own below the one
-before it, so that all can be read; where much time passes, a break says how much.
+Time is not to scale: each send, arrival and event has its own place below the one before it, so
+that all can be read. A break shows how much time passes where nothing happens.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,19 +17,19 @@ LEFT: Final = 92
 RIGHT: Final = 24
 TOP: Final = 12
 ROW: Final = 19
-"""Below what has words beside it."""
+"""The distance below an item with a text."""
 STEP: Final = 7
-"""Below an arrival, which has none."""
+"""The distance below an arrival, which has no text."""
 BREAK: Final = 26
 BREAK_NS: Final = 150_000_000
-"""So much time without anything is a break."""
+"""This much time without an event is a break."""
 LETTER: Final = 6.1
-"""The width of one, about."""
+"""The approximate width of a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrow:
-    """A message on its way; `lost` ends in a cross."""
+    """A message on its way; the arrow of a lost message ends in a cross."""
 
     x1: float
     y1: float
@@ -39,12 +39,12 @@ class Arrow:
     css: str
     lost: bool
     loops: bool
-    """From a machine to itself."""
+    """The message goes from a machine to itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a lane: alive, leading, dead; or a fault beside it."""
+    """A part of a lane (up, leading, down), or a fault beside it."""
 
     x: float
     y1: float
@@ -55,7 +55,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Words at a place on a lane, or across all of them without a lane."""
+    """A text at a place on a lane, or across all lanes."""
 
     x: float
     y: float
@@ -75,7 +75,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """All of it."""
+    """Everything that is drawn."""
 
     height: float
     lanes: Sequence[Lane]
@@ -88,7 +88,9 @@ class Drawing:
 
 
 class Order(IntEnum):
-    """What lies above what at one instant: what was sent at a kill was sent before it."""
+    """The order of events at one instant: a message that was sent at the time of a kill was sent
+    before it.
+    """
 
     HEALED = 0
     ARRIVED = 1
@@ -102,23 +104,25 @@ Moment = tuple[int, Order]
 
 
 class Rows:
-    """Places for moments: the later, the lower; those of one instant by their order."""
+    """The places of moments: later moments are lower; moments of one instant are sorted
+    by `Order`.
+    """
 
     def __init__(self, moments: Iterable[Moment], base_ns: int) -> None:
         self.breaks: list[tuple[float, str]] = []
         self.times: list[tuple[float, str]] = []
         self._places: dict[Moment, list[float]] = {}
         self._known: list[tuple[int, float]] = []
-        y, last_ns, said = float(TOP), None, ""
+        y, last_ns, last_text = float(TOP), None, ""
         for at_ns, order in sorted(moments):
             room = STEP if order in (Order.ARRIVED, Order.END) else ROW
             if last_ns is not None and at_ns - last_ns >= BREAK_NS:
                 self.breaks.append((y + BREAK / 2 - 6, f"{(at_ns - last_ns) / 1e9:.2f} s later"))
                 y += BREAK
             text = f"{(at_ns - base_ns) / 1e9:.3f} s"
-            if text != said and room >= ROW:
+            if text != last_text and room >= ROW:
                 self.times.append((y, text))
-                said = text
+                last_text = text
             self._places.setdefault((at_ns, order), []).append(y)
             self._known.append((at_ns, y))
             last_ns = at_ns
@@ -126,16 +130,16 @@ class Rows:
         self.end = y + TOP
 
     def take(self, at_ns: int, order: Order) -> float:
-        """The next place of that moment."""
+        """Return the next place of that moment."""
         return self._places[at_ns, order].pop(0)
 
     def near(self, at_ns: int) -> float:
-        """Where a moment would be that has no place of its own."""
+        """Return where a moment without a place of its own would be."""
         return next((y for known, y in self._known if known >= at_ns), self.end - TOP)
 
 
 def lanes_of(chosen: Sequence[Message], nodes: Sequence[str]) -> list[Lane]:
-    """Clients that said something on the left, then the nodes."""
+    """Return the lanes: clients with messages on the left, then the nodes."""
     others = {name for m in chosen for name in (m.sender, m.receiver)} - set(nodes)
     names = [*sorted(others), *nodes]
     gap = (WIDTH - LEFT - RIGHT) / max(1, len(names))
@@ -148,15 +152,16 @@ def draw(
     spans: Sequence[Span],
     nodes: Sequence[str],
     *,
-    seen: tuple[int, int],
+    shown: tuple[int, int],
     base_ns: int,
     words: Callable[[Message], tuple[str, str, str]],
 ) -> Drawing:
-    """The drawing of what was chosen. `words` gives a message's short and long text and its class.
+    """Return the drawing of the chosen messages. `words` gives a message's short text, long text
+    and CSS classes.
 
-    Marks before the window say what the lanes begin as.
+    Marks before the window decide in which state a lane begins.
     """
-    start_ns, end_ns = seen
+    start_ns, end_ns = shown
     lanes = lanes_of(chosen, nodes)
     inside = [mark for mark in marks if start_ns <= mark.at_ns <= end_ns]
     edges = [
@@ -184,7 +189,7 @@ def draw(
         height=rows.end,
         lanes=lanes,
         pieces=[p for lane in lanes for p in _lane(lane, marks, placed, start_ns, rows.end)],
-        bars=[bar for span in spans for bar in _bars(span, at, rows, seen)],
+        bars=[bar for span in spans for bar in _bars(span, at, rows, shown)],
         arrows=[_arrow(message, at, rows, *words(message)) for message in chosen],
         notes=notes,
         breaks=[Note(x=LEFT - 10, y=y, words=text, css="break") for y, text in rows.breaks],
@@ -225,7 +230,7 @@ def _arrow(
 
 
 def clipped(words: str, most: int) -> str:
-    """With an ellipsis where there is no room."""
+    """Return the text, cut with an ellipsis to `most` letters."""
     return words if len(words) <= most else words[: max(1, most - 1)].rstrip(" ,") + "…"
 
 
@@ -253,7 +258,13 @@ def _edge(y: float, span: Span, order: Order) -> Note:
     return Note(x=LEFT, y=y, words=clipped(words, most), css="fault", title=span.effect)
 
 
-ALIVE: Final = {"boot": "up", "leader": "leads", "follower": "up", "offline": "up", "end": "down"}
+LANE_STATES: Final = {
+    "boot": "up",
+    "leader": "leads",
+    "follower": "up",
+    "offline": "up",
+    "end": "down",
+}
 
 
 def _lane(
@@ -263,26 +274,26 @@ def _lane(
     start_ns: int,
     end: float,
 ) -> list[Piece]:
-    """A lane in pieces: what it was before the window, and what it became in it."""
-    own = [m for m in marks if m.lane == lane.name and m.kind in ALIVE and m.at_ns < start_ns]
-    state, since = (ALIVE[own[-1].kind] if own else "up"), 0.0
+    """Return a lane in pieces: its state before the window, and its changes in the window."""
+    own = [m for m in marks if m.lane == lane.name and m.kind in LANE_STATES and m.at_ns < start_ns]
+    state, since = (LANE_STATES[own[-1].kind] if own else "up"), 0.0
     pieces = []
     for mark, y in placed:
-        if mark.lane == lane.name and mark.kind in ALIVE:
+        if mark.lane == lane.name and mark.kind in LANE_STATES:
             pieces.append(Piece(x=lane.x, y1=since, y2=y, css=state))
-            state, since = ALIVE[mark.kind], y
+            state, since = LANE_STATES[mark.kind], y
     return [*pieces, Piece(x=lane.x, y1=since, y2=end, css=state)]
 
 
 def _bars(
-    span: Span, at: Mapping[str, float], rows: Rows, seen: tuple[int, int]
+    span: Span, at: Mapping[str, float], rows: Rows, shown: tuple[int, int]
 ) -> Iterable[Piece]:
-    """A fault beside the lanes that it strikes."""
-    ended_ns = seen[1] if span.ended_ns is None else span.ended_ns
-    if span.began_ns > seen[1] or ended_ns < seen[0]:
+    """Yield a fault's bars beside the lanes that it affects."""
+    ended_ns = shown[1] if span.ended_ns is None else span.ended_ns
+    if span.began_ns > shown[1] or ended_ns < shown[0]:
         return
-    y1 = 0.0 if span.began_ns < seen[0] else rows.near(span.began_ns)
-    y2 = rows.end if ended_ns > seen[1] else rows.near(ended_ns)
+    y1 = 0.0 if span.began_ns < shown[0] else rows.near(span.began_ns)
+    y2 = rows.end if ended_ns > shown[1] else rows.near(ended_ns)
     for lane in span.lanes:
         if lane in at:
             yield Piece(x=at[lane], y1=y1, y2=y2, css="fault", title=span.words)

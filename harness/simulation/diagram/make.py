@@ -1,6 +1,6 @@
-"""Runs a failing plan once more, looks on, and makes the page of what it saw.
+"""Runs a failing plan once more, records it, and makes the page.
 
-The run is the same as without being looked at. It has the process to itself, as every run.
+The run is the same as without the recorder. Like each run, it needs a process of its own.
 """
 
 import shutil
@@ -13,10 +13,10 @@ from harness.judging import judge
 from harness.recording.store import StoreError
 from harness.recording.versions import commit, versions
 from harness.run.prepare import Prepared
-from harness.simulation.campaign import broken_by
+from harness.simulation.campaign import apply_broker_module
 from harness.simulation.diagram import events
-from harness.simulation.diagram.capture import Tap
-from harness.simulation.diagram.events import Wrong
+from harness.simulation.diagram.capture import NetworkRecorder
+from harness.simulation.diagram.events import Finding
 from harness.simulation.diagram.messages import messages
 from harness.simulation.diagram.page import Story, render
 from harness.simulation.diagram.selection import everything, select, window
@@ -25,8 +25,10 @@ from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 
 
-def drawn(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:
-    """`diagram` in a process of its own: what ran here before must not show in the run."""
+def render_diagram(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:
+    """Call `diagram` in a new process: an earlier run in this process must not influence
+    the run.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(
             diagram, prepared, sign=sign, invariants=invariants, repeat=repeat
@@ -34,44 +36,49 @@ def drawn(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str
 
 
 def diagram(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:
-    """The page of a run.
+    """Return the page of a run.
 
-    `sign` is the kind of anomaly that it is to explain; `repeat` a command that shows the run.
-    Raises StoreError when nothing is wrong with the run, or it ended early.
+    `sign` is the kind of anomaly to explain; `repeat` is a command that repeats the run. Raises
+    StoreError if nothing is wrong with the run, or if it ended early.
     """
-    with broken_by(prepared.plan.broker_module):
+    with apply_broker_module(prepared.plan.broker_module):
         simulation = Simulation(prepared, keep_logs=True, invariants=invariants)
         base_ns = simulation.world.now_ns
-        tap = simulation.cluster.network.observer = Tap(simulation.world)
+        recorder = simulation.cluster.network.observer = NetworkRecorder(simulation.world)
         recording = simulation.run()
         end_ns = simulation.world.now_ns
-    wrong = _wrong(recording, sign, base_ns, end_ns)
-    if wrong is None:
-        raise StoreError(f"seed {prepared.plan.seed} shows nothing that a diagram could explain")
-    spans = events.faults(recording.faults.named(), base_ns)
-    lives, roles = events.lives(tap.notes, end_ns), events.roles(recording.logs, wrong.place)
-    marks = sorted([*lives, *roles, *events.turning(wrong)], key=lambda mark: mark.at_ns)
-    told = messages(tap.streams)
-    seen = window(wrong, roles, spans, end_ns)
-    told_ns = [each for each in (wrong.began_ns, wrong.ended_ns) if each is not None]
-    moments = [*told_ns, *(mark.at_ns for mark in marks)]
+    finding = _find(recording, sign, base_ns, end_ns)
+    if finding is None:
+        raise StoreError(f"seed {prepared.plan.seed} shows no failure that a diagram could explain")
+    spans = events.fault_spans(recording.faults.named(), base_ns)
+    process_marks, role_marks = (
+        events.process_marks(recorder.notes, end_ns),
+        events.role_marks(recording.logs, finding.place),
+    )
+    marks = sorted(
+        [*process_marks, *role_marks, *events.turning_points(finding)], key=lambda mark: mark.at_ns
+    )
+    sent_messages = messages(recorder.streams)
+    shown = window(finding, role_marks, spans, end_ns)
+    finding_ns = [each for each in (finding.began_ns, finding.ended_ns) if each is not None]
+    moments = [*finding_ns, *(mark.at_ns for mark in marks)]
     nodes = [f"node-{node}" for node in range(1, prepared.plan.nodes + 1)]
     return render(
         Story(
             title=f"{prepared.plan.name}, seed {prepared.plan.seed}",
             repeat=repeat,
-            wrong=wrong,
+            finding=finding,
             marks=marks,
             spans=spans,
             nodes=nodes,
             base_ns=base_ns,
-            mattered=select(told, wrong, seen, moments),
-            all=everything(told, seen),
+            mattered=select(sent_messages, finding, shown, moments),
+            all=everything(sent_messages, shown),
         )
     )
 
 
-def _wrong(recording: Recording, sign: str | None, base_ns: int, end_ns: int) -> Wrong | None:
+def _find(recording: Recording, sign: str | None, base_ns: int, end_ns: int) -> Finding | None:
     broken = recording.failure
     topics = [topic.name for topic in recording.prepared.plan.topics]
     if isinstance(broken, InvariantBroken):

@@ -1,7 +1,7 @@
-"""Frames as messages of Kafka's: requests and responses with their names and what they say.
+"""Decodes frames as Kafka messages: requests and responses, with their names and captions.
 
-A request's first bytes name its kind, and its correlation id finds the kind of its response. What
-cannot be decoded is shown by what could be.
+The first bytes of a request name its kind; its correlation id finds the kind of its response. A
+message that cannot be decoded is shown without a caption.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.index import api_key_map
 
-from harness.simulation.diagram.captions import METADATA, Part, Said, said, topic_ids
+from harness.simulation.diagram.captions import Caption, Part, caption, topic_ids
 from harness.simulation.diagram.capture import Frame, Stream, frames
 from nodes.wire.codec import correlation_id_of, decode_request, decode_response
 from nodes.wire.errors import WireError
@@ -20,8 +20,8 @@ from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 
 ELECTIONS: Final = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
 CLIENTS: Final = "clients"
-"""The machine on which many clients run, told apart by their names."""
-UNREADABLE: Final = Said(parts=(), error="unreadable")
+"""The machine on which many clients run; their client ids tell them apart."""
+UNREADABLE: Final = Caption(parts=(), error="unreadable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Message:
     """One request or response. Times are the world's ns."""
 
     exchange: tuple[int, int]
-    """What a request and its response have in common: the client's stream, the correlation id."""
+    """The same for a request and its response: the client's stream, and the correlation id."""
     api: str
     response: bool
     sender: str
@@ -42,16 +42,16 @@ class Message:
 
     @property
     def is_election(self) -> bool:
-        """Whether the quorum's members choose their leader by it."""
+        """Whether the quorum elects its leader by this message."""
         return self.api in ELECTIONS
 
     def about(self, topic: str, partition: int) -> list[Part]:
-        """What it says of a partition."""
+        """Return what the message says about a partition."""
         return [p for p in self.parts if (p.topic, p.partition) == (topic, partition)]
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What is wrong, by whoever answers."""
+        """All errors of the message and its parts."""
         return tuple(e for e in (self.error, *(part.error for part in self.parts)) if e)
 
 
@@ -66,7 +66,7 @@ class _Decoded:
 
 
 def messages(streams: Mapping[int, Stream]) -> list[Message]:
-    """All messages, in the order of their sending."""
+    """Return all messages, in the order of their sending."""
     decoded: list[_Decoded] = []
     for stream in streams.values():
         if stream.by_client:
@@ -80,7 +80,7 @@ def messages(streams: Mapping[int, Stream]) -> list[Message]:
 
 
 def _exchanges(out: Stream, back: Stream | None) -> Iterator[_Decoded]:
-    """Both directions of one connection."""
+    """Decode both directions of one connection."""
     kinds: dict[int, tuple[int, int]] = {}
     client = out.sender
     for frame in frames(out):
@@ -123,7 +123,7 @@ def _exchanges(out: Stream, back: Stream | None) -> Iterator[_Decoded]:
 
 def _message(each: _Decoded, names: Mapping[UUID, str]) -> Message:
     frame, stream = each.frame, each.stream
-    told = UNREADABLE if each.entity is None else said(each.entity, names)
+    caption_ = UNREADABLE if each.entity is None else caption(each.entity, names)
     by_client = stream.by_client
     return Message(
         exchange=each.exchange,
@@ -134,18 +134,13 @@ def _message(each: _Decoded, names: Mapping[UUID, str]) -> Message:
         sent_ns=frame.sent_ns,
         arrived_ns=frame.arrived_ns,
         held_up_ns=frame.held_up_ns,
-        parts=told.parts,
-        error=told.error,
+        parts=caption_.parts,
+        error=caption_.error,
     )
 
 
 def api_name(api_key: int) -> str:
-    """As Kafka's documents write it."""
+    """Return the API's name as in Kafka's documentation."""
     if api_key == GET_REPLICA_LOG_INFO:
         return "GetReplicaLogInfo"
     return "".join(word.capitalize() for word in api_key_map[api_key].split("_"))
-
-
-def is_metadata(message: Message) -> bool:
-    """Whether it carries the metadata log from one quorum member to another."""
-    return any(part.topic == METADATA for part in message.parts)

@@ -1,6 +1,6 @@
 """The diagram as one HTML file: it opens offline, loads nothing, and runs no script.
 
-Every text that came from a run is escaped.
+All text from a run is escaped.
 """
 
 from collections import Counter
@@ -13,10 +13,10 @@ from jinja2 import Environment
 
 from harness.reports import html
 from harness.simulation.diagram.captions import value_name
-from harness.simulation.diagram.events import Mark, Span, Wrong
+from harness.simulation.diagram.events import Finding, Mark, Span
 from harness.simulation.diagram.layout import LEFT, WIDTH, Drawing, draw
 from harness.simulation.diagram.messages import Message
-from harness.simulation.diagram.selection import Selection, settles
+from harness.simulation.diagram.selection import Selection, removes_finding
 
 KINDS: Final = {
     "Produce": "produce",
@@ -26,10 +26,10 @@ KINDS: Final = {
     "BeginQuorumEpoch": "control",
     "EndQuorumEpoch": "control",
 }
-TOLD: Final = ("end", "boot", "leader", "cut", "wrong")
-"""Marks that belong to the story."""
-STORY: Final = 14
-"""Sentences at the most."""
+STORY_KINDS: Final = ("end", "boot", "leader", "cut", "wrong")
+"""Kinds of marks that become sentences of the story."""
+MAX_SENTENCES: Final = 14
+"""The most sentences of the story."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class Story:
 
     title: str
     repeat: str
-    """The command that shows the same run again."""
-    wrong: Wrong
+    """The command that repeats the run."""
+    finding: Finding
     marks: Sequence[Mark]
     spans: Sequence[Span]
     nodes: Sequence[str]
@@ -50,7 +50,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One of what happened, in order."""
+    """One sentence of what happened."""
 
     at_s: float
     words: str
@@ -58,7 +58,7 @@ class Sentence:
 
 
 def render(story: Story) -> str:
-    """The page."""
+    """Return the page."""
     return (
         _environment()
         .get_template("diagram.html.j2")
@@ -66,11 +66,11 @@ def render(story: Story) -> str:
             story=story,
             sentences=sentences(story),
             drawings=[
-                ("mattered", _drawn(story, story.mattered)),
-                ("everything", _drawn(story, story.all)),
+                ("mattered", _drawing(story, story.mattered)),
+                ("everything", _drawing(story, story.all)),
             ],
-            left_out=_counted(story.mattered.left_out),
-            left_out_of_all=_counted(story.all.left_out),
+            left_out=_format_counts(story.mattered.left_out),
+            left_out_of_all=_format_counts(story.all.left_out),
             width=WIDTH,
             left=LEFT,
         )
@@ -82,24 +82,24 @@ def _environment() -> Environment:
     return html.environment("harness.simulation.diagram")
 
 
-def _drawn(story: Story, selection: Selection) -> Drawing:
+def _drawing(story: Story, selection: Selection) -> Drawing:
     return draw(
         selection.chosen,
         story.marks,
         story.spans,
         story.nodes,
-        seen=selection.window,
+        shown=selection.window,
         base_ns=story.base_ns,
-        words=lambda message: _words(message, story.wrong),
+        words=lambda message: _words(message, story.finding),
     )
 
 
-def _words(message: Message, wrong: Wrong) -> tuple[str, str, str]:
-    """A message's short and long text, and its class."""
-    about = message.about(wrong.topic, wrong.partition) or list(message.parts)
-    said = "; ".join(part.words for part in about if part.words) or message.error
+def _words(message: Message, finding: Finding) -> tuple[str, str, str]:
+    """Return a message's short text, long text and CSS classes."""
+    about = message.about(finding.topic, finding.partition) or list(message.parts)
+    caption = "; ".join(part.words for part in about if part.words) or message.error
     short = f"{message.api}{'' if not message.response else ' answer'}" + (
-        f": {said}" if said else ""
+        f": {caption}" if caption else ""
     )
     every = "; ".join(f"{p.topic}-{p.partition} {p.words}" for p in message.parts)
     title = f"{message.api} {'answer' if message.response else 'request'} from {message.sender} to "
@@ -109,7 +109,7 @@ def _words(message: Message, wrong: Wrong) -> tuple[str, str, str]:
     elif message.held_up_ns is not None:
         title += f". It was held up for {(message.arrived_ns - message.sent_ns) / 1e6:.0f} ms"
     css = [KINDS.get(message.api, "other"), "answer" if message.response else "request"]
-    if wrong.value is not None and any(wrong.value in part.values for part in about):
+    if finding.value is not None and any(finding.value in part.values for part in about):
         css.append("focus")
     if any(part.error for part in about) or message.error:
         css.append("error")
@@ -117,25 +117,29 @@ def _words(message: Message, wrong: Wrong) -> tuple[str, str, str]:
 
 
 def sentences(story: Story) -> list[Sentence]:
-    """What happened, for somebody who has a minute: in order, each with its time."""
-    wrong, seen = story.wrong, story.mattered.window
+    """Return what happened in a few sentences: in order, each with its time."""
+    finding, shown = story.finding, story.mattered.window
     found: list[tuple[int, str, bool]] = []
     for span in story.spans:
-        ended_ns = span.ended_ns if span.ended_ns is not None else seen[1]
-        if span.began_ns <= seen[1] and ended_ns >= seen[0]:
+        ended_ns = span.ended_ns if span.ended_ns is not None else shown[1]
+        if span.began_ns <= shown[1] and ended_ns >= shown[0]:
             found.append((span.began_ns, f"{span.words} begins", False))
-            if ended_ns < seen[1]:
+            if ended_ns < shown[1]:
                 found.append((ended_ns, f"{span.words} is healed", False))
     found += [
-        (mark.at_ns, _told(mark, wrong), mark.grave)
+        (mark.at_ns, _sentence(mark, finding), mark.grave)
         for mark in story.marks
-        if seen[0] <= mark.at_ns <= seen[1] and mark.kind in TOLD
+        if shown[0] <= mark.at_ns <= shown[1] and mark.kind in STORY_KINDS
     ]
-    if wrong.value is not None:
-        found += _life(story, wrong)
+    if finding.value is not None:
+        found += _value_history(story, finding)
     found.sort(key=lambda each: each[0])
     grave = [each for each in found if each[2]]
-    kept = found if len(found) <= STORY else sorted([*grave, *_rest(found, STORY - len(grave))])
+    kept = (
+        found
+        if len(found) <= MAX_SENTENCES
+        else sorted([*grave, *_rest(found, MAX_SENTENCES - len(grave))])
+    )
     return [
         Sentence(at_s=(at - story.base_ns) / 1e9, words=words, grave=bad) for at, words, bad in kept
     ]
@@ -145,25 +149,25 @@ def _rest(found: Sequence[tuple[int, str, bool]], many: int) -> list[tuple[int, 
     return [each for each in found if not each[2]][: max(0, many)]
 
 
-def _told(mark: Mark, wrong: Wrong) -> str:
+def _sentence(mark: Mark, finding: Finding) -> str:
     match mark.kind:
         case "wrong":
             return mark.words
         case "leader":
-            return f"{mark.lane} leads {wrong.place}: {mark.words.removeprefix('leader, ')}"
-        case "cut" if settles(mark, wrong) and wrong.value is not None:
-            return f"{mark.lane} {mark.words}. {value_name(wrong.value)} is gone"
+            return f"{mark.lane} leads {finding.place}: {mark.words.removeprefix('leader, ')}"
+        case "cut" if removes_finding(mark, finding) and finding.value is not None:
+            return f"{mark.lane} {mark.words}. {value_name(finding.value)} is gone"
         case _:
             return f"{mark.lane} {mark.words}"
 
 
-def _life(story: Story, wrong: Wrong) -> list[tuple[int, str, bool]]:
-    """What became of the value that is missed."""
-    assert wrong.value is not None
-    name = value_name(wrong.value)
+def _value_history(story: Story, finding: Finding) -> list[tuple[int, str, bool]]:
+    """Return what happened to the missing value."""
+    assert finding.value is not None
+    name = value_name(finding.value)
     found = []
     for message in story.mattered.chosen:
-        held = any(wrong.value in part.values for part in message.parts)
+        held = any(finding.value in part.values for part in message.parts)
         if held and message.api == "Produce":
             found.append(
                 (message.sent_ns, f"{message.sender} sends {name} to {message.receiver}", True)
@@ -175,6 +179,6 @@ def _life(story: Story, wrong: Wrong) -> list[tuple[int, str, bool]]:
     return found
 
 
-def _counted(left_out: Counter[str]) -> str:
-    """Kinds and how many of each, the most first."""
+def _format_counts(left_out: Counter[str]) -> str:
+    """Return the kinds with their counts, the most frequent first."""
     return ", ".join(f"{many:,} {name}" for name, many in left_out.most_common())

@@ -1,17 +1,18 @@
-"""Invariants of a simulated cluster, checked after every event that touched them.
+"""Invariants of a simulated cluster, checked after each event that touched what they are about.
+They judge the nodes' own state; what clients saw is left to the checkers.
 
     invariants = Invariants(cluster)      # before the cluster starts
-    world.run_for(60)                     # raises InvariantBroken, at the event that broke it
-    invariants.excused                    # what was lost, and might be
+    world.run_for(60)                     # raises InvariantBroken, at the event that broke one
+    invariants.excused                    # permitted losses
 
-The nodes are the unmodified ones: their state is read where it lies, their logs batch by batch as
-their disks hold them, dead nodes' too. Nothing is asked of them, and nothing that they do depends
-on being watched: a run has the same trace with and without.
+The nodes are unmodified: the checks read the nodes' objects, and the logs of all nodes (dead ones
+too) batch by batch from their disks. Nothing is asked of the nodes, and nothing that they do
+depends on the checks: a run has the same trace with and without them.
 
-What an event touched is learnt from assignments to watched objects (`watching`) and from writes to
-the disks, and only that is looked at, once the event is over. The rules stand in `ledger` (what is
-appended and committed), `replicas`, `quorum`, `images`; `convergence` has what must be true in the
-end. Whoever damages a node's disk says so (`damaged`); losses of power are noticed.
+Assignments to watched objects (`watching`) and writes to the disks show what an event touched; only
+that is checked, at the end of the event. The rules are in `ledger` (what is appended and
+committed), `replicas`, `quorum` and `images`; `convergence` has what must be true in the end. Code
+that damages a node's disk must call `damaged`; losses of power are detected.
 """
 
 from harness.simulation.invariants.broken import InvariantBroken

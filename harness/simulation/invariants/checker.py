@@ -1,8 +1,7 @@
-"""Joins the invariants with a cluster: who is to be looked at, and when. See the package."""
+"""Joins the invariants with a cluster: what is checked, and when. See the package."""
 
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
@@ -12,6 +11,7 @@ from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.invariants.watching import watch
+from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS
 from nodes.ids import TopicPartition
@@ -23,42 +23,37 @@ from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
 
-if TYPE_CHECKING:
-    from harness.simulation.world.cluster import SimCluster
-
 
 class Invariants:
-    """See the package. To be made before the cluster's nodes are started."""
+    """See the package. Create it before the cluster's nodes start."""
 
-    def __init__(self, cluster: "SimCluster") -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self.quorum_record = QuorumRecord()
         self.images = Images()
         self.excused: list[str] = []
-        """What was lost and might be, in sentences."""
+        """Permitted losses, in sentences."""
         self.node_checkers: dict[int, NodeChecker] = {}
-        """The running incarnations, by node."""
+        """The checkers of the running incarnations, by node."""
         self.cluster = cluster
         self._world = cluster.world
         self._touched: dict[NodeChecker, None] = {}
         self._disks: dict[int, SimDisk] = {}
         self._incarnations: dict[int, list[UUID]] = defaultdict(list)
-        """Of each node's broker."""
+        """The broker incarnations of each node."""
         cluster.on_node = self._node_created
 
     def damaged(self, node: int, *, wiped: bool = False) -> None:
-        """Somebody has changed what is on the disk of a node that is down, or has `wiped` it: it
-        may have lost anything. A quorum whose voter was wiped before every node knew the voters by
-        their disks is watched no more: it is as exposed as a static one (KIP-853).
+        """Record that a fault changed the disk of a node that is down, or `wiped` it: the node may
+        have lost anything.
+
+        If the voter was wiped before each node knew the voters by their disks, the quorum is
+        checked no more: it is as exposed as a static quorum (KIP-853).
         """
         self._mark_lost(node, everything=True)
         self.quorum_record.persisted.pop(node, None)
         if wiped and node in self.cluster.layout.controllers and not self._voters_are_known():
             self.quorum_record.excused = f"the disk of node {node}, a voter, was wiped"
-            self.excused.append(f"{self.quorum_record.excused}: the quorum is watched no more")
-
-    def permit_unclean(self, topic: str) -> None:
-        """Somebody asks for unclean elections of the topic, whatever its configuration says."""
-        self.images.unclean_topics[topic] = None
+            self.excused.append(f"{self.quorum_record.excused}: the quorum is not checked any more")
 
     def _voters_are_known(self) -> bool:
         members = [checker.member for checker in self.node_checkers.values()]
@@ -75,7 +70,7 @@ class Invariants:
         disk.observer = _InvariantDiskObserver(self, node, checker)
 
     def _node_replaced(self, node: int) -> None:
-        """A machine of that number was removed, and another one added."""
+        """A machine of that number was removed, and another one was added."""
         self.quorum_record.persisted.pop(node, None)
         self.quorum_record.copy(node).retired = True
         for partition in self.images.partitions.values():
@@ -83,7 +78,7 @@ class Invariants:
                 partition.copies[node].retired = True
 
     def touch(self, checker: "NodeChecker") -> None:
-        """Look at `eye` after this event."""
+        """Check this node at the end of the current event."""
         if not self._touched:
             self._world.after_event.append(self._look)
         self._touched[checker] = None
@@ -100,11 +95,13 @@ class Invariants:
                 self._world.fail(InvariantBroken(error.name, f"{error.sentence} ({when})"))
 
     def broker_created(self, node: int, incarnation: UUID) -> None:
-        """The node has a broker, which has not registered yet."""
+        """The node has a new broker, which has not registered yet."""
         self._incarnations[node].append(incarnation)
 
     def node_ended(self, node: int) -> None:
-        """The node's incarnation is gone: keep nothing of it, so that nothing lives longer."""
+        """The node's incarnation is gone: drop its checker, so that no object outlives the
+        incarnation.
+        """
         checker = self.node_checkers.pop(node, None)
         if checker is not None:
             checker.close()
@@ -119,12 +116,12 @@ class Invariants:
             self.quorum_record.copies[node].mark_lost(before, everything=everything)
 
     def power_lost(self, node: int) -> None:
-        """What was not flushed may be gone."""
+        """Record that the node may have lost what it had not flushed."""
         self._mark_lost(node, everything=False)
 
 
 class _InvariantDiskObserver(DiskObserver):
-    """Tells what happens to one node's disk."""
+    """Passes the events of one node's disk to the invariants."""
 
     def __init__(self, invariants: Invariants, node: int, checker: "NodeChecker") -> None:
         self._invariants = invariants
@@ -143,11 +140,11 @@ class _InvariantDiskObserver(DiskObserver):
 
 
 def _ignore_write(path: str) -> None:
-    """The incarnation is gone."""
+    """Ignore the write: the incarnation is gone."""
 
 
 class NodeChecker:
-    """Watches one incarnation of one node."""
+    """Checks one incarnation of one node."""
 
     def __init__(
         self, invariants: Invariants, images: Images, node: int, made: Node, disk: SimDisk
@@ -172,7 +169,7 @@ class NodeChecker:
         watch(made, self._on_parts)
 
     def close(self) -> None:
-        """The incarnation is gone."""
+        """Stop: the incarnation is gone."""
         for copy in self._by_directory.values():
             copy.close()
         self._images.forget(self.node)
@@ -180,7 +177,7 @@ class NodeChecker:
     # -- what is touched
 
     def written(self, path: str) -> None:
-        """A file was written or cut."""
+        """A file was written or truncated."""
         copy = self._by_directory.get(path.partition("/")[0])
         if copy is not None and copy not in self._to_read:
             self._to_read[copy] = None
@@ -210,7 +207,7 @@ class NodeChecker:
     # -- looking
 
     def look(self) -> list[str]:
-        """Check what was touched; what was permitted to be lost. Raises InvariantBroken."""
+        """Check what was touched; return the permitted losses. Raises InvariantBroken."""
         self._disk.read_by_program = False
         try:
             return self._look()
@@ -231,7 +228,7 @@ class NodeChecker:
         if self._quorum_changed and self.member is not None:
             self._quorum_changed = False
             halted = self._raft is not None and self._raft.halted is not None
-            if not halted:  # whoever has could not write what it decided, and answers nobody
+            if not halted:  # a halted member could not write its decision, and sends no answer
                 self.member.check()
         if self._publisher is not None and self._publisher.image is not self.image:
             self.image = self._publisher.image
@@ -256,7 +253,9 @@ class NodeChecker:
                     watch(listener, partial(self._invariants.touch, self))
         if raft is not None and raft._quorum is not None and self.member is None:
             quorum = raft._quorum
-            self.member = QuorumMemberChecker(self._invariants.quorum_record, self.node, quorum, self._disk)
+            self.member = QuorumMemberChecker(
+                self._invariants.quorum_record, self.node, quorum, self._disk
+            )
             watch(quorum, self._on_quorum)
         if broker is not None and self._manager is None:
             self._invariants.broker_created(self.node, broker.lifecycle._incarnation_id)
@@ -275,7 +274,7 @@ class NodeChecker:
                 self._add(partition, replica)
 
     def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
-        """Its files are gone; if it is hosted once more, it begins with nothing."""
+        """Drop a replica whose files were removed; if it is hosted again, it begins empty."""
         del self.replica_checkers[partition]
         self._by_directory.pop(str(partition)).close()
         replica_checker.copy.retired = True
@@ -284,7 +283,9 @@ class NodeChecker:
     def _add(self, partition: TopicPartition, replica: Replica) -> None:
         found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
         may_be_unclean = partial(self._images.may_be_unclean, partition.topic)
-        replica_checker = self.replica_checkers[partition] = ReplicaChecker(found, self.node, replica, may_be_unclean)
+        replica_checker = self.replica_checkers[partition] = ReplicaChecker(
+            found, self.node, replica, may_be_unclean
+        )
         aside = was_set_aside(self._disk, str(partition))
         self._open(str(partition), replica.log, replica_checker.copy, set_aside=aside)
         watch(replica.state, partial(self._on_state, replica_checker))
@@ -311,7 +312,7 @@ class NodeChecker:
             if not is_durable(self._disk, log, flushed):
                 raise InvariantBroken(
                     "flushed-is-on-disk",
-                    f"{directory}: node {self.node} takes everything below {flushed} for flushed, "
-                    "and a loss of power could take it",
+                    f"{directory}: node {self.node} believes that everything below {flushed} is "
+                    "flushed, but a loss of power could remove it",
                 )
             copy.flushed = flushed

@@ -1,14 +1,15 @@
-"""One replica's log, followed batch by batch as its file grows.
+"""One replica's log, read batch by batch as its file grows.
 
-After an event only what the event appended is read; all of it only after a cut and at a start. What
-is known of a node that is down is what it had when it died, and what of that was on its disk.
+After an event only the appended batches are read; the whole log is read after a truncation and at a
+start. For a node that is down, a copy has what the node had when it died, and how much of it was on
+its disk.
 """
 
 from collections.abc import Iterable
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.ledger import Batch, Ledger, Sequences
+from harness.simulation.invariants.ledger import Batch, PartitionHistory, Sequences
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import LogError
 from nodes.log.log import Log
@@ -18,25 +19,25 @@ from nodes.log.segment import Segment
 class Copy:
     """See the module."""
 
-    def __init__(self, ledger: Ledger, node: int) -> None:
-        self.ledger = ledger
+    def __init__(self, history: PartitionHistory, node: int) -> None:
+        self.history = history
         self.node = node
         self.batches: dict[int, Batch] = {}
-        """By the offset after the batch's last, in order."""
+        """Batches by the offset after their last record, in order."""
         self.last: Batch | None = None
         self.flushed = 0
-        """Below it everything was seen to be on the disk."""
+        """Everything below this offset was seen on the disk."""
         self.lost_before: frozenset[UUID] | None = None
-        """The incarnations that its node had had when its disk last lost something, if it has not
-        got that again."""
+        """The incarnations that the node had had when its disk last lost data; None once it has
+        caught up."""
         self.damaged = False
-        """Whether what it lost was not only what lay in its page cache."""
+        """Whether the disk lost more than its page cache."""
         self.set_aside = False
-        """Whether it began anew after damage that the node saw, and has not caught up."""
+        """Whether the node found the log damaged, began a new one, and has not caught up."""
         self.unreadable = False
-        """Whether it is damaged so that nothing can be said of it, in this incarnation."""
+        """Whether damage makes the log unreadable, in this incarnation."""
         self.retired = False
-        """Whether the node was told to give it up: it may begin anew, with nothing."""
+        """Whether the node was told to remove the replica: it may begin again with an empty log."""
         self._start = 0
         self._log: Log | None = None
         self._segment: Segment | None = None
@@ -46,7 +47,7 @@ class Copy:
 
     @property
     def end(self) -> int:
-        """The offset after the last that was seen."""
+        """The offset after the last batch that was seen."""
         return self._start if self.last is None else self.last.end
 
     def has(self, batch: Batch) -> bool:
@@ -55,12 +56,14 @@ class Copy:
 
     @property
     def start(self) -> int:
-        """Where the log begins."""
+        """The log's start offset."""
         return self._start if self._log is None else self._log.start_offset
 
     def open(self, log: Log, *, set_aside: bool = False) -> None:
-        """A new incarnation has opened the log. What was there must be there still, or what was on
-        the disk if power was lost; then a log may also have been `set_aside`, this being another.
+        """Read the log that a new incarnation has opened.
+
+        The log must have what it had before; after a loss of power, what was on its disk. After a
+        loss the node may also have `set_aside` the old log, and this is another one.
         """
         self._log, self.set_aside = log, set_aside
         if self.retired:
@@ -70,20 +73,20 @@ class Copy:
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
         if gone and not (set_aside and self.lost_before is not None):
-            what = "had" if self.lost_before is None else "had on its disk when it lost power"
+            what = "had" if self.lost_before is None else "had on its disk at the loss of power"
             raise InvariantBroken(
                 "a-restart-loses-nothing",
-                f"{self.ledger.name}: node {self.node} lacks {len(gone)} batches, from {gone[0]} "
-                f"on, that it {what} before it was started again",
+                f"{self.history.name}: node {self.node} lost {len(gone)} batches, from {gone[0]} "
+                f"on, that it {what} before its restart",
             )
 
     def close(self) -> None:
-        """The incarnation is gone."""
+        """Forget the log's objects: the incarnation is gone."""
         self._start = self.start
         self._log = self._segment = None
 
     def read(self) -> None:
-        """Read what was appended or cut."""
+        """Read what was appended, or everything after a truncation."""
         log = self._log
         if log is None or self.unreadable:
             return
@@ -96,11 +99,11 @@ class Copy:
             for segment in segments.all[first + 1 :]:
                 self._scan(segment, 0)
         else:
-            self.ledger.removed(self.node, self._read_all())
+            self.history.removed(self.node, self._read_all())
             self.flushed = min(self.flushed, self.end)
 
     def _read_all(self) -> list[Batch]:
-        """Read the whole log; what was there before and is not any more, oldest first."""
+        """Read the whole log; return the batches that are missing now, oldest first."""
         assert self._log is not None
         before, self.batches, self.last = self.batches, {}, None
         self._sequences = Sequences()
@@ -127,18 +130,20 @@ class Copy:
         if last is not None and last.end != header.base_offset:
             raise InvariantBroken(
                 "dense-offsets",
-                f"{self.ledger.name}: on node {self.node}, a batch at {header.base_offset} follows "
-                f"{last}, which ends before {last.end}",
+                f"{self.history.name}: on node {self.node}, a batch at {header.base_offset} "
+                f"follows {last}, which ends before {last.end}",
             )
-        batch = self.ledger.met(self.node, header, last, self._sequences)
+        batch = self.history.appended(self.node, header, last, self._sequences)
         self.batches[batch.end] = self.last = batch
         if batch.sent is not None:
             self._sequences.note(batch.sent)
 
     # -- losses
 
-    def loses(self, incarnations: frozenset[UUID], *, everything: bool = False) -> None:
-        """The disk may have lost what was not flushed, or `everything`, after these."""
+    def mark_lost(self, incarnations: frozenset[UUID], *, everything: bool = False) -> None:
+        """Record that the disk may have lost what was not flushed, or `everything`, after these
+        incarnations.
+        """
         assert self._log is None, f"node {self.node} runs"
         if everything:
             self.flushed, self.damaged = 0, True
@@ -148,7 +153,7 @@ class Copy:
             self.last = next(reversed(self.batches.values()), None)
 
     def caught_up(self, batch: Batch) -> bool:
-        """Whether it has everything up to `batch`; then it is as if nothing had been lost."""
+        """Whether the log has everything up to `batch`; a past loss is then forgotten."""
         if self.unreadable:
             return True
         if not self.has(batch):
@@ -159,5 +164,5 @@ class Copy:
 
 
 def held_by(copies: Iterable[Copy], batch: Batch) -> list[int]:
-    """The nodes that have the batch on their disks."""
+    """Return the nodes that have the batch on their disks."""
     return [each.node for each in copies if each.has(batch) and each.flushed >= batch.end]

@@ -1,4 +1,4 @@
-"""What a simulated disk surely has after a loss of power, and what is marked on it."""
+"""What certainly survives a loss of power on a simulated disk, and the marks of damaged logs."""
 
 from harness.simulation.world.disk import SimDisk
 from nodes.log.log import Log
@@ -7,18 +7,18 @@ from nodes.storage.memory import _Directory, _Inode
 
 
 def durable_content(disk: SimDisk, path: str) -> bytes | None:
-    """What the file surely holds after a loss of power; None if it may not be there."""
+    """Return what the file certainly has after a loss of power; None if the file may be gone."""
     inode = _durable(disk, path)
     return None if inode is None else bytes(inode.durable)
 
 
 def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
-    """Whether everything of the log below `end` surely survives a loss of power."""
+    """Whether everything in the log below `end` certainly survives a loss of power."""
     for segment in log._segments.all:
         if segment.base_offset >= end:
             break
         wanted = segment.size
-        if end < segment.next_offset:  # without the index, which is made when it is asked
+        if end < segment.next_offset:  # does not ask the index: asking would build it
             beyond = (at for at, header in segment.scan() if header.base_offset >= end)
             wanted = next(beyond, wanted)
         if wanted:
@@ -29,7 +29,7 @@ def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
 
 
 def was_set_aside(disk: SimDisk, partition: str) -> bool:
-    """Whether a log of the partition was damaged and set aside, and nothing has replaced it yet."""
+    """Whether a damaged log of the partition was set aside and not replaced yet."""
     return any(
         name.startswith(f"{partition}.") and disk.content.exists(f"{name}/{REFETCH_MARK}")
         for name in disk.content.listdir("")

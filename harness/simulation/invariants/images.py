@@ -1,14 +1,14 @@
-"""The metadata as the nodes have it: what may be in an image, and that all have the same.
+"""The metadata images of the nodes: what an image may say, and that all nodes have the same images.
 
-- Images of one offset are equal on all nodes.
+- Images at one offset are equal on all nodes.
 - A partition's epochs never go back, and a leader epoch has one leader.
-- Whoever is fenced is in no ISR (KIP-841); without eligible leaders, of a partition that has a
-  leader.
-- Whoever is in an ISR or eligible (KIP-966) has every committed record, unless it has lost power or
-  its disk and the image does not know yet.
+- A fenced broker is in no ISR (KIP-841); without eligible leader replicas this holds for partitions
+  that have a leader.
+- A replica in the ISR or among the eligible leader replicas (KIP-966) has each committed record,
+  unless it lost power or its disk and the image does not know that yet.
 
-The newest image is looked at for what it says of the cluster; older ones, on nodes that lag behind,
-only for being the same.
+The newest image is checked for what it says of the cluster. Older images, on nodes that lag behind,
+are only compared.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.copies import Copy
-from harness.simulation.invariants.ledger import NEVER, Ledger
+from harness.simulation.invariants.ledger import NEVER, PartitionHistory
 from nodes.ids import NO_NODE, Epoch, NodeId
 from nodes.metadata.image import ClusterImage, PartitionImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, RECOVERING
@@ -27,10 +27,10 @@ from nodes.metadata.topic_configs import effective
 UNCLEAN: Final = "unclean.leader.election.enable"
 FLUSH: Final = "flush.messages"
 KEPT: Final = 2000
-"""Images that are kept for nodes that lag behind."""
+"""How many images are kept for nodes that lag behind."""
 
 PartitionOf = tuple[UUID, int]
-"""A partition by its topic's id."""
+"""A partition by its topic id."""
 
 FIELDS: Final = (
     "epoch",
@@ -47,32 +47,34 @@ class Partition:
     """What all replicas of one partition have done so far."""
 
     def __init__(self, name: str) -> None:
-        self.ledger = Ledger(name)
+        self.history = PartitionHistory(name)
         self.copies: dict[int, Copy] = {}
         self.unclean: dict[int, bool] = {}
-        """The leader epochs that were begun by an unclean election, and might be: whether it was
-        one of the last known members (KIP-966), not of just anybody."""
+        """Leader epochs that a permitted unclean election began. The value tells whether the leader
+        was one of the last known members (KIP-966); otherwise any replica could lead."""
         self.flushes_otherwise = False
-        """Whether flush.messages was ever changed: a follower goes by what it knew when it claimed
-        to have records, and a leader by what it knows when it commits them."""
+        """Whether flush.messages ever changed: a follower uses the value that it knew when it
+        claimed records, a leader the value that it knows when it commits them."""
         self.judged_epoch = NEVER
-        """The last one whose leader was found to have, or was permitted not to have, everything."""
+        """The last epoch whose leader had everything, or was permitted to lack something."""
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether an unclean election may have given up what is committed."""
+        """Whether an unclean election may have given up committed records."""
         return max(self.unclean, default=NEVER) > self.judged_epoch
 
     def unclean_by(self, epoch: int) -> int | None:
-        """The last of the unclean epochs up to this one that came after the last judged."""
+        """Return the last unclean epoch up to this one, if it is later than the last
+        judged epoch.
+        """
         found = (each for each in self.unclean if self.judged_epoch < each <= epoch)
         return max(found, default=None)
 
     def copy(self, node: int) -> Copy:
-        """What the node has of it."""
+        """Return the node's log of the partition."""
         found = self.copies.get(node)
         if found is None:
-            found = self.copies[node] = Copy(self.ledger, node)
+            found = self.copies[node] = Copy(self.history, node)
         return found
 
 
@@ -83,17 +85,16 @@ class Images:
         self.newest = ClusterImage()
         self.static: Mapping[str, str] = {}
         """The properties that all nodes have in their files."""
-        self.unclean_topics: dict[str, None] = {}
-        """Topics whose elections may be unclean although their configuration does not say so."""
+
         self.partitions: dict[PartitionOf, Partition] = {}
         self._first: dict[int, ClusterImage] = {}
-        """The first image that was seen of each offset."""
+        """The first image that was seen at each offset."""
         self._offsets: deque[int] = deque()
         self._equal: dict[int, tuple[ClusterImage, ClusterImage]] = {}
-        """Of each node, the last image and the first of its offset, which were found equal."""
+        """Per node: the last image, and the first image at its offset, which were found equal."""
 
     def partition(self, name: str, topic_id: UUID, number: int) -> Partition:
-        """What is known of a partition."""
+        """Return the record of a partition."""
         key = topic_id, number
         found = self.partitions.get(key)
         if found is None:
@@ -127,12 +128,12 @@ class Images:
             if mine is not theirs and mine != theirs:
                 raise InvariantBroken(
                     "equal-images",
-                    f"node {node}'s metadata at offset {image.offset} has other {name} than what "
-                    f"was seen of that offset first: {_difference(mine, theirs)}",
+                    f"node {node}'s metadata at offset {image.offset} has other {name} than the "
+                    f"first image at that offset: {_difference(mine, theirs)}",
                 )
         self._equal[node] = image, first
 
-    # -- the newest
+    # -- the newest image
 
     def _judge(self, before: ClusterImage, image: ClusterImage) -> None:
         if image.configs is not before.configs:
@@ -174,7 +175,7 @@ class Images:
         old: PartitionImage | None,
         new: PartitionImage,
     ) -> None:
-        name = found.ledger.name
+        name = found.history.name
         if old is not None and (
             new.partition_epoch < old.partition_epoch or new.leader_epoch < old.leader_epoch
         ):
@@ -185,7 +186,7 @@ class Images:
                 f"{old.leader_epoch} becomes {new.leader_epoch}",
             )
         if new.leader != NO_NODE:
-            found.ledger.led(new.leader_epoch, new.leader, new.leader)
+            found.history.leader_known(new.leader_epoch, new.leader, new.leader)
         if new.leader_recovery_state == RECOVERING:
             self._note_unclean(image, topic, found, old, new)
         for node, copy in found.copies.items():
@@ -193,7 +194,7 @@ class Images:
         for what, nodes in (("in the ISR", new.isr), ("eligible", new.elr)):
             for node in nodes:
                 why = self.lacks(image, found, node)
-                if why and not self._last_one_standing(image, found, new):
+                if why and not self._is_last_member(image, found, new):
                     raise InvariantBroken(
                         "isr-has-all-committed",
                         f"{name}: node {node} is {what} at metadata offset {image.offset} (leader "
@@ -209,8 +210,8 @@ class Images:
         old: PartitionImage | None,
         new: PartitionImage,
     ) -> None:
-        """Whose election may be unclean: the leader, or one whom the images passed over, since it
-        was elected and fenced between two of them.
+        """Record an election that may be unclean: of the leader, or of a node that was elected and
+        fenced between two images.
         """
         seen = new.leader != NO_NODE
         elected = (new.leader,) if seen else (*new.isr, *new.elr)
@@ -223,8 +224,10 @@ class Images:
             found.unclean[epoch] = not anybody
 
     def lacks(self, image: ClusterImage, found: Partition, node: int) -> str:
-        """What the node has not that is committed; empty if nothing, or if it is no lie yet."""
-        top = found.ledger.top()
+        """Return which committed records the node lacks; empty if it lacks none, or if the image
+        cannot know of its loss yet.
+        """
+        top = found.history.last_committed()
         if top is None or found.may_have_lost:
             return ""
         copy = found.copies.get(node)
@@ -235,8 +238,10 @@ class Images:
         return f"its log ends at {copy.end} with {copy.last}, and {top} is committed"
 
     @staticmethod
-    def _last_one_standing(image: ClusterImage, found: Partition, new: PartitionImage) -> bool:
-        """Without eligible leaders, the last member stays in the ISR, whatever it has lost."""
+    def _is_last_member(image: ClusterImage, found: Partition, new: PartitionImage) -> bool:
+        """Whether the node is the last ISR member: without eligible leader replicas, it stays in
+        the ISR whatever it lost.
+        """
         return (
             not image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE)
             and len(new.isr) == 1
@@ -244,16 +249,16 @@ class Images:
         )
 
     def may_be_unclean(self, topic: str, image: ClusterImage) -> bool:
-        """Whether just anybody may lead the topic's partitions."""
+        """Whether any replica may lead the topic's partitions."""
         value = effective(UNCLEAN, image, self.static, topic=topic)
-        return value.lower() == "true" or topic in self.unclean_topics
+        return value.lower() == "true"
 
     @staticmethod
     def _check_fenced(
         image: ClusterImage, topic: str, number: int, partition: PartitionImage
     ) -> None:
         if partition.leader == NO_NODE and not image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE):
-            return  # the last ones stay
+            return  # the last members stay
         for node in partition.isr:
             broker = image.brokers.get(node)
             if broker is None or broker.fenced:
@@ -266,7 +271,7 @@ class Images:
 
 
 def knows_of_loss(image: ClusterImage, copy: Copy) -> bool:
-    """Whether the image has a registration from after the node lost something."""
+    """Whether the image has a registration of the node from after its loss."""
     broker = image.brokers.get(NodeId(copy.node))
     if copy.lost_before is None:
         return True

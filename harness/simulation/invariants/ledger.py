@@ -1,17 +1,17 @@
-"""Everything that was ever appended to one partition, on whichever replica, and what is committed.
+"""Everything that was ever appended to one partition, on any replica, and what is committed.
 
-Pure: told of batches by their headers, it raises InvariantBroken where they contradict each other.
-Used for partitions and for the metadata log alike.
+Pure: it is called with the headers of batches, and raises InvariantBroken where they contradict
+each other. It serves partitions and the metadata log.
 
-- A batch is known by its leader epoch and base offset. Every replica that has one of these has the
-  same bytes (by CRC) behind the same predecessor; so, by induction, logs that agree on one batch
-  agree on everything before it (the log matching property).
+- A leader epoch and a base offset identify a batch. All replicas of a batch have the same bytes (by
+  CRC) behind the same predecessor; so, by induction, logs that agree on one batch agree on
+  everything before it (the log matching property).
 - What was once below a leader's high watermark is committed, and stays: no other batch is ever
-  committed at its offset, and whoever leads a later epoch has it.
+  committed at its offset, and the leader of each later epoch has it.
 - An epoch has one leader.
 - A producer's sequences follow each other without a gap or a repetition (KIP-98).
 
-`reset` is for what the configuration permits to be lost: the rest is told that it may be.
+`reset` is for losses that the configuration permits.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ NEVER: Final = -1
 
 
 class Sent(NamedTuple):
-    """Of an idempotent producer's batch: who sent it, and which sequences."""
+    """The producer and the sequences of an idempotent producer's batch."""
 
     producer: int
     epoch: int
@@ -35,47 +35,49 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One batch, as all replicas that have it must have it; compared by identity."""
+    """One batch, the same on all replicas that have it; compared by identity."""
 
     base: int
     end: int
-    """The offset after its last."""
+    """The offset after the batch's last record."""
     epoch: int
     crc: int
     before: "Batch | None"
-    """The batch that it follows; None where nobody has said yet."""
+    """The batch before this one; None while it is unknown."""
     sent: Sent | None = None
 
     def __str__(self) -> str:
         return f"the batch at {self.base} of epoch {self.epoch}"
 
 
-class Ledger:
-    """See the module. `name` is the partition's."""
+class PartitionHistory:
+    """See the module. `name` is the partition's name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.batches: dict[tuple[int, int], Batch] = {}
-        """By leader epoch and base offset."""
+        """Batches by leader epoch and base offset."""
         self.committed: dict[int, Batch] = {}
-        """By the offset after the batch's last."""
+        """Committed batches by the offset after their last record."""
         self.leaders: dict[int, int] = {}
-        """By leader epoch."""
+        """Leaders by leader epoch."""
         self.reset_epoch = NEVER
-        """Leaders of epochs before this one say nothing of what is committed."""
+        """Leaders of epochs before this one do not decide what is committed."""
         self._given_up: dict[Batch, None] = {}
-        """What was committed and is lost, as it may be, or was said to be by whom nobody has to
-        follow any more."""
+        """Batches that were committed and may be lost, or that a leader committed whom nobody has
+        to follow."""
         self._tops: dict[int, Batch] = {}
-        """The last batch that leaders of an epoch have committed, by epoch."""
+        """The last batch that a leader of an epoch committed, by epoch."""
         self._top_epoch = NEVER
 
-    # -- what is appended
+    # -- appended batches
 
-    def met(
+    def appended(
         self, node: int, header: BatchHeader, before: Batch | None, last_sent: "Sequences"
     ) -> Batch:
-        """A replica has appended a batch behind `before`; the batch as all must have it."""
+        """Record that a replica appended a batch behind `before`; return the batch as all replicas
+        must have it.
+        """
         key = header.partition_leader_epoch, header.base_offset
         known = self.batches.get(key)
         if known is None:
@@ -91,7 +93,7 @@ class Ledger:
         elif known.crc != header.crc or known.end != header.next_offset:
             raise InvariantBroken(
                 "log-matching",
-                f"{self.name}: {known} is another one on node {node}: CRC {header.crc:08x} and "
+                f"{self.name}: {known} differs on node {node}: CRC {header.crc:08x} and "
                 f"end {header.next_offset} instead of {known.crc:08x} and {known.end}",
             )
         elif before is not known.before and before is not None:
@@ -116,10 +118,12 @@ class Ledger:
                 "sequences", f"{self.name}: {batch}, appended by node {node}: {wrong}"
             )
 
-    # -- what is committed
+    # -- committed batches
 
     def commit(self, last: Batch, epoch: int, node: int) -> None:
-        """`node`, which leads `epoch`, has its high watermark at the end of `last`."""
+        """Record that `node`, the leader of `epoch`, has its high watermark at the end
+        of `last`.
+        """
         if epoch < self.reset_epoch:
             self._given_up[last] = None
             return
@@ -144,23 +148,25 @@ class Ledger:
             self._tops[epoch] = last
         self._top_epoch = max(self._top_epoch, epoch)
 
-    def told(self, node: int, end: int, batch: Batch | None, epoch: int) -> None:
-        """`node` follows the leader of `epoch`, and takes everything below `end` for committed.
+    def follower_committed(self, node: int, end: int, batch: Batch | None, epoch: int) -> None:
+        """Check a follower: `node` follows the leader of `epoch`, and believes that everything
+        below `end` is committed.
 
-        `batch` is what it has there, if a batch ends there.
+        `batch` is the batch of its log that ends there, if there is one.
         """
         if epoch >= self.reset_epoch and (batch is None or self.committed.get(end) is not batch):
             raise InvariantBroken(
                 "follower-high-watermark",
-                f"{self.name}: node {node}, follower in epoch {epoch}, takes everything below "
-                f"{end} for committed, but its log has {batch or 'no end of a batch'} there and "
-                f"committed is {self.committed.get(end) or 'nothing that ends there'}",
+                f"{self.name}: node {node}, follower in epoch {epoch}, believes that everything "
+                f"below {end} is committed. But its log has {batch or 'no end of a batch'} there, "
+                f"and committed is {self.committed.get(end) or 'no batch that ends there'}",
             )
 
-    def top(self, before_epoch: int | None = None) -> Batch | None:
-        """The last batch that is committed: by leaders of epochs before that one, if one is given.
+    def last_committed(self, before_epoch: int | None = None) -> Batch | None:
+        """Return the last committed batch; with `before_epoch`, the last one by a leader of an
+        earlier epoch.
 
-        A leader that does not know yet that it was deposed need not have what came later.
+        A deposed leader that does not know about its successor need not have what came later.
         """
         if before_epoch is None or self._top_epoch < before_epoch:
             return max(self._tops.values(), key=_end, default=None)
@@ -168,18 +174,17 @@ class Ledger:
         return max(tops, key=_end, default=None)
 
     def removed(self, node: int, batches: Iterable[Batch]) -> None:
-        """A running replica has cut these from its log."""
+        """Record that a running replica truncated these batches."""
         for batch in batches:
             if self.committed.get(batch.end) is batch:
                 raise InvariantBroken(
                     "committed-stays",
-                    f"{self.name}: node {node} cuts {batch}, which is committed",
+                    f"{self.name}: node {node} truncates {batch}, which is committed",
                 )
 
     def reset(self, last: Batch | None, epoch: int) -> int:
-        """What is committed ends with `last` from `epoch` on: the rest was lost, as it may be.
-
-        How many batches that is.
+        """Let the committed records end with `last` from `epoch` on: the rest may be lost. Return
+        the number of lost batches.
         """
         end = 0 if last is None else last.end
         lost = [each for each in self.committed if each > end]
@@ -190,29 +195,29 @@ class Ledger:
         self.reset_epoch = epoch
         return len(lost)
 
-    def disregard_before(self, epoch: int) -> None:
-        """An unclean election began `epoch`: what leaders of earlier ones commit from now on, which
-        have not heard of it, nobody else has to have.
+    def ignore_leaders_before(self, epoch: int) -> None:
+        """Ignore what leaders of earlier epochs commit from now on: an unclean election began
+        `epoch`, and those leaders have not heard of it.
         """
         self.reset_epoch = max(self.reset_epoch, epoch)
 
-    def regain(self, last: Batch | None, epoch: int, node: int) -> None:
-        """`node` begins to lead `epoch` with its high watermark at the end of `last`: if that was
-        given up, it is committed again. After an unclean election another may bring it back.
+    def commit_again(self, last: Batch | None, epoch: int, node: int) -> None:
+        """Commit given-up batches again: `node` begins to lead `epoch` with its high watermark at
+        the end of `last`. After an unclean election another one may bring records back.
         """
         if last in self._given_up:
             self.commit(last, epoch, node)
 
-    # -- who leads
+    # -- leaders
 
-    def led(self, epoch: int, leader: int, witness: int) -> None:
-        """`witness` knows `leader` as the leader of `epoch`."""
+    def leader_known(self, epoch: int, leader: int, witness: int) -> None:
+        """Record that `witness` knows `leader` as the leader of `epoch`."""
         known = self.leaders.setdefault(epoch, leader)
         if known != leader:
             raise InvariantBroken(
                 "one-leader",
-                f"{self.name}: epoch {epoch} is led by node {known}, and by node {leader} as node "
-                f"{witness} has it",
+                f"{self.name}: epoch {epoch} has the leader {known}, but the leader {leader} "
+                f"according to node {witness}",
             )
 
 
@@ -223,13 +228,13 @@ class Sequences:
         self._last: dict[int, tuple[int, int]] = {}
 
     def note(self, sent: Sent) -> None:
-        """A batch was appended."""
+        """Record an appended batch."""
         self._last[sent.producer] = sent.epoch, sent.last
 
     def refuses(self, sent: Sent) -> str:
-        """What is wrong with a batch that comes next; empty when nothing is.
+        """Return what is wrong with the next batch; empty if nothing is.
 
-        A producer that is not known may have been forgotten (KIP-360): any sequence will do.
+        An unknown producer may have been forgotten (KIP-360): any sequence is valid.
         """
         known = self._last.get(sent.producer)
         if known is None:
@@ -238,7 +243,7 @@ class Sequences:
         expected = (last + 1) & MAX_SEQUENCE if sent.epoch == epoch else 0
         if sent.epoch < epoch or sent.first != expected:
             return (
-                f"producer {sent.producer} in epoch {sent.epoch} goes on with sequence "
+                f"producer {sent.producer} in epoch {sent.epoch} continues with sequence "
                 f"{sent.first}, but {expected} of epoch {max(epoch, sent.epoch)} is next"
             )
         return ""

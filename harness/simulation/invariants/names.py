@@ -1,4 +1,4 @@
-"""The names of all invariants: what a broken one is called in verdicts, canaries and zoos."""
+"""The names of all invariants, as verdicts, canaries and the zoo use them."""
 
 from typing import Final
 

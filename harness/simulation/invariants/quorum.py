@@ -1,13 +1,13 @@
-"""The metadata quorum: one leader an epoch, votes on the disk, a high watermark that holds.
+"""The invariants of the metadata quorum: one leader per epoch, votes on the disk, a high watermark
+that stays.
 
-- Every node that knows the leader of a quorum epoch knows the same one.
-- What a member goes by (epoch, vote, leader) is on its disk after the event in which it changed;
-  and on one disk the epoch never goes back, nor does the vote or the leader of an epoch change,
-  whatever becomes of the node.
-- A leader's high watermark never goes back, stands behind a record of its own epoch (KAFKA-12619),
-  and was fsynced at a majority of the voters.
-- A leader has everything that leaders of earlier epochs have committed.
-- A follower takes for committed only what is.
+- Each node that knows the leader of a quorum epoch knows the same leader.
+- A member's state (epoch, vote, leader) is on its disk after the event that changed it. On one disk
+  the epoch never goes back, and the vote and the leader of an epoch never change.
+- A leader's high watermark never goes back, ends behind a record of its own epoch (KAFKA-12619),
+  and is fsynced at a majority of the voters.
+- A leader has everything that leaders of earlier epochs committed.
+- A follower believes only committed records to be committed.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.copies import Copy, held_by
 from harness.simulation.invariants.durable import durable_content
-from harness.simulation.invariants.ledger import Ledger
+from harness.simulation.invariants.ledger import PartitionHistory
 from harness.simulation.world.disk import SimDisk
 from nodes.raft.election_state import FILE_NAME, ElectionState, decode
 from nodes.raft.quorum import Quorum
@@ -23,33 +23,35 @@ from nodes.raft.roles import Role
 from nodes.server.quorum.member import DIRECTORY
 
 NAME = DIRECTORY
-"""Of the metadata log's directory, and of its ledger."""
+"""The name of the metadata log's directory, and of its history."""
 
 
-class Voting:
+class QuorumRecord:
     """What all members of the quorum have done so far."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger(NAME)
+        self.history = PartitionHistory(NAME)
         self.copies: dict[int, Copy] = {}
         self.persisted: dict[int, ElectionState] = {}
-        """What was last seen on each node's disk."""
+        """The state that was last seen on each node's disk."""
         self.excused = ""
-        """Why the quorum is not held to anything any more: a voter lost its disk."""
+        """Why the quorum is not checked any more: a voter lost its disk."""
 
     def copy(self, node: int) -> Copy:
-        """The node's metadata log."""
+        """Return the node's metadata log."""
         found = self.copies.get(node)
         if found is None:
-            found = self.copies[node] = Copy(self.ledger, node)
+            found = self.copies[node] = Copy(self.history, node)
         return found
 
 
-class Member:
-    """One incarnation of one node's member of the quorum."""
+class QuorumMemberChecker:
+    """Checks one incarnation of one node's member of the quorum."""
 
-    def __init__(self, voting: Voting, node: int, quorum: Quorum, disk: SimDisk) -> None:
-        self._voting = voting
+    def __init__(
+        self, quorum_record: QuorumRecord, node: int, quorum: Quorum, disk: SimDisk
+    ) -> None:
+        self._quorum_record = quorum_record
         self._node = node
         self.quorum = quorum
         self._disk = disk
@@ -58,8 +60,8 @@ class Member:
         self._state: ElectionState | None = None
 
     def check(self) -> None:
-        """Look at everything that may have changed."""
-        if self._voting.excused or self._voting.copy(self._node).unreadable:
+        """Check everything that may have changed."""
+        if self._quorum_record.excused or self._quorum_record.copy(self._node).unreadable:
             return
         quorum = self.quorum
         if quorum.state != self._state:
@@ -74,27 +76,27 @@ class Member:
 
     def _check_state(self, state: ElectionState) -> None:
         if state.leader_id is not None:
-            self._voting.ledger.led(state.epoch, state.leader_id, self._node)
+            self._quorum_record.history.leader_known(state.epoch, state.leader_id, self._node)
         data = durable_content(self._disk, f"{DIRECTORY}/{FILE_NAME}")
         disk = ElectionState() if data is None else decode(data)
-        before = self._voting.persisted.get(self._node, ElectionState())
+        before = self._quorum_record.persisted.get(self._node, ElectionState())
         if _goes_back(before, disk):
             raise InvariantBroken(
                 "votes-stay",
-                f"node {self._node}'s disk said {before}, and says {disk}",
+                f"the disk of node {self._node} had {before}, and now has {disk}",
             )
-        self._voting.persisted[self._node] = disk
+        self._quorum_record.persisted[self._node] = disk
         if _goes_back(state, disk):
             raise InvariantBroken(
                 "votes-are-on-disk",
-                f"node {self._node} goes by {state}, and its disk would have {disk} after a loss "
-                "of power",
+                f"node {self._node} has the state {state}, but its disk would have {disk} after a "
+                "loss of power",
             )
 
     def _check_new_leader(self) -> None:
-        quorum, voting = self.quorum, self._voting
-        top = voting.ledger.top(quorum.epoch)
-        copy = voting.copy(self._node)
+        quorum, quorum_record = self.quorum, self._quorum_record
+        top = quorum_record.history.last_committed(quorum.epoch)
+        copy = quorum_record.copy(self._node)
         if top is not None and not copy.has(top):
             raise InvariantBroken(
                 "leader-has-all-committed",
@@ -103,8 +105,8 @@ class Member:
             )
 
     def _check_high_watermark(self, before: int, now: int) -> None:
-        quorum, voting = self.quorum, self._voting
-        copy = voting.copy(self._node)
+        quorum, quorum_record = self.quorum, self._quorum_record
+        copy = quorum_record.copy(self._node)
         batch = copy.batches.get(now)
         if now < before:
             raise InvariantBroken(
@@ -112,10 +114,10 @@ class Member:
                 f"the quorum's high watermark on node {self._node} goes back from {before} to "
                 f"{now} in epoch {quorum.epoch}",
             )
-        # Who leads may commit, and step down by that, in one event: a voter that is removed.
+        # A leader may commit and resign in one event, when it commits its own removal.
         if quorum.leadership is None and quorum.epoch != self._led:
             if now > copy.start:
-                voting.ledger.told(self._node, now, batch, quorum.epoch)
+                quorum_record.history.follower_committed(self._node, now, batch, quorum.epoch)
             return
         if batch is None or batch.epoch != quorum.epoch:
             raise InvariantBroken(
@@ -123,7 +125,7 @@ class Member:
                 f"node {self._node}, leader of quorum epoch {quorum.epoch}, commits up to {now}, "
                 f"where {batch or 'no batch'} ends: not one of its own epoch",
             )
-        voters = [voting.copy(voter.node_id) for voter in quorum.voters.voters]
+        voters = [quorum_record.copy(voter.node_id) for voter in quorum.voters.voters]
         holding = held_by(voters, batch)
         excused = [each.node for each in voters if each.lost_before is not None]
         if len({*holding, *excused}) < quorum.voters.majority:
@@ -131,9 +133,9 @@ class Member:
                 "majority-has-committed",
                 f"node {self._node}, leader of quorum epoch {quorum.epoch}, commits up to {now}, "
                 f"but {batch} is on the disks of {holding} only, of voters "
-                f"{list(quorum.voters.ids)} (ends {_ends(voting.copies)})",
+                f"{list(quorum.voters.ids)} (ends {_ends(quorum_record.copies)})",
             )
-        voting.ledger.commit(batch, quorum.epoch, self._node)
+        quorum_record.history.commit(batch, quorum.epoch, self._node)
 
 
 def _goes_back(before: ElectionState, now: ElectionState) -> bool:

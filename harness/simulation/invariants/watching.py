@@ -1,9 +1,10 @@
-"""Learns of every assignment to an attribute of an object, without its class knowing.
+"""Calls back after each assignment to an attribute of an object, without the knowledge of its
+class.
 
-For the checks of a simulated run, which look at what an event changed and at nothing else. The
-object's class is replaced by a subclass of it that tells; reading costs what it did before, and
-what the object does is the same. Only for classes without `__slots__`. Whoever changes what an
-attribute holds (a list, a dictionary) is not seen.
+The checks of a simulated run use this to examine only what an event changed. The object's class is
+replaced by a subclass that calls back; reading costs nothing more, and the object behaves as
+before. This works only for classes without `__slots__`. A change inside an attribute's value (a
+list, a dictionary) is not noticed.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ def watch(thing: Any, note: Callable[[], None]) -> None:
 
 
 class _Watched:
-    """Marks the classes of what is watched."""
+    """Marks the classes of watched objects."""
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

@@ -1,4 +1,4 @@
-"""A failing plan as a scenario: a file that people read and that every target takes."""
+"""Writes a failing plan as a scenario: a TOML file for people and for every target."""
 
 import textwrap
 from collections.abc import Mapping
@@ -13,39 +13,39 @@ WIDTH = 98
 
 
 def text(failure: Failure, origin: str) -> str:
-    """The scenario's TOML. `origin` says, as a command, where the failure was found first."""
+    """Return the scenario's TOML. `origin` is the command that found the failure first."""
     plan = failure.plan
-    raw, usual = plan.to_json(), type(plan)(seed=plan.seed).to_json()
-    said = _unusual(raw, usual) | {"name": f"shrunk-{plan.seed}", "seed": plan.seed}
-    said.pop("target", None)  # it goes for all of them
-    said["topics"] = [
-        _unusual(topic, Topic(name=topic["name"], acks=topic["acks"]).model_dump(mode="json"))
+    raw, default = plan.to_json(), type(plan)(seed=plan.seed).to_json()
+    document = _not_default(raw, default) | {"name": f"shrunk-{plan.seed}", "seed": plan.seed}
+    document.pop("target", None)  # a scenario is for every target
+    document["topics"] = [
+        _not_default(topic, Topic(name=topic["name"], acks=topic["acks"]).model_dump(mode="json"))
         | {"name": topic["name"], "acks": topic["acks"]}
         for topic in raw["topics"]
     ]
-    said["workload"] = _unusual(raw["workload"], usual["workload"])
-    said["nemesis"] = {"events": [_event(event) for event in raw["nemesis"]["events"]]}
+    document["workload"] = _not_default(raw["workload"], default["workload"])
+    document["nemesis"] = {"events": [_event(event) for event in raw["nemesis"]["events"]]}
     about = (
         f"Shows {', '.join(failure.signs)}: {failure.reason}. Reduced from `{origin}`; "
-        f"`{repeated_by(failure, 'FILE')}` repeats it exactly, `highwater run FILE` tries it with "
-        "real processes."
+        f"`{repeat_command(failure, 'FILE')}` repeats it exactly, `highwater run FILE` tries it "
+        "with real processes."
     )
     head = textwrap.fill(about, WIDTH, initial_indent="# ", subsequent_indent="# ")
-    return f"{head}\n{tomli_w.dumps(said)}"
+    return f"{head}\n{tomli_w.dumps(document)}"
 
 
-def repeated_by(failure: Failure, path: str) -> str:
-    """The command that shows the failure again, from its scenario's file."""
+def repeat_command(failure: Failure, path: str) -> str:
+    """Return the command that repeats the failure from its scenario's file."""
     seed = failure.plan.seed
     unseen = " --no-invariants" if failure.visible else ""
     return f"highwater simulate {path} --seeds {seed}..{seed}{unseen}"
 
 
-def _unusual(said: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in said.items() if value != usual[key]}
+def _not_default(document: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value != default[key]}
 
 
 def _event(event: dict[str, object]) -> dict[str, object]:
-    """What somebody would have written."""
+    """Return the event as a person would write it."""
     left_out: dict[str, object] = {"id": event["id"], "params": {}, "until_timeout_ms": 10_000}
     return {k: v for k, v in event.items() if v is not None and left_out.get(k) != v}

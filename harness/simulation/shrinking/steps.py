@@ -1,8 +1,8 @@
-"""What could be left out of a failing plan, or be smaller in it. Pure.
+"""The steps that make a failing plan smaller. Pure.
 
-A step is a family of candidates, each a whole plan that is simpler than the one it is made from,
-the boldest first. Whether one still fails is found by running it; here nothing is run. All steps
-end: every candidate is smaller in `size`.
+A step yields candidates: whole plans that are simpler than the given plan, the largest reduction
+first. Running a candidate decides whether it still fails; nothing is run here. All steps end,
+because each candidate is smaller in `size`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,20 @@ Step = Callable[[Plan], Iterator[Plan]]
 TAIL_MS: Final = 500
 """What is left of the chaos after the last fault is healed."""
 FIRST_MS: Final = 500
-"""When the first fault may come at the earliest, and how close one may follow another."""
-STURDY_MS: Final = 6_000
-"""Thrice the session timeout: what lasts only just long enough shows nothing in real time."""
-SLOWEST_PER_S: Final = 5.0
-"""Below it real processes seldom have a write under way when a fault strikes."""
+"""The earliest time of the first fault, and the least distance between two faults."""
+ROBUST_MS: Final = 6_000
+"""Three session time-outs: a fault that lasts just long enough in a simulation shows nothing in
+real time."""
+MIN_RATE_PER_S: Final = 5.0
+"""Below this rate real processes seldom have a write in progress when a fault happens."""
 NEAR_MS: Final = (3_000, 8_000)
-"""How far around a failure its reason is sought: first a bit more than a session, then more."""
-AIMLESS: Final = ("one", "leader")
-"""Targets that mean other nodes in another run."""
+"""How far around a failure its cause is sought: first a little more than a session, then more."""
+RANDOM_SELECTORS: Final = ("one", "leader")
+"""Selectors that choose other nodes in another run."""
 
 
 def size(plan: Plan) -> tuple[float, ...]:
-    """How much there is to look at; what counts most comes first."""
+    """Return the size of a plan, the most important measure first."""
     events = plan.nemesis.events
     return (
         len(events),
@@ -37,15 +38,15 @@ def size(plan: Plan) -> tuple[float, ...]:
         plan.workload.producers + plan.workload.consumers,
         len(plan.broker) + sum(len(topic.configs) for topic in plan.topics),
         sum(len(event.params) for event in events),
-        sum(event.targets in AIMLESS for event in events),
-        sum(max(0, STURDY_MS - event.duration_ms) for event in events),
+        sum(event.targets in RANDOM_SELECTORS for event in events),
+        sum(max(0, ROBUST_MS - event.duration_ms) for event in events),
         plan.duration_s,
         plan.workload.rate_per_s,
     )
 
 
 def fewer_events(plan: Plan) -> Iterator[Plan]:
-    """Without halves of the events, quarters, ... single ones, from the end on."""
+    """Remove a half of the events, a quarter, ... a single one, beginning at the end."""
     events = plan.nemesis.events
     many = len(events) // 2
     while many >= 1:
@@ -55,9 +56,9 @@ def fewer_events(plan: Plan) -> Iterator[Plan]:
 
 
 def around(plan: Plan, at_ms: int) -> Iterator[Plan]:
-    """Only the faults in force around the time at which it failed, or those up to then.
+    """Keep only the faults in force around the time of the failure, or those up to it.
 
-    What comes later cannot be the reason, and what was over long before seldom is.
+    A later fault cannot be the cause, and a fault that ended long before seldom is.
     """
     events = plan.nemesis.events
     for reach_ms in (*NEAR_MS, at_ms + NEAR_MS[-1]):
@@ -75,7 +76,7 @@ def around(plan: Plan, at_ms: int) -> Iterator[Plan]:
 
 
 def earlier_end(plan: Plan) -> Iterator[Plan]:
-    """The chaos over soon after its last fault."""
+    """End the chaos soon after the last fault."""
     last_ms = max((event.at_ms + event.duration_ms for event in plan.nemesis.events), default=0)
     wanted_s = (last_ms + TAIL_MS) / 1000
     if wanted_s < plan.duration_s:
@@ -83,9 +84,9 @@ def earlier_end(plan: Plan) -> Iterator[Plan]:
 
 
 def earlier_begin(plan: Plan) -> Iterator[Plan]:
-    """The first fault soon after the chaos begins, and all others as much sooner.
+    """Move the first fault to the beginning of the chaos, and all others with it.
 
-    What was before it costs time in every run that is still to come.
+    The time before the first fault costs time in each later run.
     """
     events = plan.nemesis.events
     idle_ms = min((event.at_ms for event in events), default=0) - FIRST_MS
@@ -97,7 +98,7 @@ def earlier_begin(plan: Plan) -> Iterator[Plan]:
 
 
 def fewer_topics(plan: Plan) -> Iterator[Plan]:
-    """One topic alone, without one, with one partition."""
+    """Keep one topic, or remove one topic, or keep one partition."""
     topics = plan.topics
     if len(topics) > 1:
         yield from (plan.model_copy(update={"topics": (topic,)}) for topic in topics)
@@ -110,7 +111,7 @@ def fewer_topics(plan: Plan) -> Iterator[Plan]:
 
 
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
-    """As few as the topics' replicas need, or one less."""
+    """Use as few nodes as the replicas need, or one node less."""
     least = max(topic.replication_factor for topic in plan.topics)
     for nodes in dict.fromkeys((least, plan.nodes - 1)):
         if least <= nodes < plan.nodes:
@@ -118,7 +119,7 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
 
 
 def fewer_clients(plan: Plan) -> Iterator[Plan]:
-    """One producer, no consumer, half the rate."""
+    """Use one producer, no consumer, half the rate."""
     load = plan.workload
     if load.producers > 1:
         yield _with_load(plan, producers=1)
@@ -126,12 +127,12 @@ def fewer_clients(plan: Plan) -> Iterator[Plan]:
         yield _with_load(plan, consumers=0)
     if load.consumers > 1:
         yield _with_load(plan, consumers=1)
-    if load.rate_per_s > SLOWEST_PER_S:
-        yield _with_load(plan, rate_per_s=max(SLOWEST_PER_S, load.rate_per_s / 2))
+    if load.rate_per_s > MIN_RATE_PER_S:
+        yield _with_load(plan, rate_per_s=max(MIN_RATE_PER_S, load.rate_per_s / 2))
 
 
 def fewer_settings(plan: Plan) -> Iterator[Plan]:
-    """Without a property of the brokers, or of a topic."""
+    """Remove one property of the brokers, or of a topic."""
     for name in plan.broker:
         rest = {key: value for key, value in plan.broker.items() if key != name}
         yield plan.model_copy(update={"broker": rest})
@@ -143,8 +144,8 @@ def fewer_settings(plan: Plan) -> Iterator[Plan]:
             yield plan.model_copy(update={"topics": topics})
 
 
-def plainer_events(plan: Plan) -> Iterator[Plan]:
-    """A fault without its parameters, or sooner after the one before it."""
+def simpler_events(plan: Plan) -> Iterator[Plan]:
+    """Remove a fault's parameters, or move a fault closer to the one before it."""
     events = plan.nemesis.events
     for n, event in enumerate(events):
         if event.params:
@@ -157,31 +158,33 @@ def plainer_events(plan: Plan) -> Iterator[Plan]:
             yield _with_events(plan, (*events[:n], *sooner))
 
 
-def sturdier_events(plan: Plan) -> Iterator[Plan]:
-    """Faults aimed at a certain partition's leader, and long enough, all of them or one.
+def more_robust_events(plan: Plan) -> Iterator[Plan]:
+    """Aim faults at the leader of a certain partition, and make them long enough: all of them or
+    one.
 
-    Not simpler to look at, but what is left to chance turns out otherwise with real processes.
+    Such a plan is not simpler to read, but what is left to chance turns out differently with real
+    processes.
     """
     events = plan.nemesis.events
     leaders = [f"leader:{topic.name}/{n}" for topic in plan.topics for n in range(topic.partitions)]
     for leader in leaders:
-        for lasts_ms in (STURDY_MS, STURDY_MS // 2, 0):
-            yield _prolonged(plan, [_sturdier(event, leader, lasts_ms) for event in events])
-    yield _prolonged(plan, [_sturdier(event, event.targets, STURDY_MS) for event in events])
+        for lasts_ms in (ROBUST_MS, ROBUST_MS // 2, 0):
+            yield _prolonged(plan, [_more_robust(event, leader, lasts_ms) for event in events])
+    yield _prolonged(plan, [_more_robust(event, event.targets, ROBUST_MS) for event in events])
     for n, event in enumerate(events):
         for target in (*leaders, event.targets):
-            sturdier = _sturdier(event, target, STURDY_MS)
-            yield _prolonged(plan, [*events[:n], sturdier, *events[n + 1 :]])
+            more_robust = _more_robust(event, target, ROBUST_MS)
+            yield _prolonged(plan, [*events[:n], more_robust, *events[n + 1 :]])
 
 
-def _sturdier(event: Event, target: str, lasts_ms: int) -> Event:
-    aim = target if event.targets in AIMLESS else event.targets
+def _more_robust(event: Event, target: str, lasts_ms: int) -> Event:
+    selector = target if event.targets in RANDOM_SELECTORS else event.targets
     lasts_ms = max(lasts_ms, event.duration_ms)
-    return event.model_copy(update={"targets": aim, "duration_ms": lasts_ms})
+    return event.model_copy(update={"targets": selector, "duration_ms": lasts_ms})
 
 
 def _prolonged(plan: Plan, events: Sequence[Event]) -> Plan:
-    """The plan with these events, and chaos until they are over."""
+    """Return the plan with these events, and with chaos until they are over."""
     last_ms = max((event.at_ms + event.duration_ms for event in events), default=0)
     duration_s = max(plan.duration_s, (last_ms + TAIL_MS) / 1000)
     return _with_events(plan, events).model_copy(update={"duration_s": duration_s})
@@ -195,8 +198,8 @@ STEPS: Final[Sequence[Step]] = (
     fewer_nodes,
     fewer_clients,
     fewer_settings,
-    plainer_events,
-    sturdier_events,
+    simpler_events,
+    more_robust_events,
 )
 
 

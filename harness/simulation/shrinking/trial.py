@@ -1,8 +1,8 @@
-"""Whether a plan fails, found by running it: in this process, and as cheaply as that is known.
+"""Runs a plan in this process and returns its failure, at the least known cost.
 
-A failure that clients see is found without looking at the nodes' own state, so that the run goes on
-to its end; the checkers are asked where the screen has doubts. One that only an invariant sees ends
-the run, and nothing has to be judged.
+A failure that clients see is searched for without invariants, so that the run reaches its end; the
+checkers judge it where the screen has doubts. A failure that only an invariant sees ends the run,
+and nothing has to be judged.
 """
 
 import tempfile
@@ -31,10 +31,10 @@ class Failure:
 
     plan: Plan
     signs: tuple[str, ...]
-    """The gravest first."""
+    """The gravest sign first."""
     reason: str
     visible: bool = True
-    """Clients see it; found without looking at the nodes' own state."""
+    """Whether clients see the failure; it was found without the nodes' own state."""
     at_ms: int | None = None
     """When it happened, in ms since the chaos began, if that is known."""
 
@@ -46,9 +46,9 @@ def failure_of(
     visible: bool = True,
     until_s: float = inf,
 ) -> Failure | None:
-    """The first of the seeds with which the plan fails, by showing `sign` if one is given.
+    """Return the first failure among the seeds; with `sign`, the first that shows this sign.
 
-    None is begun after `until_s` on the monotonic clock, which all processes share.
+    No run begins after `until_s` on the monotonic clock, which all processes share.
     """
     for seed in seeds:
         if time.monotonic() > until_s:
@@ -64,9 +64,9 @@ def failure_of(
 
 
 def first_failure(plan: Plan, seeds: Sequence[int], until_s: float = inf) -> Failure | None:
-    """What is to be reduced: a failure that clients see, or else one that only the nodes show.
+    """Return the failure to reduce: one that clients see, else one that only an invariant sees.
 
-    None is begun after `until_s` on the monotonic clock.
+    No run begins after `until_s` on the monotonic clock.
     """
     return failure_of(plan, seeds, until_s=until_s) or failure_of(
         plan, seeds, visible=False, until_s=until_s
@@ -74,7 +74,7 @@ def first_failure(plan: Plan, seeds: Sequence[int], until_s: float = inf) -> Fai
 
 
 def _invariant_failure(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
-    """The invariant that ended the run."""
+    """Return the failure if an invariant ended the run."""
     broken = recording.failure
     if not isinstance(broken, InvariantBroken) or sign not in (None, broken.name):
         return None
@@ -88,7 +88,7 @@ def _invariant_failure(plan: Plan, recording: Recording, sign: str | None) -> Fa
 
 
 def _checker_failure(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
-    """What the checkers forbid of what clients saw."""
+    """Return the failure if the checkers forbid what clients saw."""
     if recording.failure is not None or not screen.reasons(recording):
         return None
     with tempfile.TemporaryDirectory(prefix="highwater-shrink-") as root:
@@ -106,7 +106,7 @@ def _checker_failure(plan: Plan, recording: Recording, sign: str | None) -> Fail
 
 
 def _when(recording: Recording, verdict: dict[str, Any], sign: str) -> int | None:
-    """When the first operation that shows the sign ended; None where no operation does."""
+    """Return when the first operation that shows the sign ended; None if no operation shows it."""
     found = [a for a in verdict["anomalies"] if a["kind"] == sign]
     examples = [e for a in found if a["judgement"] == "forbidden" for e in a["examples"]]
     ended_ns = [ns for e in examples if (ns := e.get("complete_ns")) is not None]

@@ -1,8 +1,15 @@
-"""A simulated world: the real node, many of them in one process, repeatable from a seed.
+"""A simulated world: real nodes, many in one process, on virtual time, repeatable from a seed. The
+world knows nothing of plans, workloads or verdicts; `harness.simulation` runs plans in it.
 
-`world` has the clock and the order of everything, `loop` is what a program sees of it: an asyncio
-event loop for every incarnation of a host. `network` and `transport` are TCP in memory, `links` its
-faults, `disk` a disk with a page cache, `clocks` the wall clocks, `host` a machine that is booted,
-paused, killed; `guard` refuses the real world meanwhile. `cluster` puts the built-in brokers into
-such a world, as they are.
+    world          the clock, the order of all events, the random streams
+    loop           the asyncio event loop of one incarnation of a host
+    host           a machine that is booted, paused, stopped and killed
+    network        TCP in memory, and the faults of its links
+    disk           a disk with a page cache; disk_faults breaks it
+    clocks         the hosts' wall clocks
+    guard          refuses the real clock, network and randomness while a world runs
+    cluster        the unmodified built-in brokers in a world
+    target         a simulated cluster as a target for faults
+    synchronous    synchronous code (faults, phases of a run) in the world's time
+    trace          a hash of everything that happened
 """

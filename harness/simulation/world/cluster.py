@@ -1,9 +1,8 @@
-"""A cluster of the built-in broker in a world of its own: the code of `python -m nodes`, as it is.
+"""A cluster of the built-in broker in a world of its own: the unmodified code of `python -m nodes`.
 
-Node n is host n; host 0 is the clients'. Properties are those of `harness.systems.brokers`, so
-that a
-plan means the same here as with real processes. A node that ends, by itself or not, stays down
-until it is started again, on what its disk kept.
+Node n is host n; host 0 is the clients' machine. Properties come from `harness.systems.brokers`, so
+a plan means the same as with real processes. A node that ends, by itself or not, stays down until
+it is started again on what its disk kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,14 +41,14 @@ class SimCluster:
         self.world = world
         self.layout = layout
         self.network = Network(world, network)
-        # Both on the clients' machine: who stops the clients does not stop the harness.
+        # Two hosts on the clients' machine: stopping the clients must not stop the harness.
         self.harness = Host(world, self.network, CLIENTS, name="harness")
         self.clients = Host(world, self.network, CLIENTS)
         self.on_node: Callable[[int, Node], None] = lambda node, made: None
-        """Is shown every node before it starts, at each of its starts."""
+        """Is called with each node at each of its starts, before it runs."""
         self.nodes: dict[int, Host] = {}
         self.properties: dict[int, dict[str, str]] = {}
-        """What each node was configured with."""
+        """The configuration of each node."""
         self._overrides = overrides or {}
         self._disk = disk
         self._configs: dict[int, NodeConfig] = {}
@@ -75,15 +74,15 @@ class SimCluster:
         self._configs[node], _ = load_config(self.properties[node])
 
     def add_node(self, node: int, role: str, *, joins: Sequence[int] = ()) -> None:
-        """One more machine, with nothing on its disk; nothing runs on it yet. A controller `joins`
-        those that vote.
+        """Add a machine with an empty disk; nothing runs on it yet. A controller joins the voters
+        `joins`.
         """
         self.layout = self.layout.with_node(node, role)
         self._make(node)
         self._configure(node, joins)
 
     def remove_node(self, node: int) -> None:
-        """End the node and remove its machine, its disk too."""
+        """End the node, and remove its machine and its disk."""
         host = self.nodes.pop(node)
         host.kill("power")
         self.network.detach(host)
@@ -92,18 +91,18 @@ class SimCluster:
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Where each broker serves clients."""
+        """The address and port of each broker for clients."""
         return {node: (self.nodes[node].address, BROKER_PORT) for node in self.layout.brokers}
 
     @property
     def controllers(self) -> dict[int, tuple[str, int]]:
-        """Where each controller serves the metadata quorum."""
+        """The address and port of each controller for the metadata quorum."""
         return {
             node: (self.nodes[node].address, CONTROLLER_PORT) for node in self.layout.controllers
         }
 
     def start(self, *nodes: int) -> None:
-        """Start these nodes, all without any."""
+        """Start these nodes; without arguments, all nodes."""
         for node in nodes or self.layout.nodes:
             self._start(node)
 
@@ -119,7 +118,7 @@ class SimCluster:
 
             rng = self.world.stream("node", node, host.incarnations)
             disk = host.disk.mount(host.loop)
-            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms, made=made)
+            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms, on_created=made)
 
         host.boot(main)
 
@@ -132,7 +131,7 @@ class SimCluster:
         self.nodes[node].kill(mode)
 
     def close(self) -> None:
-        """End everything; only what kernels still send is left to happen."""
+        """End all programs. Only packets that kernels still send are left."""
         for host in [self.clients, self.harness, *self.nodes.values()]:
             host.kill("power")
         self.world.end()

@@ -315,9 +315,9 @@ class SimFile:
             self.file.truncate(size)
             self._mount.written(self._path)
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         self._mount.writing()
-        self.file.write_again(start)
+        self.file.rewrite(start)
 
     def sync(self) -> None:
         self._mount.sync_blocking(self.file)

@@ -1,12 +1,12 @@
-"""Refuses the real world while a simulated one runs: clocks, chance, threads, sockets.
+"""Refuses the real world while a simulated world runs: clocks, randomness, threads, sockets.
 
-Whatever reaches for one of them fails the run with RealWorldTouched, which names what was asked for
-and where in the code, even if that code swallows the exception. The standard library's logging may
-ask for the time, and gets the world's. Other threads (of a library that the same process uses) are
-no part of the world, and are left alone.
+Code that uses one of them fails the run with RealWorldTouched, even if that code catches the
+exception. The error names the use and the line of code. The standard library's logging may ask for
+the time and gets the world's time. Other threads (of a library in the same process) are not part of
+the world, and nothing is refused to them.
 
-Not seen: `datetime.now` and `random.Random()` imported by name, which C code answers; a lint of the
-broker's sources forbids both.
+Not detected: `datetime.now`, and `random.Random()` imported by name, because C code answers them; a
+lint of the broker's sources forbids both.
 """
 
 import os
@@ -68,12 +68,12 @@ _REFUSED: Final[tuple[tuple[Any, str, str], ...]] = (
 
 
 class RealWorldTouched(SimulationError):
-    """Code reached around the simulation; the message says for what, and where."""
+    """Code reached around the simulation; the message says what it used, and where."""
 
 
 @contextmanager
 def guard(world: World) -> Iterator[None]:
-    """Refuse the real world to all code that this thread runs meanwhile."""
+    """Refuse the real world to all code that this thread runs in the context."""
     inside = threading.get_ident()
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in _REFUSED]
     saved += [(time, "time", time.time), (random, "Random", random.Random)]
@@ -127,9 +127,9 @@ def _seeded_only(world: World, inside: int) -> type[random.Random]:
 def _touched(world: World, what: str) -> RealWorldTouched:
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARY):
-        frame = frame.f_back  # who asked the library
+        frame = frame.f_back  # the caller of the library
     where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
     owner = "between events" if world.current is None else f"on {world.current.name}"
-    error = RealWorldTouched(f"{what} was asked for in {where}, {owner}, at {world.now_ns} ns")
+    error = RealWorldTouched(f"{what} was used in {where}, {owner}, at {world.now_ns} ns")
     world.fail(error)
     return error

@@ -1,46 +1,44 @@
-"""A machine of a simulated world: it boots programs, and they are paused, stopped, killed.
+"""A machine of a simulated world: it boots programs, which are paused, stopped and killed.
 
-A program runs in an incarnation: an event loop, what its sockets and its disk let it see, its
-tasks. `kill` ends it between two events, `crash` in the middle of one: from then on nothing of it
-has an effect, `finally` blocks included, and no frame of it stays. What the disk kept is what the
-next incarnation finds. The world's collector runs at every boot and kill.
+A program runs in an incarnation: an event loop, its tasks, and its view of the network and the
+disk. `kill` ends the program between two events, `crash` in the middle of one. From then on no code
+of the incarnation has an effect, `finally` blocks included, and none of its frames stays. The next
+incarnation finds what the disk kept. The world collects garbage at each boot and kill.
 
-A host that stands still (stopped by a signal, or waiting for its disk in the middle of an event) is
-held: time goes on, and what comes for it waits, in order.
+A host is held while it is stopped by a signal, or blocked on its disk in the middle of an event:
+time continues, and events for the host wait, in order.
 """
 
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from harness.simulation.world.clocks import WallClock
-from harness.simulation.world.loop import HostLoop, SimTask, bury, start
+from harness.simulation.world.disk import SimDisk
+from harness.simulation.world.loop import HostLoop, SimTask, start, unwind_tasks
+from harness.simulation.world.network.network import Network
 from harness.simulation.world.world import HostDead, World
 
-if TYPE_CHECKING:
-    from harness.simulation.world.disk import SimDisk
-    from harness.simulation.world.network.network import Network
-
 Mode = Literal["process", "power"]
-"""How an incarnation ends: its kernel lives on and closes what it had open, or goes with it."""
+"""How an incarnation ends: "process" (the kernel lives and closes the open sockets) or "power"."""
 
 Main = Callable[[], Coroutine[Any, Any, Any]]
 
 _STOPPED = "stopped"
-_STANDING = "standing still"
+_BLOCKED = "blocked"
 
 
 class Host:
-    """See the module. `number` is nemesis' number of the machine."""
+    """See the module. `number` is the machine's number in nemesis."""
 
     def __init__(
         self,
         world: World,
-        network: "Network",
+        network: Network,
         number: int,
-        disk: "SimDisk | None" = None,
+        disk: SimDisk | None = None,
         *,
         name: str = "",
     ) -> None:
@@ -55,8 +53,8 @@ class Host:
         self.powered = True
         self.incarnations = 0
         self.exit_code: int | None = None
-        """How the last program ended: 0, 1, or negative by a signal; None while one runs."""
-        self._main: SimTask | None = None  # kept here: a loop's own references to tasks are weak
+        """The exit code of the last program: 0, 1, or minus a signal; None while a program runs."""
+        self._main: SimTask | None = None  # keeps the task alive: the loop's references are weak
         self._holds: dict[str, None] = {}
         self._waits = 0
         network.attach(self)
@@ -64,8 +62,10 @@ class Host:
     # -- programs
 
     def boot(self, main: Main) -> SimTask:
-        """Start a program; it ends when `main` does, with 1 if that raised or returned anything."""
-        assert self.loop is None, f"{self.name} runs already"
+        """Start a program. It ends with `main`; its exit code is 1 if `main` raised or returned
+        something.
+        """
+        assert self.loop is None, f"{self.name} is running already"
         self.world.collect()
         self.incarnations += 1
         self.powered = True
@@ -85,22 +85,22 @@ class Host:
 
     @property
     def running(self) -> bool:
-        """Whether a program runs; a stopped one does."""
+        """Whether a program runs, stopped or not."""
         return self.loop is not None
 
     def kill(self, mode: Mode = "process") -> None:
-        """End the program, between two of its events; nothing happens without one."""
+        """End the program between two of its events; without a program nothing happens."""
         loop = self.loop
         if mode == "power":
             self.powered = False
         if loop is not None:
-            assert self.world.current is not loop, f"{self.name} may crash, not kill itself"
+            assert self.world.current is not loop, f"{self.name} may call crash, not kill"
             self._end(loop, mode, -signal.SIGKILL)
         elif mode == "power" and self.disk is not None:
             self.disk.lose_power()
 
     def crash(self, mode: Mode = "process") -> NoReturn:
-        """End the program in the middle of what it is doing: called from its own code."""
+        """End the program in the middle of an event; its own code calls this."""
         loop = self.loop
         assert loop is not None
         loop.dead = True
@@ -111,7 +111,7 @@ class Host:
         if self.loop is not loop:
             return  # it has ended already
         self._note(f"end by {mode} with {exit_code}")
-        tasks = loop.live_tasks()  # kept here: some are held by nothing but their next event
+        tasks = loop.live_tasks()  # keeps tasks alive that only their next event refers to
         self.loop = self._main = None
         loop.dead = True
         self.exit_code = exit_code
@@ -126,57 +126,61 @@ class Host:
             self.disk.forget(loop)
             if mode == "power":
                 self.disk.lose_power()
-        bury(loop, tasks)
+        unwind_tasks(loop, tasks)
         del tasks
         self.world.collect()
-        self.world.look()
+        self.world.recheck()
 
     def terminate(self) -> None:
-        """SIGTERM: the program ends in order if it handles that, at once otherwise."""
+        """Send SIGTERM: a program without a handler ends at once."""
         if self.loop is not None and not self.loop.deliver(signal.SIGTERM):
             self._end(self.loop, "process", -signal.SIGTERM)
 
-    # -- standing still
+    # -- held back
 
     def pause(self) -> None:
-        """SIGSTOP, until `resume`; again is no error."""
+        """Send SIGSTOP; a second call changes nothing."""
         self.hold(_STOPPED)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.release(_STOPPED)
 
     @property
     def state(self) -> str:
-        """The letter that /proc would show: S, T, D, or nothing."""
+        """The state letter of /proc: S, T or D; empty without a program."""
         if self.loop is None:
             return ""
         return "T" if _STOPPED in self._holds else "D" if self._holds else "S"
 
     def hold(self, why: str) -> None:
-        """Keep the program's events back until `release`, for this and for every other reason."""
+        """Hold back the program's events until `release` is called for this reason and all other
+        reasons.
+        """
         if self.loop is not None:
             self._holds[why] = None
             self.world.hold(self.loop)
 
     def release(self, why: str) -> None:
-        """That reason is gone."""
+        """Remove one reason for holding events back."""
         if self.loop is not None and why in self._holds:
             del self._holds[why]
             if not self._holds:
                 self.world.release(self.loop)
 
-    def stand_still(self, duration_ns: int) -> None:
-        """The program waits in the middle of an event: what follows of it has no effect yet."""
+    def block_for(self, duration_ns: int) -> None:
+        """Block the program in the middle of an event; what follows in the event has no
+        effect yet.
+        """
         loop = self.loop
         if loop is None:
             return
         self._waits += 1
-        why = f"{_STANDING} {self._waits}"
+        why = f"{_BLOCKED} {self._waits}"
         self.hold(why)
-        self.world.after(duration_ns, self._go_on, loop, why)
+        self.world.after(duration_ns, self._unblock, loop, why)
 
-    def _go_on(self, loop: HostLoop, why: str) -> None:
+    def _unblock(self, loop: HostLoop, why: str) -> None:
         if self.loop is loop:
             self.release(why)
 

@@ -1,13 +1,14 @@
-"""What a program sees of the world: the event loop of one incarnation of one host.
+"""The event loop that a simulated program sees: one loop per incarnation of a host.
 
-Code written for asyncio runs on it as it is: tasks, timers, streams, servers, connections. What a
-broker has no business with (child processes, descriptors, threads of its own) raises Unsimulated,
-in words. Once the incarnation is dead, everything that would have an effect raises HostDead.
+Code written for asyncio runs on it unchanged: tasks, timers, streams, servers, connections. What a
+broker does not need (child processes, file descriptors, threads) raises Unsimulated. After the
+death of the incarnation, each call that would have an effect raises HostDead.
 
-Tasks and futures have numbers for hashes, so that sets of them (`asyncio.wait` returns some) have
-the same order in every process.
+Tasks and futures hash by number, so that a set of them (`asyncio.wait` returns such sets) has the
+same order in each process.
 
-Callbacks' arguments are not typed as typeshed does: asyncio's own signatures would need a Handle.
+The types of callbacks' arguments are looser than typeshed's: asyncio's own signatures would need a
+Handle.
 """
 
 import asyncio
@@ -17,17 +18,65 @@ from asyncio import events
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from harness.simulation.world.world import NS, Call, HostDead, Owner, Trouble, World
 
-if TYPE_CHECKING:
-    from harness.simulation.world.host import Host
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 EXECUTOR_NS: Final = 100_000
-"""How long what is handed to an executor takes."""
+"""How long a call in an executor takes."""
 EXCEPTION_TEXT: Final = "an exception that nobody took"
 PRUNE_AT: Final = 64
+
+
+class LoopNetwork(Protocol):
+    """The operations that a loop needs of the simulated network."""
+
+    def listen(
+        self,
+        loop: "HostLoop",
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        *,
+        serving: bool = True,
+    ) -> asyncio.AbstractServer:
+        """Open a listening socket on the loop's host. Raises OSError."""
+        ...
+
+    async def connect(
+        self, loop: "HostLoop", factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Open a connection from the loop's host. Raises OSError."""
+        ...
+
+
+class Machine(Protocol):
+    """What a loop, the network and the disks need of a host (`host.Host`)."""
+
+    name: str
+    number: int
+    address: str
+    powered: bool
+    loop: "HostLoop | None"
+
+    @property
+    def network(self) -> LoopNetwork:
+        """The network that the machine is attached to."""
+        ...
+
+    def hold(self, why: str) -> None:
+        """Hold back the program's events until `release` is called with the same reason."""
+        ...
+
+    def release(self, why: str) -> None:
+        """Remove one reason for holding events back."""
+        ...
+
+    def block_for(self, duration_ns: int) -> None:
+        """Block the program for this long, in the middle of an event."""
+        ...
 
 
 class Unsimulated(NotImplementedError):
@@ -35,7 +84,7 @@ class Unsimulated(NotImplementedError):
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task that is known by its number."""
+    """A task that is identified by its number."""
 
     world_number: int
     _log_destroy_pending: bool
@@ -45,7 +94,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimFuture(asyncio.Future[Any]):
-    """A future that gets a number when one is asked for: few are ever in a set."""
+    """A future that gets a number when it is first hashed: few futures are ever in a set."""
 
     _number: int
 
@@ -62,7 +111,7 @@ class SimFuture(asyncio.Future[Any]):
 class HostLoop(asyncio.AbstractEventLoop, Owner):
     """See the module."""
 
-    def __init__(self, world: World, host: "Host") -> None:
+    def __init__(self, world: World, host: "Machine") -> None:
         Owner.__init__(self, host.name, host.number + 1)  # 0 is the kernel's
         self.world = world
         self.host = host
@@ -70,7 +119,8 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         self.signal_handlers: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self._context = Context()
         self._tasks: dict[int, weakref.ref[SimTask]] = {}
-        """By number. Weak, as in asyncio: a task that nobody can reach may be collected."""
+        """Tasks by number. The references are weak, as in asyncio: an unreachable task may be
+        collected."""
         self._next_prune = PRUNE_AT
         self._names = 0
         self._exception_handler: Callable[..., object] | None = None
@@ -87,7 +137,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
     # -- time and events
 
     def time(self) -> float:
-        """The world's seconds: monotonic, whatever the host's wall clock shows."""
+        """Return the world's seconds: monotonic, whatever the host's wall clock shows."""
         return self.world.now_ns / NS
 
     def call_soon(  # type: ignore[override]
@@ -113,7 +163,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         *args: Any,
         context: Context | None = None,
     ) -> Call:
-        # Some time passes in any case: who waits for the rest of it must not wait for ever.
+        # At least 1 ns passes: code that waits for the rest of a delay must not wait for ever.
         return self.call_at_ns(self.world.now_ns + int(delay * NS) + 1, callback, args, context)
 
     def call_at(  # type: ignore[override]
@@ -123,8 +173,8 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         *args: Any,
         context: Context | None = None,
     ) -> Call:
-        # A timer must not fire before its time, however its setter rounds: it would be set again
-        # for the same instant, for ever.
+        # A timer must not fire before its time, however the caller rounds: the caller would set it
+        # again for the same instant, for ever.
         return self.call_at_ns(int(when * NS) + 2, callback, args, context)
 
     def call_at_ns(
@@ -134,7 +184,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         args: tuple[Any, ...],
         context: Context | None = None,
     ) -> Call:
-        """The same at a time of the world's."""
+        """Schedule a callback at a time of the world, in ns."""
         if self.dead:
             raise HostDead(self.name)
         if context is None:
@@ -142,7 +192,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         return self.world.set_timer(when_ns, self, callback, args, context)
 
     def delivered_at_ns(self, when_ns: int, callback: Callable[..., object], *args: Any) -> Call:
-        """An event that comes from outside of the program: bytes, a disk's completion."""
+        """Schedule an event from outside the program: bytes, or a disk's completion."""
         return self.world.set_timer(when_ns, self, callback, args, self._context)
 
     # -- tasks and futures
@@ -169,7 +219,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         return task
 
     def live_tasks(self) -> list[SimTask]:
-        """Those that are not done, oldest first."""
+        """Return the tasks that are not done, oldest first."""
         tasks = (reference() for reference in self._tasks.values())
         return [task for task in tasks if task is not None and not task.done()]
 
@@ -179,7 +229,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Called here, a little later: there are no threads."""
+        """Call the function on the loop, a little later: there are no threads."""
         self.check()
         future = self.create_future()
 
@@ -205,9 +255,11 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         port: Any = None,
         **options: Any,
     ) -> Any:
-        """Only TCP on this host's own address; `backlog` and the like make no difference."""
+        """Listen on TCP on this host's own address; `backlog` and similar options have
+        no effect.
+        """
         self.check()
-        _plain("create_server", options, {"backlog", "reuse_address", "start_serving"})
+        _refuse_options("create_server", options, {"backlog", "reuse_address", "start_serving"})
         return self.host.network.listen(
             self,
             protocol_factory,
@@ -223,9 +275,9 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         port: Any = None,
         **options: Any,
     ) -> Any:
-        """Only TCP to a host of this world."""
+        """Connect by TCP to a host of this world."""
         self.check()
-        _plain("create_connection", options, set())
+        _refuse_options("create_connection", options, set())
         return await self.host.network.connect(self, protocol_factory, str(host), int(port))
 
     # -- the rest of a loop
@@ -237,7 +289,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         return self.dead
 
     get_debug: Any = bool
-    """False, without a frame: asyncio asks for every task and future."""
+    """Return false without a Python frame: asyncio calls this for each task and future."""
 
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Callable[..., object], *args: Any
@@ -248,7 +300,7 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         return self.signal_handlers.pop(sig, None) is not None
 
     def deliver(self, number: signal.Signals) -> bool:
-        """The program gets a signal; false if it does not handle it."""
+        """Deliver a signal to the program; return false if the program has no handler for it."""
         if number not in self.signal_handlers:
             return False
         callback, args = self.signal_handlers[number]
@@ -275,23 +327,23 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
             self.default_exception_handler(context)
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing: those of a dead program have no effect."""
+        """Do nothing: asynchronous generators of a dead program have no effect."""
 
     async def shutdown_default_executor(self) -> None:
-        """There are no threads."""
+        """Do nothing: there are no threads."""
 
 
 def start(loop: HostLoop, main: Coroutine[Any, Any, Any], name: str) -> SimTask:
-    """The program's first task."""
+    """Start the program's first task."""
     with running(loop):
         return loop.create_task(main, name=name, context=Context())
 
 
-def bury(loop: HostLoop, tasks: list[SimTask]) -> None:
-    """Unwind the tasks of a dead incarnation: no frame of it stays, none has an effect.
+def unwind_tasks(loop: HostLoop, tasks: list[SimTask]) -> None:
+    """Unwind the tasks of a dead incarnation: none of its frames stays, none has an effect.
 
-    Youngest first: a task must not find that the one it waits for has ended before itself. A
-    coroutine that awaits in a `finally` is closed again, until it gives up.
+    The youngest task comes first: a task must not see that the task it waits for ended before
+    itself. A coroutine that awaits in a `finally` is closed again until it gives up.
     """
     assert loop.dead
     with running(loop):
@@ -312,7 +364,7 @@ def bury(loop: HostLoop, tasks: list[SimTask]) -> None:
 
 @contextmanager
 def running(loop: HostLoop) -> Iterator[None]:
-    """Let code see `loop` as the running one, between events."""
+    """Make `loop` the running loop for this code, between events."""
     before = events._get_running_loop()
     events._set_running_loop(loop)
     try:
@@ -321,19 +373,19 @@ def running(loop: HostLoop) -> Iterator[None]:
         events._set_running_loop(before)
 
 
-def _plain(what: str, options: dict[str, Any], known: set[str]) -> None:
+def _refuse_options(what: str, options: dict[str, Any], known: set[str]) -> None:
     odd = sorted(name for name, value in options.items() if value and name not in known)
     if odd:
-        raise Unsimulated(f"{what}({', '.join(odd)}=...) is not simulated: plain TCP is")
+        raise Unsimulated(f"{what}({', '.join(odd)}=...) is not simulated; use plain TCP")
 
 
-def _refusing(name: str) -> Callable[..., Any]:
+def _make_refusal(name: str) -> Callable[..., Any]:
     def refuse(self: HostLoop, *args: object, **options: object) -> Any:
-        raise Unsimulated(f"loop.{name} is not simulated: {self.name} has timers, tasks and TCP")
+        raise Unsimulated(f"loop.{name} is not simulated; {self.name} has timers, tasks and TCP")
 
     return refuse
 
 
 for _name, _value in list(vars(asyncio.AbstractEventLoop).items()):
     if callable(_value) and not _name.startswith("_") and _name not in vars(HostLoop):
-        setattr(HostLoop, _name, _refusing(_name))
+        setattr(HostLoop, _name, _make_refusal(_name))

@@ -1,8 +1,9 @@
-"""A hash of everything that happened in a run, in order: equal hashes, equal runs.
+"""A hash of everything that happened in a run, in order: equal hashes mean equal runs.
 
-Of every event: when, on which host, what was called, which task. Labels are qualified names, never
-reprs: those hold addresses. Tasks are numbered by the world; without the numbers, two tasks of the
-same coroutine that swapped places would go unseen.
+The hash covers each event: the time, the host, the called function, the task. Labels are qualified
+names, never reprs, because a repr has addresses. So a new name of a callback changes the hash.
+Tasks are numbered by the world: without the numbers, two tasks of the same coroutine could swap
+places without a difference.
 """
 
 import hashlib
@@ -12,11 +13,11 @@ from types import MethodType
 from typing import Any, Final
 
 FLUSH_AT: Final = 1 << 15
-"""Numbers that are gathered before they are hashed."""
+"""How many numbers are collected before they are hashed."""
 
 
 class Trace:
-    """See the module. One for each world."""
+    """See the module. Each world has one."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -24,10 +25,10 @@ class Trace:
         self._numbers: list[int] = []
         self._labels: dict[str, int] = {}
         self._methods: dict[Callable[..., Any], int] = {}
-        """The numbers of labels again, to be found without asking a method for its name."""
+        """The numbers of methods' labels, so that a method need not be asked for its name again."""
 
     def called(self, now_ns: int, host: int, callback: Callable[..., Any]) -> None:
-        """An event's callback is about to be called."""
+        """Record an event whose callback is about to be called."""
         self.events += 1
         if type(callback) is MethodType:
             function, task = callback.__func__, 0
@@ -44,21 +45,21 @@ class Trace:
             self._flush()
 
     def noted(self, now_ns: int, host: int, label: str, value: int = 0) -> None:
-        """Something that is no event of its own: bytes that arrived, a kill."""
+        """Record something that is not an event of its own: bytes that arrived, a kill."""
         number = self._labels.get(label)
         if number is None:
             number = self._number(label)
         self._numbers += (now_ns, host, number, value)
 
     def digest(self) -> str:
-        """The hash of all so far."""
+        """Return the hash of everything so far."""
         self._flush()
         return self._hash.hexdigest()
 
     def _number(self, label: str) -> int:
         number = self._labels.get(label)
         if number is None:
-            self._flush()  # so that the label stands where it was first met
+            self._flush()  # so that the label is hashed where it first occurred
             self._hash.update(label.encode())
             number = self._labels[label] = len(self._labels)
         return number

@@ -1,17 +1,17 @@
-"""The world of a simulation: one clock, one order of events, one tree of random streams.
+"""The world of a simulation: one clock, one order of events, one random stream per purpose.
 
-Time is virtual and in whole nanoseconds. It stands still while code runs and jumps to the next
-timer when nothing is left to do; timers of one instant fire in the order in which they were set. So
-a run is a function of its seed and of the code.
+Time is virtual, in whole nanoseconds. Time stands still while code runs, and jumps to the next
+timer when no event is ready. Timers of one instant fire in the order in which they were set. So a
+run is a function of its seed and of the code.
 
-Chance comes from `World.stream`: every purpose, link and host has a stream of its own, so that a
-new draw in one place shifts no other.
+`World.stream` gives each purpose, link and host its own random stream: a new draw in one place
+shifts no other draw.
 
-Bounds: EVENTS_AT_ONCE events without the passing of time are a livelock and end the run. What fails
-a run wherever it is noticed, in a callback or an `except` of the code under test, is told to `fail`
-and raised by `run`. Garbage is collected only where `collect` is called (kills, boots, and now and
-then), since a finalizer is an event too; so a process has one world at a time, until its `end`.
-Processor time is free.
+MAX_EVENTS_PER_INSTANT events without any passing of time are a livelock and end the run.
+`World.fail` ends a run with an error, also if the code under test catches that error. `collect`
+collects garbage at kills, at boots and every COLLECT_NS, and never in between, because a finalizer
+is an event too. So a process has one world at a time, until `end`. Processor time costs no virtual
+time.
 """
 
 import asyncio
@@ -30,23 +30,24 @@ from harness.simulation.world.trace import Trace
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
-EVENTS_AT_ONCE: Final = 100_000
+MAX_EVENTS_PER_INSTANT: Final = 100_000
 COLLECT_NS: Final = 30 * NS
 PRUNE_AT: Final = 256
-"""Cancelled timers that may lie about, unless more than as many are not cancelled."""
+"""The world removes cancelled timers from the heap when there are more than this, and more than
+half of all timers."""
 
 
 class HostDead(BaseException):
-    """Raised into code of an incarnation that is no more, wherever it would have an effect."""
+    """Raised in code of a dead incarnation wherever the code would have an effect."""
 
 
 class SimulationError(Exception):
-    """Base of what ends a run.
+    """Base of the errors that end a run.
 
     SimulationError
     ├── Livelock          events follow each other and time does not pass
-    ├── NothingLeft       what was waited for can never happen: no event is left
-    ├── TooLate           what was waited for did not happen in time
+    ├── NothingLeft       no event is left, and the awaited future is not done
+    ├── TooLate           the awaited future was not done in time
     └── RealWorldTouched  (in `guard`) code reached around the simulation
     """
 
@@ -56,25 +57,25 @@ class Livelock(SimulationError):
 
 
 class NothingLeft(SimulationError):
-    """What was waited for can never happen: no event is left."""
+    """No event is left, and the awaited future is not done."""
 
 
 class TooLate(SimulationError):
-    """What was waited for did not happen in time."""
+    """The awaited future was not done in time."""
 
 
 class Owner:
-    """Whose events they are: a host's incarnation, or the machinery beneath all of them."""
+    """The owner of events: one incarnation of a host, or the kernel below all hosts."""
 
     running: asyncio.AbstractEventLoop | None = None
-    """The event loop that code sees as the running one."""
+    """The event loop that the owner's code sees as the running loop."""
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
         self.dead = False
         self.held: deque[Call] | None = None
-        """What would have run, in order, while the owner is held up; None while it is not."""
+        """The owner's events that are held back, in order; None while nothing is held back."""
 
 
 class Call(asyncio.TimerHandle):
@@ -91,7 +92,8 @@ class Call(asyncio.TimerHandle):
         args: tuple[Any, ...],
         context: Context,
     ) -> None:
-        # Not the base's, which asks the loop for its debug mode: this is the hottest place of all.
+        # Does not call the base class, which asks the loop for its debug mode: this is the hottest
+        # code of the simulator.
         self.world = world
         self.owner = owner
         self._when = when_ns
@@ -101,7 +103,7 @@ class Call(asyncio.TimerHandle):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """The callback will not be called."""
+        """Cancel the call."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = self._args = None  # type: ignore[assignment]
@@ -109,12 +111,12 @@ class Call(asyncio.TimerHandle):
                 self.world.timer_cancelled()
 
     def when(self) -> float:
-        """When it is set for, in the world's seconds; 0 once it is due."""
+        """Return the time of the call in the world's seconds; 0 once it is due."""
         return self._when / NS
 
 
 class Trouble(NamedTuple):
-    """An exception that nobody took."""
+    """An exception that no code caught."""
 
     at_ns: int
     host: str
@@ -127,14 +129,15 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.now_ns = NS  # never 0, which marks a call that is due
+        self.now_ns = NS  # not 0, because 0 marks a call that is due
         self.trace = Trace()
         self.troubles: list[Trouble] = []
-        """What came to the exception handlers of hosts that were alive."""
+        """What reached the exception handlers of live hosts."""
         self.kernel = Owner("kernel", 0)
-        """Whose events go on whatever becomes of the hosts."""
+        """The owner of events that happen whatever becomes of the hosts."""
         self.after_event: list[Callable[[], None]] = []
-        """Called once each after the present event: what its own code cannot do to itself."""
+        """Callbacks to call once after the current event: changes that the event's own code cannot
+        make to itself."""
         self._ready: deque[Call] = deque()
         self._timers: list[tuple[int, int, Call]] = []
         self._cancelled_timers = 0
@@ -148,12 +151,12 @@ class World:
         self._froze = gc.get_freeze_count() == 0
         if self._froze:
             gc.collect()
-            gc.freeze()  # what was there before need not be looked through at every kill
+            gc.freeze()  # so that the collection at each kill skips older objects
 
     # -- chance
 
     def stream(self, *purpose: str | int) -> random.Random:
-        """A stream of random numbers of its own for a purpose."""
+        """Return the random stream of a purpose."""
         text = repr((self.seed, *purpose))
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         return random.Random(int.from_bytes(digest, "little"))
@@ -161,7 +164,7 @@ class World:
     # -- events
 
     def next_number(self) -> int:
-        """1, 2, 3...: what is numbered can be told apart and put in order without its address."""
+        """Return 1, 2, 3...: numbers identify and order objects without their addresses."""
         self._last_number = number = self._last_number + 1
         return number
 
@@ -173,7 +176,7 @@ class World:
         args: tuple[Any, ...],
         context: Context,
     ) -> Call:
-        """Call it at that time, as an event of `owner`'s; now, if that is over."""
+        """Schedule an event of `owner` at `when_ns`; at once if that time has passed."""
         if when_ns < self.now_ns:
             when_ns = self.now_ns
         call = Call(self, owner, when_ns, callback, args, context)
@@ -182,17 +185,17 @@ class World:
         return call
 
     def after(self, delay_ns: int, callback: Callable[..., Any], *args: Any) -> Call:
-        """Call it when so much time has passed, whatever becomes of the hosts."""
+        """Schedule an event of the kernel after this delay."""
         return self.set_timer(self.now_ns + delay_ns, self.kernel, callback, args, self._context)
 
     def timer_cancelled(self) -> None:
-        """A timer that is not due yet was cancelled."""
+        """Count a timer that was cancelled before it was due."""
         self._cancelled_timers += 1
         if self._cancelled_timers > max(PRUNE_AT, len(self._timers) // 2):
             self._prune(lambda call: not call.cancelled())
 
     def forget(self, owner: Owner) -> None:
-        """Drop every event of a dead owner."""
+        """Drop all events of a dead owner."""
         self._prune(lambda call: call.owner is not owner and not call.cancelled())
         kept = [call for call in self._ready if call.owner is not owner]
         self._ready.clear()
@@ -205,56 +208,58 @@ class World:
             if keep(entry[2]):
                 kept.append(entry)
             else:
-                entry[2]._when = 0  # it is not in the heap any more, and not to be counted
+                entry[2]._when = 0  # no longer in the heap: its cancellation must not count
         self._timers[:] = kept
         heapify(self._timers)
         self._cancelled_timers = 0
 
     def hold(self, owner: Owner) -> None:
-        """Keep the owner's events back, from the next on; time goes on without it."""
+        """Hold back the owner's events from the next one on; time continues without the owner."""
         if owner.held is None:
             owner.held = deque()
 
     def release(self, owner: Owner) -> None:
-        """Let what was kept back happen now, in order."""
+        """Make the events that were held back ready, in order."""
         if owner.held is not None:
             held, owner.held = owner.held, None
             self._ready.extend(held)
 
     @property
     def pending(self) -> int:
-        """Events that are ready or set for a time."""
+        """The number of events that are ready or have a timer."""
         return len(self._ready) + len(self._timers) - self._cancelled_timers
 
     # -- running
 
     @property
     def current(self) -> Owner | None:
-        """Whose event is happening; None between events."""
+        """The owner of the current event; None between events."""
         return self._current
 
     def fail(self, error: BaseException) -> None:
-        """End the run after this event, with `error`, whatever the code under test makes of it."""
+        """End the run with `error` after this event, also if the code under test catches
+        the error.
+        """
         self._failure = self._failure or error
         self._stopping = True
 
-    def look(self) -> None:
-        """Let `run_until` look after this event whether what it waits for is there."""
+    def recheck(self) -> None:
+        """Let `run_until` check after this event whether its future is done."""
         self._stopping = True
 
     def run_for(self, seconds: float) -> None:
-        """Let so much time pass. Raises SimulationError, and what was told to `fail`."""
+        """Let this much time pass. Raises SimulationError, and any error given to `fail`."""
         until_ns = self.now_ns + round(seconds * NS)
         while self._run(until_ns):
             pass
         self.now_ns = max(self.now_ns, until_ns)
 
     def run_until(self, future: "asyncio.Future[Any]", within_s: float = 3600.0) -> Any:
-        """Let time pass until the future is done; its result. Raises NothingLeft, TooLate, what
-        `run_for` raises, and the future's own exception.
+        """Let time pass until the future is done, and return its result. Raises NothingLeft,
+        TooLate, the errors of `run_for`, and the future's own exception.
         """
         if not future.done():
-            future.add_done_callback(lambda _: self.look(), context=self._context)
+            future.add_done_callback(lambda _: self.recheck(), context=self._context)
         until_ns = self.now_ns + round(within_s * NS)
         while not future.done():
             if not self._run(until_ns):
@@ -264,11 +269,11 @@ class World:
         return future.result()
 
     def _run(self, until_ns: int) -> bool:
-        """Take what is due until then; whether somebody ended that early."""
+        """Run the events up to `until_ns`; return whether an event stopped the run early."""
         self._stopping = self._failure is not None
         with _collector_off(), _no_running_loop():
             try:
-                self._take_events(until_ns)
+                self._run_events(until_ns)
             finally:
                 self._current = None
         failure, self._failure = self._failure, None
@@ -276,7 +281,7 @@ class World:
             raise failure
         return self._stopping
 
-    def _take_events(self, until_ns: int) -> None:
+    def _run_events(self, until_ns: int) -> None:
         ready, called, set_running_loop = self._ready, self.trace.called, events._set_running_loop
         at_once = 0
         while not self._stopping:
@@ -299,8 +304,10 @@ class World:
                 self._current = owner
                 set_running_loop(owner.running)
             at_once += 1
-            if at_once > EVENTS_AT_ONCE:
-                self.fail(Livelock(f"{at_once} events at {self.now_ns} ns, now {owner.name}'s"))
+            if at_once > MAX_EVENTS_PER_INSTANT:
+                self.fail(
+                    Livelock(f"{at_once} events at {self.now_ns} ns, the last one of {owner.name}")
+                )
             called(self.now_ns, owner.number, callback)
             try:
                 call._context.run(callback, *call._args)
@@ -309,12 +316,12 @@ class World:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:
-                self._untaken(owner, error)
+                self._unhandled(owner, error)
             if self.after_event:
                 self._after_event()
 
     def _advance(self, until_ns: int) -> bool:
-        """Go on to the next instant at which something is due; false if there is none in time."""
+        """Advance to the next instant with a due event; return false if there is none in time."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heappop(timers)
@@ -339,20 +346,20 @@ class World:
         while self.after_event:
             self.after_event.pop(0)()
 
-    def _untaken(self, owner: Owner, error: BaseException) -> None:
+    def _unhandled(self, owner: Owner, error: BaseException) -> None:
         if owner.running is None:
-            self.fail(error)  # ours
+            self.fail(error)  # an error of the simulator itself
         else:
             context = {"message": "an exception in a callback", "exception": error}
             owner.running.call_exception_handler(context)
 
     def end(self) -> None:
-        """Nothing more will happen here."""
+        """End the world; nothing more happens in it."""
         if self._froze:
             gc.unfreeze()
 
     def collect(self) -> None:
-        """Collect garbage now, as at every boot and kill: finalizers are events, too."""
+        """Collect garbage now, as at each boot and kill: finalizers are events too."""
         self._last_collection_ns = self.now_ns
         gc.collect()
 

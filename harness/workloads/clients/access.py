@@ -1,8 +1,9 @@
-"""How clients get into a cluster that asks who they are: Kafka's client properties, per library.
+"""How clients connect to a secured cluster: Kafka's client properties, translated per library.
 
-Names are librdkafka's (those of Kafka's own clients, for what both have). librdkafka takes all of
-them as they are; the others, and the harness itself, take those in KNOWN, SASL by PLAIN. Client
-processes are told by their environment, so that no secret is in a file.
+The names are librdkafka's, which are those of Kafka's own clients where both have a property.
+librdkafka takes all properties unchanged. The other libraries and the harness itself take the ones
+in KNOWN, with SASL PLAIN only. Client processes get them through their environment, so that no file
+has a secret.
 """
 
 import json
@@ -32,21 +33,21 @@ KNOWN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The properties, secrets included. Raises PlanError, when used, for what cannot be."""
+    """The properties, with secrets. Using impossible properties raises PlanError."""
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def check(self, client: ClientName) -> None:
-        """Raises PlanError when they make no sense for the harness or for this client."""
+        """Raise PlanError when the harness or this client cannot use the properties."""
         self.channel()
         if client != "librdkafka" and (unknown := sorted(self.properties.keys() - KNOWN)):
             raise PlanError(
-                f"external.properties: {unknown[0]} is for librdkafka alone, and the client is "
-                f"{client}; leave it out, or take the other client"
+                f"external.properties: only librdkafka has {unknown[0]}, and the client is "
+                f"{client}; leave it out, or choose client librdkafka"
             )
 
     def channel(self) -> ClientSecurity:
-        """For the harness itself, and for our own client."""
+        """Return the security settings of the harness itself and of our own client."""
         protocol = self._protocol()
         return ClientSecurity(
             tls=self._context() if protocol.uses_tls else None,
@@ -54,11 +55,11 @@ class Access:
         )
 
     def librdkafka(self) -> dict[str, Any]:
-        """On top of a client's own settings."""
+        """Return librdkafka's settings."""
         return dict(self.properties)
 
     def python(self) -> dict[str, Any]:
-        """For kafka-python and aiokafka, on top of a client's own settings."""
+        """Return the settings of kafka-python and aiokafka."""
         wanted, protocol = self.channel(), self._protocol()
         found: dict[str, Any] = {"security_protocol": protocol.name}
         if wanted.tls is not None:
@@ -72,22 +73,22 @@ class Access:
         return found
 
     def environment(self) -> dict[str, str]:
-        """What a client's process begins with."""
+        """Return the environment of a client process."""
         return {**os.environ, VARIABLE: json.dumps(dict(self.properties))}
 
     def _protocol(self) -> SecurityProtocol:
         name = self.properties.get(PROTOCOL, "PLAINTEXT").upper()
         if name not in SecurityProtocol.__members__:
             known = ", ".join(SecurityProtocol.__members__)
-            raise PlanError(f"external.properties: {PROTOCOL} {name} is none of {known}")
+            raise PlanError(f"external.properties: {PROTOCOL} {name} is not one of {known}")
         return SecurityProtocol[name]
 
     def _credentials(self) -> Credentials:
         mechanism = next((self.properties[n] for n in MECHANISMS if n in self.properties), "GSSAPI")
         if mechanism.upper() != "PLAIN":
             raise PlanError(
-                f"external.properties: sasl.mechanism {mechanism}: the harness speaks only PLAIN, "
-                "and has to ask the cluster as clients do; give it a user who may log in by PLAIN"
+                f"external.properties: sasl.mechanism {mechanism}: the harness connects to the "
+                "cluster too, and supports only PLAIN; give a user that can log in with PLAIN"
             )
         for name in (USER, PASSWORD):
             if not self.properties.get(name):
@@ -108,9 +109,9 @@ class Access:
 
 
 OPEN: Final = Access()
-"""To a cluster that asks nobody who they are."""
+"""The access to a cluster without authentication."""
 
 
 def of_this_process() -> Access:
-    """What a client's process was told by whoever started it."""
+    """Return the properties in the environment of this client process."""
     return Access(json.loads(os.environ.get(VARIABLE, "{}")))

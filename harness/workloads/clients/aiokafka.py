@@ -1,13 +1,13 @@
 """Producers and consumers on aiokafka that record every operation in the history.
 
-The rows are those of `harness.workloads.clients.librdkafka`, the interface that of
+The rows are those of `harness.workloads.clients.librdkafka`. The interface is that of
 `harness.workloads.clients.own`, for one event loop.
 
-Where it differs: there is no time-out of a message. Without idempotence one is given up at the
-first error after `request_timeout_ms`; with idempotence never (but where no leader is known), so
-that an outcome may be as late as the end of the run. A producer never leaves its epoch: once a
-batch of it was refused for good, all that follow in the partition are out of order. It is ended
-then and replaced, and what was pending is `info`.
+Differences: messages have no time-out. Without idempotence a message is given up at the first error
+after `request_timeout_ms`. With idempotence it is never given up while a leader is known, so an
+outcome may come as late as the end of the run. A producer never leaves its epoch: after a batch was
+refused for good, all later batches of the partition are out of order. Then the producer is ended
+and replaced, and pending sends are `info`.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from harness.workloads.clients.sends import USED_UP, Sends
 
 CONNECT_S: Final = 5.0
 STOP_S: Final = 2.0
-"""How long the library may take to end; connections to silent brokers are given up then."""
+"""How long the library may take to end. Then connections to brokers without answers are dropped."""
 POLL_MS: Final = 100
-BROKEN_S: Final = 0.1
-"""Between two polls of a consumer that only gets errors."""
+ERROR_PAUSE_S: Final = 0.1
+"""The pause between two polls of a consumer that only gets errors."""
 
 COMMON: Final[Mapping[str, Any]] = {
     "metadata_max_age_ms": 500,
     "retry_backoff_ms": 100,
     "request_timeout_ms": SOCKET_TIMEOUT_MS,
 }
-_DEAD: Final = (OutOfOrderSequenceNumber, ProducerFenced, UnknownProducerId)
-"""What an idempotent producer does not recover from."""
+_FATAL: Final = (OutOfOrderSequenceNumber, ProducerFenced, UnknownProducerId)
+"""Errors from which an idempotent producer does not recover."""
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults make it warn all the time
 
@@ -66,7 +66,7 @@ def producer_config(options: ProducerOptions) -> dict[str, Any]:
 
 
 async def _started(library: Any) -> Any:
-    """A producer or consumer that is connected. Raises NotConnected."""
+    """Connect a producer or consumer. Raises NotConnected."""
     try:
         async with asyncio.timeout(CONNECT_S):
             await library.start()
@@ -79,23 +79,23 @@ async def _started(library: Any) -> Any:
 
 
 class RecordingProducer:
-    """Sends values of its own to the partitions of one topic and records what became of each."""
+    """Sends unique values to the partitions of one topic, and records the outcome of each."""
 
     def __init__(self, producer: Any, sends: Sends) -> None:
         """`producer` is started."""
         self.fatal: str | None = None
         """Set when this instance cannot send any more."""
         self.progress = Signal()
-        """Set by outcomes, for the one who sends."""
+        """Set by outcomes, for the task that sends."""
         self._sends = sends
         self._producer = producer
-        self._lanes: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
-        self._feeders: list[asyncio.Task[None]] = []
+        self._queues: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
+        self._senders: list[asyncio.Task[None]] = []
         sends.open()
 
     @classmethod
     async def connect(cls, config: Mapping[str, Any], sends: Sends) -> "RecordingProducer":
-        """Raises NotConnected."""
+        """Make a connected producer. Raises NotConnected."""
         return cls(await _started(AIOKafkaProducer(**config)), sends)
 
     def send(self, partition: int) -> None:
@@ -103,38 +103,42 @@ class RecordingProducer:
         if self._sends.used_up:
             self.fatal = USED_UP
             return
-        self._lane(partition).put_nowait(self._sends.begin(partition))
+        self._queue(partition).put_nowait(self._sends.begin(partition))
 
-    def _lane(self, partition: int) -> asyncio.Queue[tuple[int, bytes]]:
-        """Where a partition's messages wait their turn: while its batch is full, so does the
-        library's `send`, and others must not wait for that one."""
-        if partition not in self._lanes:
-            self._lanes[partition] = asyncio.Queue()
-            feeding = self._feed(partition, self._lanes[partition])
-            self._feeders.append(asyncio.get_running_loop().create_task(feeding))
-        return self._lanes[partition]
+    def _queue(self, partition: int) -> asyncio.Queue[tuple[int, bytes]]:
+        """Return the queue of a partition's messages.
 
-    async def _feed(self, partition: int, lane: asyncio.Queue[tuple[int, bytes]]) -> None:
+        While a partition's batch is full, the library's `send` blocks, and other partitions must
+        not wait for it. So every partition has a queue and a task of its own.
+        """
+        if partition not in self._queues:
+            self._queues[partition] = asyncio.Queue()
+            sending = self._send_queued(partition, self._queues[partition])
+            self._senders.append(asyncio.get_running_loop().create_task(sending))
+        return self._queues[partition]
+
+    async def _send_queued(self, partition: int, queue: asyncio.Queue[tuple[int, bytes]]) -> None:
         while True:
-            value, payload = await lane.get()
+            value, payload = await queue.get()
             try:
                 sending = await self._producer.send(self._sends.topic, payload, partition=partition)
             except Exception as error:
-                # Too large, an unknown partition, or a batch ahead of it that stayed full, whose
-                # error may be what is raised: queueing is the last thing that `send` does.
+                # The message is too large, the partition is unknown, or an earlier batch stayed
+                # full and its error is raised here. `send` queues the message as its last step, so
+                # it was not queued.
                 self._end(value, Outcome.FAIL, error=failed_delivery(error)[1])
             else:
-                sending.add_done_callback(partial(self._heard, value))
+                sending.add_done_callback(partial(self._delivered, value))
 
-    def _heard(self, value: int, sending: "asyncio.Future[Any]") -> None:
+    def _delivered(self, value: int, sending: "asyncio.Future[Any]") -> None:
         if sending.cancelled():
             return
         error = sending.exception()
         if error is None:
-            told = sending.result()  # None for acks=0
-            self._end(value, Outcome.OK, offset=None if told is None else told.offset)
+            metadata = sending.result()  # None for acks=0
+            self._end(value, Outcome.OK, offset=None if metadata is None else metadata.offset)
             return
-        if isinstance(error, _DEAD) or type(error) is KafkaError:  # its sending task ended
+        if isinstance(error, _FATAL) or type(error) is KafkaError:  # its sending task ended
             self.fatal = str(error)
         outcome, name = failed_delivery(error)
         self._end(value, outcome, error=name)
@@ -147,18 +151,18 @@ class RecordingProducer:
         self.progress.set()
 
     async def close(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
+        """Wait up to `timeout_s` for outcomes, record the others as `info`, end the client."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while self._sends.pending and (left_s := deadline_s - loop.time()) > 0:
             await self.progress.wait(left_s)
-        for feeder in self._feeders:
-            feeder.cancel()
+        for sender in self._senders:
+            sender.cancel()
         left = self._sends.pending
         self._sends.abandon()
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(STOP_S):
-                if left:  # `stop` alone would wait for them, without a bound
+                if left:  # `stop` alone would wait for these sends without a time limit
                     await self._producer._sender.close()
                 await self._producer.stop()
         await self._producer.client.close()
@@ -173,7 +177,7 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
         "bootstrap_servers": bootstrap,
         "group_id": None,
         "enable_auto_commit": False,
-        # A reset must come to us, to be recorded, instead of happening silently.
+        # A reset must be an error, so that it is recorded instead of happening silently.
         "auto_offset_reset": "none",
         "check_crcs": True,
         "fetch_max_wait_ms": 100,
@@ -181,7 +185,7 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
 
 
 class RecordingConsumer:
-    """Reads partitions of one topic from given offsets on and records every record and jump."""
+    """Reads partitions of one topic from given offsets on, and records every record and jump."""
 
     def __init__(self, consumer: Any, reads: Reads, offsets: Mapping[int, int]) -> None:
         """`consumer` is started; `offsets` are {partition: next offset}."""
@@ -189,13 +193,13 @@ class RecordingConsumer:
         self._consumer = consumer
         reads.open()
         self._assign(offsets)
-        self._polling = asyncio.get_running_loop().create_task(self._poll_on())
+        self._polling = asyncio.get_running_loop().create_task(self._poll_forever())
 
     @classmethod
     async def connect(
         cls, config: Mapping[str, Any], reads: Reads, offsets: Mapping[int, int]
     ) -> "RecordingConsumer":
-        """Raises NotConnected."""
+        """Make a connected consumer. Raises NotConnected."""
         return cls(await _started(AIOKafkaConsumer(**config)), reads, offsets)
 
     @property
@@ -224,7 +228,7 @@ class RecordingConsumer:
     def _where(self, partition: int) -> TopicPartition:
         return TopicPartition(self._reads.topic, partition)
 
-    async def _poll_on(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             try:
                 await self._poll()
@@ -232,7 +236,7 @@ class RecordingConsumer:
                 await self._rewind(error.args[0], failed_delivery(error)[1])
             except KafkaError as error:
                 self._reads.note(failed_delivery(error)[1])
-                await asyncio.sleep(BROKEN_S)
+                await asyncio.sleep(ERROR_PAUSE_S)
 
     async def _poll(self) -> None:
         invoke_ns = self._reads.now_ns()
@@ -240,14 +244,14 @@ class RecordingConsumer:
         if records := [record for batch in found.values() for record in batch]:
             self._reads.polled(map(_read, records), invoke_ns)
 
-    async def _rewind(self, cut: Iterable[TopicPartition], error: str) -> None:
-        """The log was cut below our position there: go on from a place that exists, and say so."""
+    async def _rewind(self, truncated: Iterable[TopicPartition], error: str) -> None:
+        """Go on from offsets that exist, because logs were truncated below the positions."""
         self._reads.note(error)
-        bounds = {where.partition: await self._bounds(where) for where in cut}
+        bounds = {where.partition: await self._bounds(where) for where in truncated}
         self._assign(self._reads.rewound(bounds), reason=error)
 
     async def _bounds(self, where: TopicPartition) -> tuple[int, int] | None:
-        """Where the partition begins and ends; None when no leader answers."""
+        """Return the partition's first and last offset; None when no leader answers."""
         try:
             low = await self._consumer.beginning_offsets([where])
             high = await self._consumer.end_offsets([where])
@@ -257,5 +261,5 @@ class RecordingConsumer:
 
 
 def _read(record: Any) -> Read:
-    # Its leader epoch is not handed on.
+    # aiokafka does not give the leader epoch of a record.
     return Read(record.partition, record.offset, None, record.value)

@@ -1,4 +1,4 @@
-"""One client's part of the history, whatever the client does and whatever library it is of."""
+"""One client's part of the history; the same for every client and library."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from harness.workloads.clients.payload import PayloadCodec
 
 
 @dataclass(slots=True, kw_only=True)
-class Ledger:
-    """For one strand: the client's own."""
+class ClientHistory:
+    """One client's part of the history. Only the client's own thread or task may use it."""
 
     client: int
-    """Its number, unique in the run."""
+    """The client's number, unique in the run."""
     topic: str
     writer: OperationWriter
     codec: PayloadCodec
     tally: Tally
 
     def now_ns(self) -> int:
-        """ns since the start of the run; any strand may ask."""
+        """Return ns since the start of the run. Any thread may call it."""
         return self.writer.now_ns()
 
     def open(self) -> None:
@@ -27,9 +27,9 @@ class Ledger:
         self.writer.start(self.client)
 
     def close(self) -> None:
-        """Write the client's last row: everything that it did is recorded."""
+        """Write the client's last row: the history has everything that it did."""
         self.writer.end(self.client)
 
     def note(self, error: str) -> None:
-        """Show an error that is no operation's outcome among the counters."""
+        """Show an error that belongs to no operation among the counters."""
         self.tally.last_error = error

@@ -1,18 +1,18 @@
-"""What clients count of themselves, and how far they go back: the same for every client."""
+"""The counters of a client, and how far a consumer goes back; the same for every client."""
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
 REWIND_RECORDS: Final = 1_000
-"""How far a consumer goes back after it was told that the log below its position was cut."""
+"""How many records a consumer goes back when the log was truncated below its position."""
 
 RECENT_LATENCIES: Final = 4_096
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one client did so far; read by other threads, written by its own."""
+    """The counters of one client. Its own thread writes them, and other threads read them."""
 
     sent: int = 0
     acked: int = 0

@@ -1,12 +1,12 @@
 """Producers and consumers on kafka-python that record every operation in the history.
 
-The rows are those of `harness.workloads.clients.librdkafka`, and so is the interface. kafka-python
-calls back in a thread of its own: what it says is stamped there, and recorded by whoever polls.
+Rows and interface are those of `harness.workloads.clients.librdkafka`. kafka-python calls back in a
+thread of its own: results get their time there, and the thread that polls records them.
 
-Where it differs: it gives a producer no time of its own for connections (`request_timeout_ms` is
-also how long a leader waits for its followers), and nothing but brokers is told of an idempotent
-producer's epochs. It may leave one (KIP-360), but writes nothing under two: what was in flight is
-given up, or repeated as it was. So there are no producer-epoch rows, and no duplicate is excused.
+Differences: a producer has no separate time limit for connections (`request_timeout_ms` is also how
+long a leader waits for its followers). An idempotent producer reports its epochs only to brokers.
+It may leave an epoch (KIP-360), but writes nothing under two: messages in flight are given up, or
+repeated unchanged. So there are no producer-epoch rows, and no duplicate is excused.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 with warnings.catch_warnings():
-    # It reads its schemas by a function that Python 3.11 calls deprecated, and 3.13 does not.
+    # It reads its schemas with a function that is deprecated in Python 3.11, but not in 3.13.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import (
@@ -35,15 +35,15 @@ from harness.workloads.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
 from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import NotConnected, Outcome, failed_delivery
 from harness.workloads.clients.reads import Read, Reads
-from harness.workloads.clients.sends import USED_UP, Sends
+from harness.workloads.clients.sends import USED_UP, Sends, wait_for_outcomes
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 STOP_S: Final = 2.0
-"""How long a library's threads may take to end; connections to silent brokers are given up then."""
-BROKEN_S: Final = 0.1
-"""Between two polls of a consumer that only gets errors."""
+"""How long the library's threads may take to end. Then connections without answers are dropped."""
+ERROR_PAUSE_S: Final = 0.1
+"""The pause between two polls of a consumer that only gets errors."""
 
 COMMON: Final[Mapping[str, Any]] = {
     "bootstrap_timeout_ms": CONNECT_TIMEOUT_MS,
@@ -81,7 +81,7 @@ def producer_config(options: ProducerOptions) -> dict[str, Any]:
 
 
 def _connected(make: Callable[..., T], config: Mapping[str, Any]) -> T:
-    """What `make` makes. Raises NotConnected."""
+    """Make a client. Raises NotConnected."""
     try:
         return make(**config)
     except KafkaError as error:
@@ -89,7 +89,7 @@ def _connected(make: Callable[..., T], config: Mapping[str, Any]) -> T:
 
 
 class RecordingProducer:
-    """Sends values of its own to the partitions of one topic and records what became of each.
+    """Sends unique values to the partitions of one topic, and records the outcome of each.
 
     Raises NotConnected.
     """
@@ -103,7 +103,7 @@ class RecordingProducer:
         sends.open()
 
     def send(self, partition: int) -> None:
-        """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
+        """Start one send. Its outcome is recorded by a later `poll`, or now if it is refused."""
         if self._sends.used_up:
             self.fatal = USED_UP
             return
@@ -111,17 +111,17 @@ class RecordingProducer:
         try:
             sending = self._producer.send(self._sends.topic, payload, partition=partition)
         except (MessageSizeTooLargeError, KafkaTimeoutError) as error:
-            # Too large, or nobody told of the topic: it was not queued.
+            # The message is too large, or the topic is unknown: it was not queued.
             now_ns = self._sends.now_ns()
             self._sends.end(value, Outcome.FAIL, at_ns=now_ns, error=failed_delivery(error)[1])
             return
-        sending.add_both(partial(self._heard, value))
+        sending.add_both(partial(self._delivered, value))
 
-    def _heard(self, value: int, result: Any) -> None:
+    def _delivered(self, value: int, result: Any) -> None:
         self._ended.put((value, self._sends.now_ns(), result))
 
     def poll(self, timeout_s: float) -> None:
-        """Record outcomes; waits up to `timeout_s` for the first."""
+        """Record outcomes; wait up to `timeout_s` for the first."""
         with contextlib.suppress(Empty):
             self._finish(
                 *self._ended.get(timeout=timeout_s) if timeout_s else self._ended.get_nowait()
@@ -130,12 +130,10 @@ class RecordingProducer:
                 self._finish(*self._ended.get_nowait())
 
     def close(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
-        deadline = time.monotonic() + timeout_s
-        while self._sends.pending and (left := deadline - time.monotonic()) > 0:
-            self.poll(min(left, 0.1))
+        """Wait up to `timeout_s` for outcomes, record the others as `info`, end the client."""
+        wait_for_outcomes(self._sends, self.poll, timeout_s)
         if self._sends.pending:
-            # `close` alone would wait for them first, fail of that, and go on sending.
+            # `close` alone would wait for these sends first, fail, and go on sending.
             self._sends.abandon()
             self._producer._sender.force_close()
         with contextlib.suppress(KafkaError):
@@ -149,7 +147,7 @@ class RecordingProducer:
         outcome, name = failed_delivery(result)
         self._sends.end(value, outcome, at_ns=at_ns, error=name)
         state = self._producer._transaction_manager
-        if state is not None and state.has_fatal_error():  # it tells nobody by itself
+        if state is not None and state.has_fatal_error():  # kafka-python has no callback for it
             self.fatal = name
 
 
@@ -161,7 +159,7 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
         "bootstrap_servers": bootstrap.split(","),
         "group_id": None,
         "enable_auto_commit": False,
-        # A reset must come to us, to be recorded, instead of happening silently.
+        # A reset must be an error, so that it is recorded instead of happening silently.
         "auto_offset_reset": "none",
         "check_crcs": True,
         "request_timeout_ms": SOCKET_TIMEOUT_MS,
@@ -170,7 +168,7 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
 
 
 class RecordingConsumer:
-    """Reads partitions of one topic from given offsets on and records every record and jump.
+    """Reads partitions of one topic from given offsets on, and records every record and jump.
 
     Raises NotConnected.
     """
@@ -181,7 +179,7 @@ class RecordingConsumer:
         reads.open()
 
     def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
-        """(Re)position on partitions: {partition: next offset}; everything else is given up."""
+        """Read these partitions only, from {partition: next offset} on."""
         invoke_ns = self._reads.now_ns()
         where = {TopicPartition(self._reads.topic, each): offsets[each] for each in offsets}
         self._consumer.assign(list(where))
@@ -190,7 +188,7 @@ class RecordingConsumer:
         self._reads.assigned(offsets, invoke_ns, reason=reason)
 
     def poll(self, timeout_s: float) -> int:
-        """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
+        """Read what is there; wait up to `timeout_s` for the first record. Return how many."""
         invoke_ns = self._reads.now_ns()
         try:
             found = self._consumer.poll(timeout_s * 1000, max_records=POLL_RECORDS)
@@ -200,7 +198,7 @@ class RecordingConsumer:
             self._rewind(error.divergent_offsets, error)
         except KafkaError as error:
             self._reads.note(failed_delivery(error)[1])
-            time.sleep(BROKEN_S)
+            time.sleep(ERROR_PAUSE_S)
         else:
             records = [record for batch in found.values() for record in batch]
             return self._reads.polled(map(_read, records), invoke_ns) if records else 0
@@ -211,15 +209,15 @@ class RecordingConsumer:
         self._reads.close()
         self._consumer.close(autocommit=False, timeout_ms=STOP_S * 1000)
 
-    def _rewind(self, cut: Iterable[Any], error: KafkaError) -> None:
-        """The log was cut below our position there: go on from a place that exists, and say so."""
+    def _rewind(self, truncated: Iterable[Any], error: KafkaError) -> None:
+        """Go on from offsets that exist, because logs were truncated below the positions."""
         name = failed_delivery(error)[1]
         self._reads.note(name)
-        bounds = {each.partition: self._bounds(each) for each in cut}
+        bounds = {each.partition: self._bounds(each) for each in truncated}
         self.assign(self._reads.rewound(bounds), reason=name)
 
     def _bounds(self, where: Any) -> tuple[int, int] | None:
-        """Where the partition begins and ends; None when no leader answers."""
+        """Return the partition's first and last offset; None when no leader answers."""
         try:
             low = self._consumer.beginning_offsets([where], timeout_ms=SOCKET_TIMEOUT_MS)
             high = self._consumer.end_offsets([where], timeout_ms=SOCKET_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""Which libraries the clients of a workload may be of: their packages, and what is installed."""
+"""The client libraries of a workload: their packages, and whether they are installed."""
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ PACKAGES: Final[Mapping[ClientName, str]] = {
 
 
 def check(plan: Plan) -> None:
-    """Raises PlanError when the plan's client is not installed."""
+    """Raise PlanError when the plan's client is not installed."""
     client = plan.workload.client
     try:
         version(PACKAGES[client])
@@ -26,8 +26,8 @@ def check(plan: Plan) -> None:
         ) from error
 
 
-def named(client: ClientName) -> str:
-    """The client and its version, as a report names them."""
+def name_and_version(client: ClientName) -> str:
+    """Return the client and its version, for reports."""
     if client == "own":
         return f"own {version(PACKAGES[client])}"
     if client == "librdkafka":

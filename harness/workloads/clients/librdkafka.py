@@ -1,20 +1,19 @@
 """Producers and consumers on librdkafka that record every operation in the history.
 
-Each instance belongs to one thread, has a client number of its own and writes `start` before its
-first operation and `end` after its last; an instance whose process died has no `end`.
+Each instance belongs to one thread and has a client number of its own. It writes `start` before its
+first operation and `end` after its last. An instance whose process died has no `end`.
 
-The settings aim at quick failover: metadata is refreshed four times a second and at once after an
-error, reconnects back off for half a second at most, a request that a cut-off broker never answers
-is given up after SOCKET_TIMEOUT_MS. What to send when, and on which thread, is the workload's.
+The settings are for quick failover: metadata is refreshed four times a second and at once after an
+error, a reconnect waits half a second at most, and a request that an isolated broker never answers
+is given up after SOCKET_TIMEOUT_MS. The workload decides what is sent when, and on which thread.
 
-An idempotent producer's debug log is read for the producer epochs that it leaves (see
-`producer_epochs`), which are operations of the history; the log itself is kept no more than before.
+The debug log of an idempotent producer is read for the producer epochs that it leaves (see
+`producer_epochs`), which are operations of the history. The log itself is not kept.
 """
 
 import contextlib
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -25,17 +24,17 @@ from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import Outcome, delivery_outcome
 from harness.workloads.clients.payload import peek_value
-from harness.workloads.clients.producer_epochs import Bump, EpochWatch, Refused
+from harness.workloads.clients.producer_epochs import EpochBump, EpochLogReader, RefusedBatch
 from harness.workloads.clients.reads import Read, Reads
-from harness.workloads.clients.sends import USED_UP, Sends
+from harness.workloads.clients.sends import USED_UP, Sends, wait_for_outcomes
 
 SOCKET_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000
-"""How long a leader waits for its followers; it answers before the socket's timeout."""
+"""How long a leader waits for its followers. It answers before the socket's time-out."""
 
 BATCH_MESSAGES: Final = 1_000
-"""librdkafka numbers a batch's reports upwards from its base offset even when that is "unknown"
-(-1001): beyond 1,001 messages the reported offsets would turn non-negative, and false."""
+"""librdkafka counts the offsets of a batch upwards from its base offset, even if that is "unknown"
+(-1001). With more than 1,001 messages the reported offsets would become non-negative and wrong."""
 
 POLL_RECORDS: Final = 1_000
 COMMON: Final[Mapping[str, Any]] = {
@@ -48,7 +47,7 @@ COMMON: Final[Mapping[str, Any]] = {
     "allow.auto.create.topics": False,
     "broker.address.family": "v4",
     "log.connection.close": False,
-    "log_level": 2,  # a cluster under faults has nothing but errors to log
+    "log_level": 2,  # a cluster under faults would log errors all the time
 }
 
 
@@ -70,10 +69,10 @@ def producer_config(options: ProducerOptions) -> dict[str, Any]:
     }
 
 
-class LogLines(logging.Handler):
-    """Hands librdkafka's log lines on, as (facility, text), and keeps what is an emergency.
+class LibrdkafkaLogHandler(logging.Handler):
+    """Passes librdkafka's log lines on, as (facility, text), and prints critical ones.
 
-    librdkafka serves its log from `poll`, ahead of the delivery reports that wait beside it.
+    librdkafka delivers its log in `poll`, before the delivery reports that are waiting.
     """
 
     def __init__(self, read: Callable[[str, str], None]) -> None:
@@ -81,37 +80,38 @@ class LogLines(logging.Handler):
         self._read = read
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; confluent_kafka logs as ("%s [%s] %s", facility, client, text)."""
+        """Handle a line; confluent_kafka logs as ("%s [%s] %s", facility, client, text)."""
         assert isinstance(record.args, tuple)
         facility, _, text = record.args
         self._read(str(facility), str(text))
-        if record.levelno >= logging.CRITICAL:  # what COMMON's log_level lets through
+        if record.levelno >= logging.CRITICAL:  # the lines that log_level in COMMON lets through
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"{record.getMessage()}\n")
 
 
 class RecordingProducer:
-    """Sends values of its own to the partitions of one topic and records what became of each."""
+    """Sends unique values to the partitions of one topic, and records the outcome of each."""
 
     def __init__(self, config: Mapping[str, Any], sends: Sends) -> None:
         self.fatal: str | None = None
-        """Set when librdkafka gave up for good: this instance cannot send any more."""
+        """Set when librdkafka gave up for good, so that this instance cannot send any more."""
         self._sends = sends
-        # Messages to each partition, as librdkafka counts them, and which one a pending value is.
+        # How many messages each partition has, as librdkafka counts them, and the number of each
+        # pending value.
         self._accepted: dict[int, int] = {}
         self._numbers: dict[int, tuple[int, int]] = {}
-        self._epochs = EpochWatch()
+        self._epochs = EpochLogReader()
         settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
         if config.get("enable.idempotence"):
-            # Not registered: it ends with the client.
+            # Not a registered logger, so that it ends with the client.
             log = logging.Logger(f"client {sends.client}")
-            log.addHandler(LogLines(self._logged))
+            log.addHandler(LibrdkafkaLogHandler(self._logged))
             settings |= {"debug": "eos", "log_level": 7, "logger": log}
         self._producer = Producer(settings)
         sends.open()
 
     def send(self, partition: int) -> None:
-        """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
+        """Start one send. Its outcome is recorded by a later `poll`, or now if it is refused."""
         if self._sends.used_up:
             self.fatal = USED_UP
             return
@@ -122,7 +122,7 @@ class RecordingProducer:
             self._producer.produce(self._sends.topic, payload, partition=partition)
             self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
-            # Refused before anything was queued: it never left this process.
+            # Refused before it was queued: it never left this process.
             kafka_error: KafkaError | None = None
             if error.args and isinstance(error.args[0], KafkaError):
                 kafka_error = error.args[0]
@@ -132,19 +132,17 @@ class RecordingProducer:
             self._finish(value, Outcome.FAIL, error=name)
 
     def poll(self, timeout_s: float) -> None:
-        """Record outcomes; waits up to `timeout_s` for the first."""
+        """Record outcomes; wait up to `timeout_s` for the first."""
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            # Raised once librdkafka declares the producer broken; its outcomes were delivered.
+            # Raised once when librdkafka declares the producer broken, after its outcomes.
             self._on_error(error.args[0])
 
     def close(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
-        deadline = time.monotonic() + timeout_s
-        while self._sends.pending and (left := deadline - time.monotonic()) > 0:
-            self.poll(min(left, 0.1))
-        self.poll(0)  # the rest of the log
+        """Wait up to `timeout_s` for outcomes, record the others as `info`, end the client."""
+        wait_for_outcomes(self._sends, self.poll, timeout_s)
+        self.poll(0)  # for the rest of the log
         self._left_epoch(self._epochs.close())
         self._sends.abandon()
         self._producer.purge()  # nothing is sent after the end row
@@ -153,7 +151,7 @@ class RecordingProducer:
     def _logged(self, facility: str, text: str) -> None:
         self._left_epoch(self._epochs.read(facility, text, self._sends.now_ns()))
 
-    def _left_epoch(self, bump: Bump | None) -> None:
+    def _left_epoch(self, bump: EpochBump | None) -> None:
         if bump is None:
             return
         client, writer = self._sends.client, self._sends.writer
@@ -165,15 +163,15 @@ class RecordingProducer:
                 cause.topic, cause.partition, self._failed_value(cause), error=cause.error,
             )  # fmt: skip
 
-    def _failed_value(self, cause: Refused) -> int | None:
-        """The value of the message that had failed before the batch that was refused."""
+    def _failed_value(self, cause: RefusedBatch) -> int | None:
+        """Return the value of the message that failed before the refused batch."""
         wanted = (cause.partition, cause.failed_message)
         return next((value for value, which in self._numbers.items() if which == wanted), None)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = peek_value(message.value())
         if value not in self._sends:
-            return  # purged after close() recorded it as unfinished
+            return  # close() recorded it as unfinished and purged it
         if error is None:
             self._finish(value, Outcome.OK, offset=message.offset())
         else:
@@ -200,7 +198,7 @@ def consumer_config(*, bootstrap: str, group: str, access: Access = OPEN) -> dic
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # A reset must come to us, to be recorded, instead of happening silently.
+        # A reset must be an error, so that it is recorded instead of happening silently.
         "auto.offset.reset": "error",
         "check.crcs": True,
         "fetch.wait.max.ms": 100,
@@ -210,7 +208,7 @@ def consumer_config(*, bootstrap: str, group: str, access: Access = OPEN) -> dic
 
 
 class RecordingConsumer:
-    """Reads partitions of one topic from given offsets on and records every record and jump."""
+    """Reads partitions of one topic from given offsets on, and records every record and jump."""
 
     def __init__(self, config: Mapping[str, Any], reads: Reads) -> None:
         self._reads = reads
@@ -218,19 +216,19 @@ class RecordingConsumer:
         reads.open()
 
     def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
-        """(Re)position on partitions: {partition: next offset}; everything else is given up."""
+        """Read these partitions only, from {partition: next offset} on."""
         invoke_ns = self._reads.now_ns()
         topic = self._reads.topic
         self._consumer.assign([TopicPartition(topic, *place) for place in offsets.items()])
         self._reads.assigned(offsets, invoke_ns, reason=reason)
 
     def poll(self, timeout_s: float) -> int:
-        """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
+        """Read what is there; wait up to `timeout_s` for the first record. Return how many."""
         invoke_ns = self._reads.now_ns()
         messages = self._consumer.consume(POLL_RECORDS, timeout_s)
         if not messages:
             return 0
-        cut: list[int] = []
+        truncated: list[int] = []
         records: list[Read] = []
         for message in messages:
             error = message.error()
@@ -239,10 +237,10 @@ class RecordingConsumer:
                 continue
             self._reads.note(error.name())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                cut.append(message.partition())
+                truncated.append(message.partition())
         read = self._reads.polled(records, invoke_ns)
-        if cut:
-            self._rewind(cut)
+        if truncated:
+            self._rewind(truncated)
         return read
 
     def close(self) -> None:
@@ -251,12 +249,12 @@ class RecordingConsumer:
         self._consumer.close()
 
     def _rewind(self, partitions: Sequence[int]) -> None:
-        """The log was cut below our position there: go on from a place that exists, and say so."""
+        """Go on from offsets that exist, because logs were truncated below the positions."""
         bounds = {partition: self._bounds(partition) for partition in partitions}
         self.assign(self._reads.rewound(bounds), reason="_AUTO_OFFSET_RESET")
 
     def _bounds(self, partition: int) -> tuple[int, int] | None:
-        """Where the partition begins and ends; None when no leader answers."""
+        """Return the partition's first and last offset; None when no leader answers."""
         where = TopicPartition(self._reads.topic, partition)
         try:
             low, high = self._consumer.get_watermark_offsets(

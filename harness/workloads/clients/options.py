@@ -1,4 +1,4 @@
-"""What a workload asks of a producer, in no library's words."""
+"""The options of a workload's producer, independent of the library."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,11 @@ from harness.workloads.clients.access import OPEN, Access
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """`bootstrap`: host:port, comma-separated; `acks`: 0, 1, -1. A message may wait `linger_ms`
-    for others, and is given up after `message_timeout_ms`."""
+    """Options of a producer.
+
+    `bootstrap`: host:port, comma-separated; `acks`: 0, 1, -1. A message may wait `linger_ms` for
+    others, and is given up after `message_timeout_ms`.
+    """
 
     bootstrap: str
     acks: int

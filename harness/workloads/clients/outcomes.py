@@ -1,20 +1,20 @@
-"""What the end of a send means: it happened, it surely did not, or nobody can know.
+"""What the end of a send means: the record was appended, surely was not, or it is unknown.
 
-A verdict is only as good as this mapping, so it errs towards `info`. librdkafka reports the error
-of a message's *last* attempt. Its own persistence status, which remembers earlier attempts, is not
-handed on by the Python binding, so an error of the broker says nothing of an attempt before it:
+A verdict is only as good as this mapping, so `info` is chosen in doubt. librdkafka reports the
+error of a message's *last* attempt. Its persistence status knows the earlier attempts too, but the
+Python binding does not expose it. So a broker's error says nothing about earlier attempts:
 
 - A leader that appended an acks=all batch and then lost its leadership answers
-  NOT_LEADER_FOR_PARTITION; librdkafka takes that as "not appended", sends again without counting a
-  retry, and may end with NOT_ENOUGH_REPLICAS from the next leader while the first copy lives on.
-- A message purged from the queue (_PURGE_QUEUE) or timed out in it (_MSG_TIMED_OUT) may have been
-  put back there after a lost answer.
+  NOT_LEADER_FOR_PARTITION. librdkafka takes that as "not appended", sends again without counting a
+  retry, and may end with NOT_ENOUGH_REPLICAS from the next leader while the first copy stays.
+- A message that was purged from the queue (_PURGE_QUEUE) or timed out in it (_MSG_TIMED_OUT) may
+  have been put back into the queue after a lost answer.
 
-kafka-python and aiokafka report the last attempt's error, too, and repeat what an earlier attempt
-may have brought to the log.
+kafka-python and aiokafka report the last attempt's error, too, and repeat messages that an earlier
+attempt may have appended.
 
-Hence `fail` is left for what the client refused before it sent anything, and for what a broker
-refuses of every attempt alike, because it depends on the message and the configuration alone.
+So a send is `fail` only if the client refused it before it sent anything, or if a broker refuses
+every attempt in the same way, because that depends only on the message and the configuration.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError
 
 
 class NotConnected(Exception):
-    """A client could not be made, because no broker answered it; nothing was sent or read."""
+    """A client could not connect to any broker; nothing was sent or read."""
 
 
 class Outcome(StrEnum):
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     FAIL = "fail"
     """It surely did not happen, and never will."""
     INFO = "info"
-    """It may have happened, or may yet."""
+    """It may have happened, or may still happen."""
 
 
 REFUSED_ALWAYS: Final[frozenset[int]] = frozenset(
@@ -53,9 +53,9 @@ REFUSED_ALWAYS: Final[frozenset[int]] = frozenset(
 
 
 def delivery_outcome(code: int | None) -> Outcome:
-    """What a delivery report with this error code (None: no error) says of the send.
+    """Return the outcome of a send by its delivery report's error code (None: no error).
 
-    For acks=0 `ok` means only that the bytes were handed to the connection.
+    For acks=0 `ok` means only that the connection accepted the bytes.
     """
     if code is None:
         return Outcome.OK
@@ -63,12 +63,12 @@ def delivery_outcome(code: int | None) -> Outcome:
 
 
 def failed_delivery(error: BaseException) -> tuple[Outcome, str]:
-    """The outcome of a send that ended with this exception, and the exception's name.
+    """Return the outcome of a send that ended with this exception, and the exception's name.
 
-    Of a library whose exceptions carry Kafka's code as `errno` where a broker gave one. Nothing
-    that the library itself decided while the message was queued says that no attempt had landed.
+    The library's exceptions have Kafka's code as `errno` if a broker sent one. An exception that
+    the library itself raised for a queued message does not say that no attempt was appended.
     """
     code = getattr(error, "errno", None)
-    if isinstance(code, int) and not isinstance(error, OSError):  # whose codes are the kernel's
+    if isinstance(code, int) and not isinstance(error, OSError):  # OSError has the kernel's codes
         return delivery_outcome(code), KafkaError(code).name()
     return Outcome.INFO, type(error).__name__

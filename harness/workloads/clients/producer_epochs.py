@@ -1,23 +1,24 @@
-"""When, and why, an idempotent librdkafka producer began a new producer epoch: read from its log.
+"""Reads from librdkafka's log when and why an idempotent producer began a new producer epoch.
 
-A broker knows a batch that it already has by producer id, epoch and sequence (KIP-98). librdkafka
-leaves an epoch by itself when it can no longer go on in it, for all its partitions at once, and
-sends what is not yet acknowledged again under sequences from 0 on: batches that the old epoch did
-append are then appended twice, and no broker can know. Whether that was the client's own doing or
-a broker's fault is said in its debug log (`debug=eos`) and nowhere else, not in its callbacks:
+A broker recognises a batch that it already has by producer id, epoch and sequence (KIP-98).
+librdkafka leaves an epoch by itself when it cannot go on in it, for all its partitions at once. It
+sends unacknowledged messages again, with sequences from 0 on. Batches that were appended in the old
+epoch are then appended twice, and no broker can know. Only librdkafka's debug log (`debug=eos`)
+says whether the client itself or a broker caused that; its callbacks do not:
 
 - "skipped sequence numbers": a batch was refused as out of order after an earlier batch of the
-  partition had failed for another reason. The client sent on before it sent that one again; the
-  broker, which lacks it, was right to refuse. Only the last failure is told. Once a batch has
-  failed, what is queued behind those in flight is taken back unsent, and that counts as one: then
-  the line says of the earlier batch only that it was not acknowledged.
-- "N message(s) timed out": the client gave writes up after its own time-out, whose sequences then
-  are missing; no broker was asked.
-- anything else, such as a refused head of the line ("sequence desynchronization"), which a broker
-  that keeps its sequences never does: no excuse.
+  partition had failed for another reason. The client sent further batches before it sent the failed
+  one again. The broker, which lacks the failed batch, was right to refuse. Only the last failure is
+  logged. After a failure, batches that are queued behind those in flight are taken back unsent,
+  which counts as a failure too: then the line says of the earlier batch only that it was not
+  acknowledged.
+- "N message(s) timed out": the client gave messages up after its own time-out, so their sequences
+  are missing; no broker was involved.
+- anything else, such as a refusal of the first batch in order ("sequence desynchronization").
+  A broker that keeps its sequences never does that: no excuse.
 
-What cannot be read is taken as no excuse. Pure: lines and times in, facts and `Bump`s out. The
-wording is that of src/rdkafka_request.c and src/rdkafka_idempotence.c, up to librdkafka 2.16.
+A line that cannot be parsed is no excuse. Pure: lines and times come in, `EpochBump` values go out.
+The wording is that of src/rdkafka_request.c and src/rdkafka_idempotence.c, up to librdkafka 2.16.
 """
 
 import re
@@ -29,9 +30,9 @@ from checkers.history.history import SKIPPED_AHEAD, TIMED_OUT
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 SKIPPED_REASON: Final = "skipped sequence numbers"
 PURGED: Final = "_RETRY"
-"""What the client itself gives as the error of a batch that it had not sent yet and took back."""
+"""The client's own error of a batch that it took back before it was sent."""
 MAX_CAUSES: Final = 64
-"""Causes kept of one bump; more partitions than that refusing at once say nothing new."""
+"""How many causes of one bump are kept; more refusals at once give no new information."""
 
 _WHERE = r"ProduceRequest for (?P<topic>\S+) \[(?P<partition>\d+)\] with \d+ message\(s\) failed "
 _SKIPPED = re.compile(
@@ -50,39 +51,40 @@ _DRAINED = re.compile(r"All partitions drained")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A batch was refused as out of order. error: SKIPPED_AHEAD and the earlier batch's error when
-    the client had skipped ahead of that, else what happened; no partition: it could not be read.
-    failed_message: which of the client's messages to the partition, from 1 on, was the first of the
-    earlier batch (where that is not told: the last before the refused one): that one, and all
-    behind it, the refusing broker lacked.
-    """
+class RefusedBatch:
+    """A batch that was refused as out of order."""
 
     error: str
+    """SKIPPED_AHEAD and the earlier batch's error if the client had skipped that batch; else what
+    happened."""
     topic: str | None = None
     partition: int | None = None
+    """None when the line could not be parsed."""
     failed_message: int | None = None
+    """The number, from 1 on, of the client's message to the partition with which the earlier batch
+    began, or else of the last message before the refused batch. The broker that refused lacked this
+    message and all later ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainBegan:
-    """Nothing new is sent from here on, in librdkafka's words because of `reason`."""
+    """Nothing new is sent from here on; `reason` is librdkafka's text."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """Nothing is in flight any more; what is sent from here on belongs to the new epoch."""
+    """Nothing is in flight any more; later messages belong to the new epoch."""
 
 
-def parse(facility: str, text: str) -> Refused | DrainBegan | Drained | None:
-    """The fact that a line of librdkafka's log states; None when it tells of something else."""
+def parse(facility: str, text: str) -> RefusedBatch | DrainBegan | Drained | None:
+    """Parse a line of librdkafka's log; None for a line about something else."""
     match facility:
         case "ERRSEQ":
             return _refused(text)
         case "FATAL" if found := _DESYNCHRONIZED.search(text):
-            return Refused(
+            return RefusedBatch(
                 error="refused at the head of the line",
                 topic=found["topic"],
                 partition=int(found["partition"]),
@@ -95,10 +97,10 @@ def parse(facility: str, text: str) -> Refused | DrainBegan | Drained | None:
             return None
 
 
-def _refused(text: str) -> Refused:
+def _refused(text: str) -> RefusedBatch:
     found = _SKIPPED.search(text)
     if found is None:
-        return Refused(error="refused, in words that are not known")
+        return RefusedBatch(error="refused, in words that are not known")
     base, expected, first, last, message = (int(found[name]) for name in _NUMBERS)
     if expected <= first <= last < base and found["error"] != OUT_OF_ORDER:
         error, failed_message = f"{SKIPPED_AHEAD}: {found['error']}", message
@@ -110,7 +112,7 @@ def _refused(text: str) -> Refused:
             f"failed {first}..{last})"
         )
         failed_message = message
-    return Refused(
+    return RefusedBatch(
         error=error,
         topic=found["topic"],
         partition=int(found["partition"]),
@@ -119,58 +121,59 @@ def _refused(text: str) -> Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bump:
-    """A producer left its epoch.
-
-    began_ns: from when on it sent nothing more under the old epoch. begun_ns: when it could send
-    under the new one; None when that was not seen before the client ended. causes: at least one.
-    Times are those at which the lines were read: a little later than what they tell of.
-    """
+class EpochBump:
+    """A producer left its epoch. Times are when the log lines were read, a little later than the
+    events."""
 
     began_ns: int
+    """From when on it sent nothing more in the old epoch."""
     begun_ns: int | None
-    causes: tuple[Refused, ...]
+    """When it could send in the new epoch; None when the client ended before."""
+    causes: tuple[RefusedBatch, ...]
+    """At least one."""
 
 
-class EpochWatch:
-    """Puts one producer's facts together, in the order of its log."""
+class EpochLogReader:
+    """Combines the lines of one producer's log into epoch bumps."""
 
     def __init__(self) -> None:
         self._began_ns: int | None = None
-        self._causes: dict[tuple[str, int | None], Refused] = {}
-        # Of a partition the first counts: what was in flight behind it is refused because of it.
+        self._causes: dict[tuple[str, int | None], RefusedBatch] = {}
+        # The first refused batch of a partition counts: later ones are refused because of it.
 
-    def read(self, facility: str, text: str, at_ns: int) -> Bump | None:
-        """Take a line, read at `at_ns`; a bump when the line completes one."""
+    def read(self, facility: str, text: str, at_ns: int) -> EpochBump | None:
+        """Add a line that was read at `at_ns`; return a bump when the line completes one."""
         match parse(facility, text):
-            case Refused() as refused:
+            case RefusedBatch() as refused:
                 self._add(refused)
             case DrainBegan(reason=reason):
                 if self._began_ns is None:
                     self._began_ns = at_ns
                 if _GIVEN_UP.fullmatch(reason):
-                    self._add(Refused(error=f"{TIMED_OUT}: {reason}"))
+                    self._add(RefusedBatch(error=f"{TIMED_OUT}: {reason}"))
                 elif reason != SKIPPED_REASON or not self._causes:
-                    self._add(Refused(error=reason))
+                    self._add(RefusedBatch(error=reason))
             case Drained():
                 return self._end(at_ns)
             case None:
                 pass
         return None
 
-    def close(self) -> Bump | None:
-        """The bump that was under way when the client ended."""
+    def close(self) -> EpochBump | None:
+        """Return the bump that was in progress when the client ended."""
         return self._end(None)
 
-    def _add(self, refused: Refused) -> None:
+    def _add(self, refused: RefusedBatch) -> None:
         key = (refused.topic or refused.error, refused.partition)
         if len(self._causes) < MAX_CAUSES:
             self._causes.setdefault(key, refused)
 
-    def _end(self, begun_ns: int | None) -> Bump | None:
+    def _end(self, begun_ns: int | None) -> EpochBump | None:
         if self._began_ns is None:
             return None
-        bump = Bump(began_ns=self._began_ns, begun_ns=begun_ns, causes=tuple(self._causes.values()))
+        bump = EpochBump(
+            began_ns=self._began_ns, begun_ns=begun_ns, causes=tuple(self._causes.values())
+        )
         self._began_ns = None
         self._causes = {}
         return bump

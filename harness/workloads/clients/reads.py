@@ -1,15 +1,16 @@
-"""The reads of one consumer, whatever library reads: positions, and the rows of polls and jumps."""
+"""The reads of one consumer of any library: positions, and the rows of polls and jumps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.workloads.clients.client_history import Ledger
+from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import REWIND_RECORDS
 
 
 class Read(NamedTuple):
-    """A record as a library hands it out; leader_epoch: None or negative when it does not tell."""
+    """A record from a library. `leader_epoch` is None or negative if the library does not know
+    it."""
 
     partition: int
     offset: int
@@ -18,22 +19,22 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Reads(Ledger):
-    """For one strand: the one that polls."""
+class Reads(ClientHistory):
+    """The reads of one consumer. Only the thread or task that polls may use it."""
 
     _next: dict[int, int] = field(default_factory=dict)
 
     def assigned(
         self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
     ) -> None:
-        """Record that the consumer reads on from {partition: next offset}, and nothing else."""
+        """Record that the consumer reads only from {partition: next offset} on."""
         self._next.clear()
         self.moved(offsets, invoke_ns, reason=reason)
 
     def moved(
         self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
     ) -> None:
-        """Record a jump to {partition: next offset}; other partitions are read on as before."""
+        """Record a jump to {partition: next offset}; the positions of other partitions stay."""
         self._next |= offsets
         if not offsets:
             return
@@ -45,14 +46,13 @@ class Reads(Ledger):
             )  # fmt: skip
 
     def polled(self, records: Iterable[Read], invoke_ns: int, *, node: int | None = None) -> int:
-        """Record what one poll returned, in its order, and from which broker; returns how many
-        records it were."""
+        """Record the records of one poll, in their order, with the broker; return how many."""
         op, complete_ns = None, self.now_ns()
         read = 0
         for partition, offset, leader_epoch, payload in records:
             read += 1
             if op is None or offset < self._next.get(partition, 0):
-                op = self.writer.next_op()  # rows of one poll have no order but their offsets'
+                op = self.writer.next_op()  # rows of one operation are ordered only by offset
             value, error = self.codec.decode(payload)
             self._next[partition] = offset + 1
             self.writer.record(
@@ -63,10 +63,10 @@ class Reads(Ledger):
         return read
 
     def rewound(self, bounds: Mapping[int, tuple[int, int] | None]) -> dict[int, int]:
-        """All positions, after the log was cut below those of some partitions.
+        """Return all positions after logs were truncated below the positions of some partitions.
 
-        `bounds` are where these begin and end now; None when no leader said so: then it is asked
-        again from further back.
+        `bounds` are the first and last offsets of these partitions; None when no leader answered,
+        which moves the position further back.
         """
         offsets = dict(self._next)
         for partition, found in bounds.items():

@@ -1,13 +1,15 @@
-"""The sends of one producer, whatever library sends them: their values, and their rows.
+"""The sends of one producer of any library: their values, and their rows.
 
-Each send has a value of its own. It is pending from the moment when the library is called until it
-has an outcome; what has none at the end is `info`, and never completed.
+Each send has a unique value. It is pending from the call of the library until it has an outcome. A
+send without an outcome at the end is `info`, and has no completion time.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.workloads.clients.client_history import Ledger
+from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import MAX_SEQUENCE, value_of
 
@@ -17,8 +19,8 @@ UNFINISHED: Final = "unfinished"
 
 
 @dataclass(slots=True, kw_only=True)
-class Sends(Ledger):
-    """For one strand: the one that sends and takes outcomes."""
+class Sends(ClientHistory):
+    """The sends of one producer. Only the thread or task that sends may use it."""
 
     acks: int
     in_flight: dict[int, int] = field(default_factory=dict)
@@ -34,15 +36,15 @@ class Sends(Ledger):
 
     @property
     def used_up(self) -> bool:
-        """Whether there is no value left for another send."""
+        """Whether no value is left for another send."""
         return self._sequence + 1 >= MAX_SEQUENCE
 
     def __contains__(self, value: int) -> bool:
-        """Whether the send of this value has no outcome yet."""
+        """Return whether the send of this value is pending."""
         return value in self._pending
 
     def begin(self, partition: int) -> tuple[int, bytes]:
-        """Begin a send; returns its value and its payload."""
+        """Begin a send; return its value and its payload."""
         self._sequence += 1
         value = value_of(self.client, self._sequence)
         payload = self.codec.encode(self.client, self._sequence)
@@ -61,9 +63,9 @@ class Sends(Ledger):
         node: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Record what became of a send at `at_ns` (None: nothing yet), and which broker said so.
+        """Record the outcome of a send at `at_ns` (None: not completed), and the broker's answer.
 
-        Nothing for one that has its outcome already.
+        A second outcome of a send is ignored.
         """
         found = self._pending.pop(value, None)
         if found is None:
@@ -73,7 +75,7 @@ class Sends(Ledger):
         if error is not None:
             self.note(error)
         if self.acks == 0:
-            offset = None  # no broker answered; whatever is reported is no offset
+            offset = None  # no broker answered, so a reported offset is not real
         self._count(outcome, invoke_ns, at_ns)
         self.writer.record(
             op, self.client, "send", outcome.value, invoke_ns, at_ns, self.topic, partition,
@@ -81,7 +83,7 @@ class Sends(Ledger):
         )  # fmt: skip
 
     def abandon(self) -> None:
-        """Record everything that has no outcome as what may happen yet."""
+        """Record all pending sends as `info`."""
         for value in list(self._pending):
             self.end(value, Outcome.INFO, at_ns=None, error=UNFINISHED)
 
@@ -95,3 +97,10 @@ class Sends(Ledger):
                 self.tally.failed += 1
             case Outcome.INFO:
                 self.tally.info += 1
+
+
+def wait_for_outcomes(sends: Sends, poll: Callable[[float], None], timeout_s: float) -> None:
+    """Call `poll` until no send is pending, at most `timeout_s`."""
+    deadline_s = time.monotonic() + timeout_s
+    while sends.pending and (left_s := deadline_s - time.monotonic()) > 0:
+        poll(min(left_s, 0.1))

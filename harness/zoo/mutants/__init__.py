@@ -1,13 +1,12 @@
-"""Brokers with one decision broken on purpose: what the checkers are measured by.
+"""Brokers with one decision broken on purpose, each after a real bug; they measure the checkers.
+The broker, the harness and the checkers do not know them.
 
-Each module overrides one decision of the broker, as a real bug of this field did. Two ways to use
-one: `python -m harness.zoo.mutants.NAME server.properties` runs a node of it; `apply()` breaks the
-broker
-in this process and returns what takes that back. The broker itself knows nothing of them, and
-neither do the harness and the checkers.
+Each module overrides one decision of the broker. `python -m harness.zoo.mutants.NAME
+server.properties` runs a node of it; `apply()` patches the broker in this process and returns a
+function that undoes that.
 
-Every module says as plain data what it is: BUG (a title), SOURCES (where the real one is told), and
-SHOWS (the kinds of anomalies by which clients, or what nodes leave behind, may show it).
+Each module describes itself as plain data: BUG (a title), SOURCES (where the real bug is described)
+and SHOWS (the kinds of anomalies that the bug can cause).
 """
 
 from collections.abc import Callable
@@ -22,23 +21,23 @@ NAMES = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.ste
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """What a module of this package says of itself."""
+    """The description of a mutant."""
 
     name: str
     bug: str
     sources: tuple[str, ...]
     shows: tuple[str, ...]
     apply: Callable[[], Callable[[], None]]
-    """Breaks the broker in this process; returns what mends it."""
+    """Patches the broker in this process; returns a function that undoes that."""
 
     @property
     def module(self) -> str:
-        """What `python -m` starts."""
+        """The module that `python -m` runs as a node."""
         return f"{__name__}.{self.name}"
 
 
 def load(name: str) -> Mutant:
-    """The mutant of that name. Raises ImportError."""
+    """Return the mutant of that name. Raises ImportError."""
     module = import_module(f"{__name__}.{name}")
     return Mutant(
         name=name,

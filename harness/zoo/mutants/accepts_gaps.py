@@ -1,7 +1,7 @@
-"""The leader knows repeated batches, but appends one whose predecessor it lacks.
+"""The leader recognizes repeated batches, but appends a batch whose predecessor is missing.
 
-When the first of several batches in flight fails for a moment and the second does not, the second
-lies before the first, which is sent again (what max.in.flight=1 was for before KIP-98).
+When the first of several batches in flight fails temporarily and the second succeeds, the second
+lies before the first, which the client sends again. Before KIP-98, max.in.flight=1 prevented this.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ SHOWS = ("reordered-send",)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = Producers.check
+    """Patch the broker; return a function that undoes the patch."""
+    original = Producers.check
 
     def check(
         self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
     ) -> ProducerBatch | None:
-        """A gap is as good as none."""
+        """Accept a gap."""
         try:
-            return sound(self, header, whole_log)
+            return original(self, header, whole_log)
         except (OutOfOrderSequence, UnknownProducer):
             return None
 

@@ -1,7 +1,7 @@
-"""Replicas claim what is in the page cache, although the topic wants it flushed first.
+"""Replicas claim records in the page cache, although the topic requires a flush first.
 
-With flush.messages=1 an acknowledged record is on the disk of every in-sync replica, and no loss of
-power takes it. Without, all of them losing power together do.
+With flush.messages=1 an acknowledged record is on the disk of each in-sync replica, and no loss of
+power removes it. Without the flush, all replicas can lose it in a common loss of power.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,12 +14,12 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def claimed_end(self: Replica) -> Offset:
-    """The end of the log, on disk or not."""
+    """Return the end of the log, on disk or not."""
     return self.log.end_offset
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(Replica, claimed_end=property(claimed_end))
 
 

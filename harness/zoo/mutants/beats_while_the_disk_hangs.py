@@ -1,7 +1,7 @@
-"""A broker whose fsync does not return goes on telling the controller that it is well.
+"""A broker whose fsync hangs keeps sending heartbeats to the controller.
 
-It keeps its leaderships and does nothing with them (KAFKA-8733): acks=all writes to a topic that is
-flushed first wait for it until its disk returns.
+It keeps its leaderships, but does nothing with them (KAFKA-8733): acks=all writes to a topic that
+is flushed first wait until the disk returns.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -13,12 +13,12 @@ SHOWS = ("unavailable",)
 
 
 def disk_hangs(self: BrokerLifecycle) -> bool:
-    """Never."""
+    """Return false always."""
     return False
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(BrokerLifecycle, _disk_hangs=disk_hangs)
 
 

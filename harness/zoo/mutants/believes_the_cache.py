@@ -1,7 +1,7 @@
-"""A node whose fsync failed takes what it reads after its restart for what is on the disk.
+"""After a failed fsync and a restart, a node believes that what it reads is on the disk.
 
-The kernel has taken the pages for clean that it could not write: they are still read, the fsyncs of
-the next process succeed, and a loss of power takes what they were said to have kept.
+The kernel marked the pages clean that it could not write. So they can still be read, the fsyncs of
+the next process succeed, and a loss of power removes what those fsyncs promised to keep.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -12,13 +12,13 @@ SOURCES = ("fsyncgate", "KAFKA-10778")
 SHOWS = ("lost-write", "divergent-replicas")
 
 
-def write_again(self: Segment, start: int) -> None:
-    """It is there, after all."""
+def rewrite(self: Segment, start: int) -> None:
+    """Do nothing: the data can be read."""
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    return patch(Segment, write_again=write_again)
+    """Patch the broker; return a function that undoes the patch."""
+    return patch(Segment, rewrite=rewrite)
 
 
 if __name__ == "__main__":

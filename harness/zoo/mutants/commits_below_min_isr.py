@@ -1,7 +1,7 @@
-"""The high watermark goes on while fewer than min.insync.replicas are in sync.
+"""The high watermark advances while fewer than min.insync.replicas are in sync.
 
-Nobody is lied to about acks=all, which is still refused. But acks=1 writes become visible although
-the leader alone has them, and who left the in-sync replicas then lacks what consumers have read.
+acks=all is still refused. But acks=1 writes become visible although only the leader has them, and
+the replicas that left the ISR then lack records that consumers have read.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,7 +14,7 @@ SHOWS = ("truncated-read", "inconsistent-offset")
 
 
 def advance_high_watermark(self: PartitionState, leader_end: Offset) -> bool:
-    """As far as the in-sync replicas have everything, however few they are."""
+    """Advance to what all in-sync replicas have, however few they are."""
     end = self.replicated_end(leader_end)
     if self.role is not Role.LEADER or end <= self.high_watermark:
         return False
@@ -23,7 +23,7 @@ def advance_high_watermark(self: PartitionState, leader_end: Offset) -> bool:
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(PartitionState, advance_high_watermark=advance_high_watermark)
 
 

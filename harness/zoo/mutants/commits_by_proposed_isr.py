@@ -1,10 +1,10 @@
-"""A leader takes a smaller ISR for granted as soon as it has proposed it.
+"""A leader uses a smaller ISR as soon as it has proposed it.
 
-The high watermark has to wait for the maximal ISR, committed or proposed: the controller may refuse
-the change, may never hear of it, or may elect whom the leader has just left out.
+The high watermark must wait for the maximal ISR, committed or proposed: the controller may refuse
+the change, may never receive it, or may elect a replica that the leader has just left out.
 """
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.ids import NodeId
 from nodes.replication.partition import IsrProposal, PartitionState
 from nodes.server.replicas.isr import IsrManager
@@ -16,23 +16,23 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def maximal_isr(self: PartitionState) -> frozenset[NodeId]:
-    """What was proposed, not what is."""
+    """Return the proposed ISR instead of the maximal one."""
     if self.proposal is None:
         return self.isr
     return frozenset(member for member, _ in self.proposal.isr)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = IsrManager._enqueue
+    """Patch the broker; return a function that undoes the patch."""
+    original = IsrManager._enqueue
 
     def enqueue(self: IsrManager, replica: Replica, proposal: IsrProposal | None) -> None:
-        """Propose, and go on at once."""
-        sound(self, replica, proposal)
+        """Propose, and continue at once."""
+        original(self, replica, proposal)
         if proposal is not None:
             replica.advance()
 
-    return together(
+    return undo_all(
         patch(PartitionState, maximal_isr=property(maximal_isr)),
         patch(IsrManager, _enqueue=enqueue),
     )

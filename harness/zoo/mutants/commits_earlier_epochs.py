@@ -1,7 +1,7 @@
-"""A quorum leader commits records of earlier epochs by counting who has them.
+"""A quorum leader commits records of earlier epochs as soon as a majority has them.
 
-They may still be replaced by a later leader that lacks them; only a record of its own epoch behind
-them makes sure of that (Raft, 5.4.2; KAFKA-12619).
+A later leader that lacks them may still replace them. Only a record of the leader's own epoch
+behind them prevents that (Raft, 5.4.2; KAFKA-12619).
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,7 +14,7 @@ SHOWS = ("lost-write", "unavailable")
 
 
 def committed_end(self: Leadership, own_flushed: Offset) -> Offset | None:
-    """Where a majority's flushed logs reach."""
+    """Return the end of the flushed logs of a majority."""
     ends = [Offset(0) if p.end_offset is None else p.end_offset for p in self.voters.values()]
     if self._counts:
         ends.append(own_flushed)
@@ -22,7 +22,7 @@ def committed_end(self: Leadership, own_flushed: Offset) -> Offset | None:
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(Leadership, committed_end=committed_end)
 
 

@@ -1,8 +1,8 @@
-"""A follower's fetch in an older epoch is refused, but what it claims to have is counted.
+"""The leader refuses a fetch in an older epoch, but counts the follower's offset.
 
-Offsets mean something only together with an epoch. The follower's records at those offsets are of
-another leader: the new one commits records that this follower does not have, and that it will cut
-what it has instead does not help when it is elected first.
+An offset has a meaning only together with an epoch. The follower's records at those offsets come
+from another leader. So the new leader commits records that the follower does not have; if the
+follower is elected before it truncates its log, they are lost.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -16,14 +16,14 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = PartitionReader.matching_replica
+    """Patch the broker; return a function that undoes the patch."""
+    original = PartitionReader.matching_replica
 
     def matching_replica(
         self: PartitionReader, partition: FetchPartition, params: FetchParams
     ) -> Replica | None:
-        """Also the replica of whose present epoch the follower has not heard."""
-        found = sound(self, partition, params)
+        """Also return the replica for a follower that has not heard of the current epoch."""
+        found = original(self, partition, params)
         replica = partition.replica
         if found is not None or replica is None or params.replica_id not in replica.state.followers:
             return found

@@ -1,7 +1,7 @@
-"""Any live replica is elected when no in-sync one is, although the topic does not allow that.
+"""Any live replica is elected when no in-sync replica is live, although the topic forbids that.
 
-Unclean leader election was Kafka's default until 0.11 (KIP-106): a partition was available rather
-than right. Whoever had fallen behind leads, and the others cut what it lacks.
+Unclean leader election was Kafka's default until 0.11 (KIP-106): availability before consistency. A
+replica that lags becomes the leader, and the others truncate what it lacks.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,12 +14,12 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def rules(self: TopicPolicy, live: IsLive, asked: Election | None = None) -> Rules:
-    """Unclean unless asked otherwise."""
+    """Use unclean elections unless another kind is requested."""
     return Rules(live, self.min_isr, asked or Election.UNCLEAN, self.eligible_leaders)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(TopicPolicy, rules=rules)
 
 

@@ -1,8 +1,7 @@
-"""The leader takes every batch for a new one: producers' sequences say nothing to it.
+"""The leader takes each batch for a new one and ignores producers' sequences.
 
-What was written and answered, but whose answer was lost, is sent again and written again. Without
-idempotence that is what clients are told to expect; with it, it is what they were promised not to
-see (KIP-98).
+A client sends a batch again when the answer is lost, and the leader writes it again. Without
+idempotence clients must expect this; with idempotence they are promised not to see it (KIP-98).
 """
 
 from collections.abc import Callable
@@ -19,12 +18,12 @@ SHOWS = ("duplicate", "reordered-send")
 def check(
     self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
 ) -> ProducerBatch | None:
-    """New."""
+    """Treat each batch as new."""
     return None
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(Producers, check=check)
 
 

@@ -1,7 +1,7 @@
-"""A log goes on after a write or a flush that failed.
+"""A log stays in use after a write or a flush failed.
 
-The kernel tells of a failed write-back once and forgets the pages: the next flush succeeds and
-means nothing (KAFKA-10778). A write that failed half-way leaves its half behind.
+The kernel reports a failed write-back once and forgets the pages: the next flush succeeds without
+meaning anything (KAFKA-10778). A write that failed half-way leaves its first half behind.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -13,11 +13,11 @@ SHOWS = ("lost-write", "divergent-replicas", "phantom")
 
 
 def fail(self: Health, why: object) -> None:
-    """It may have been a passing thing."""
+    """Ignore the error."""
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(Health, fail=fail)
 
 

@@ -1,8 +1,8 @@
-"""A leader whose in-sync replicas are it alone goes on acknowledging acks=all writes.
+"""A leader that is alone in the ISR keeps acknowledging acks=all writes.
 
 Kafka 0.8 had no min.insync.replicas: all in-sync replicas had the record, and there was one. A
-leader that is cut off from its followers, but not from the controller and its clients, makes itself
-that one; when it dies, whoever is next in line has nothing of what it promised meanwhile.
+leader that is cut off from its followers, but not from the controller and its clients, becomes that
+one. When it dies, the next leader lacks everything that was acknowledged meanwhile.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,7 +14,7 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(PartitionState, below_min_isr=property(lambda self: False))
 
 

@@ -1,7 +1,7 @@
-"""A replica joins the ISR at the high watermark, though the leader's epoch begins beyond it.
+"""A replica joins the ISR at the high watermark, although the leader's epoch begins beyond it.
 
-A new leader's high watermark is stale: it lags behind what the one before it had committed. A
-replica at that offset lacks acknowledged records; elected right after it joined, it loses them.
+A new leader's high watermark is stale: it lags behind what the previous leader committed. A replica
+at that offset lacks acknowledged records; if it is elected right after it joined, they are lost.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = PartitionState.grown_isr
+    """Patch the broker; return a function that undoes the patch."""
+    original = PartitionState.grown_isr
 
     def grown_isr(
         self: PartitionState,
@@ -25,10 +25,10 @@ def apply() -> Undo:
         leader_end: Offset,
         eligible: Callable[[NodeId], bool],
     ) -> IsrProposal | None:
-        """As if the epoch had begun at the log's."""
+        """Check as if the epoch had begun at the beginning of the log."""
         start, self.epoch_start = self.epoch_start, Offset(0)
         try:
-            return sound(self, replica, leader_end, eligible)
+            return original(self, replica, leader_end, eligible)
         finally:
             self.epoch_start = start
 

@@ -1,8 +1,8 @@
-"""Nobody remembers who left the in-sync replicas; the last one stays in them, whatever it loses.
+"""Nothing records which replicas left the ISR; the last one stays in it, whatever it loses.
 
-Before KIP-966 a partition whose ISR had shrunk to one waited for that one. If it lost power, it
-came back without what it had never flushed, led again, and had the others cut what they still had:
-a single loss of power took what all three had acknowledged.
+Before KIP-966 a partition whose ISR had shrunk to one replica waited for that replica. If it lost
+power, it came back without what it had not flushed, led again, and made the others truncate what
+they still had: one loss of power removed what all three had acknowledged.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -15,13 +15,13 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def rules(self: TopicPolicy, live: IsLive, asked: Election | None = None) -> Rules:
-    """Without eligible leaders, though the cluster's feature level says that there are."""
+    """Ignore eligible leader replicas, although the cluster's feature level has them."""
     usual = Election.UNCLEAN if self.unclean else Election.CLEAN
     return Rules(live, self.min_isr, asked or usual, eligible_leaders=False)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(TopicPolicy, rules=rules)
 
 

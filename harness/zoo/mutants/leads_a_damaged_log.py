@@ -1,7 +1,7 @@
-"""A replica whose log was damaged and set aside may lead with what is left of it.
+"""A replica whose log was damaged and set aside may lead with the rest of it.
 
-Those that have the records follow it and cut them (NATS 2.12: a minority with a flipped bit was
-elected and took the stream with it).
+Replicas that have the records follow it and truncate them (NATS 2.12: a minority with a flipped bit
+was elected, and the stream was lost).
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -14,12 +14,12 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def must_refetch(self: LogDirectory, partition: TopicPartition) -> bool:
-    """What is there is what there is."""
+    """Return false: use what is left."""
     return False
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(LogDirectory, must_refetch=must_refetch)
 
 

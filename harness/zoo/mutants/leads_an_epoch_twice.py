@@ -1,12 +1,12 @@
-"""A quorum leader that restarts goes on leading its epoch, though its log may have lost a tail.
+"""A restarted quorum leader leads its epoch again, although its log may have lost its tail.
 
-What others fetched of it before it was flushed is theirs; what it appends next is another record at
-the same epoch and offset (KAFKA-10527).
+Other nodes keep what they fetched before it was flushed; the leader's next record is another record
+at the same epoch and offset (KAFKA-10527).
 """
 
 from dataclasses import replace
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.raft.elections import Elections
 from nodes.raft.roles import Role
 
@@ -16,25 +16,25 @@ SHOWS = ("lost-write", "unavailable")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound_ask, sound_transition = Elections._ask_around, Elections.transition
+    """Patch the broker; return a function that undoes the patch."""
+    original_ask, original_transition = Elections._start_pre_vote, Elections.transition
 
-    def ask_around(self: Elections, now_ms: float) -> None:
-        """Nobody is asked whom one has led."""
+    def start_pre_vote(self: Elections, now_ms: float) -> None:
+        """Lead again at once, without an election."""
         if self.role is not Role.RESIGNED:
-            sound_ask(self, now_ms)
+            original_ask(self, now_ms)
             return
         self._persist(replace(self._state, voted_for=self.node_id))
-        self._lead(now_ms)
+        self._become_leader(now_ms)
 
     def transition(self: Elections, role: Role) -> None:
-        """RESIGNED may lead as well."""
+        """Also permit the transition from RESIGNED to LEADER."""
         if self.role is Role.RESIGNED and role is Role.LEADER:
             self.role = role
         else:
-            sound_transition(self, role)
+            original_transition(self, role)
 
-    return together(patch(Elections, _ask_around=ask_around, transition=transition))
+    return undo_all(patch(Elections, _start_pre_vote=start_pre_vote, transition=transition))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A quorum leader goes on leading although no majority fetches from it.
+"""A quorum leader keeps leading although no majority fetches from it.
 
-It can commit nothing, but those who still reach it follow it, and hear of nothing that is decided
-elsewhere (KAFKA-15489).
+It can commit nothing. But nodes that reach it follow it, and do not learn of decisions elsewhere
+(KAFKA-15489).
 """
 
 from math import inf
@@ -15,12 +15,12 @@ SHOWS = ("unavailable",)
 
 
 def majority_since_ms(self: Leadership) -> float:
-    """A majority is always there."""
+    """Claim that a majority is always there."""
     return inf
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(Leadership, majority_since_ms=majority_since_ms)
 
 

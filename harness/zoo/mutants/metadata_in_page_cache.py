@@ -1,8 +1,8 @@
-"""The metadata log counts as soon as it is written, flushed or not.
+"""A record of the metadata log counts as soon as it is written, flushed or not.
 
-A majority that loses power forgets what was committed, and one that did not hear of it is as good
-as the others: they agree on less (NATS 2.12). What was forgotten may be who was left out of the
-in-sync replicas.
+A majority that loses power forgets what was committed, and a voter that never had it agrees with
+them: the quorum continues with less (NATS 2.12). A forgotten record may be the one that removed a
+replica from the ISR.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -15,16 +15,16 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 
 def flushed_offset(self: MetadataLog) -> Offset:
-    """All of it."""
+    """Return the end of the log."""
     return self.end_offset
 
 
 async def flush_async(self: MetadataLog) -> None:
-    """Not worth the wait."""
+    """Do not flush."""
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(MetadataLog, flushed_offset=property(flushed_offset), flush_async=flush_async)
 
 

@@ -1,4 +1,4 @@
-"""How a mutant replaces a decision, and how that is taken back."""
+"""How a mutant replaces a decision of the broker, and how that is undone."""
 
 import inspect
 import sys
@@ -9,16 +9,16 @@ Undo = Callable[[], None]
 
 
 def patch(owner: Any, **replacements: Any) -> Undo:
-    """Replace attributes of a class or module; returns what puts the old ones back.
+    """Replace attributes of a class or module; return a function that restores the old ones.
 
-    Several patches are undone in the reverse order of their making. Raises TypeError where a
-    replacement cannot be called as the broker calls what it replaces: such a mutant would be caught
-    for the exception, not for its bug.
+    Undo several patches in reverse order. Raises TypeError if the broker could not call a
+    replacement as it calls the original: such a mutant would be caught for the exception, not for
+    its bug.
     """
     before = {name: vars(owner)[name] for name in replacements}
     for name, replacement in replacements.items():
         if callable(replacement) and callable(before[name]):
-            _called_alike(name, before[name], replacement)
+            _check_signature(name, before[name], replacement)
 
     def put(values: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -28,17 +28,19 @@ def patch(owner: Any, **replacements: Any) -> Undo:
     return lambda: put(before)
 
 
-def _called_alike(name: str, sound: Callable[..., Any], broken: Callable[..., Any]) -> None:
-    """Whether all parameters of the one are parameters of the other."""
-    wanted, taken = (inspect.signature(each).parameters for each in (sound, broken))
+def _check_signature(name: str, original: Callable[..., Any], broken: Callable[..., Any]) -> None:
+    """Raise TypeError unless both functions have the same parameters."""
+    wanted, taken = (inspect.signature(each).parameters for each in (original, broken))
     if any(each.kind is each.VAR_POSITIONAL for each in taken.values()):
         return
     if list(wanted) != list(taken):
-        raise TypeError(f"{name} is called with {list(wanted)}, its replacement has {list(taken)}")
+        raise TypeError(
+            f"{name} has the parameters {list(wanted)}, its replacement has {list(taken)}"
+        )
 
 
-def together(*undone: Undo) -> Undo:
-    """Take back all of these, the last first."""
+def undo_all(*undone: Undo) -> Undo:
+    """Return a function that calls all of these, the last one first."""
 
     def undo() -> None:
         for each in reversed(undone):
@@ -48,7 +50,7 @@ def together(*undone: Undo) -> Undo:
 
 
 def run(apply: Callable[[], Undo]) -> NoReturn:
-    """Run the node that the command line names, broken."""
+    """Run the node of the command line, with the patch."""
     from nodes.__main__ import main
 
     apply()

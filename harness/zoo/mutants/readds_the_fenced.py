@@ -1,15 +1,15 @@
-"""A follower that is fenced, or about to stop, is taken back into the ISR as long as it fetches.
+"""A follower that is fenced, or about to stop, returns to the ISR as long as it fetches.
 
-The controller has just taken it out, so that nobody waits for it when it is gone; leader and
-controller both forget to ask whether it may be in (KIP-841). Then it goes, and every acks=all write
-waits for it until it lags.
+The controller has just removed it, so that no write waits for it when it is gone. Neither the
+leader nor the controller checks whether it may be a member (KIP-841). When it stops, each acks=all
+write waits for it until it lags.
 """
 
 from collections.abc import Callable
 
 from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.controller import isr
-from nodes.controller.isr import IsrRequest
+from nodes.controller.isr import AlterIsrRequest
 from nodes.ids import NodeId, Offset
 from nodes.metadata.image import ClusterImage, PartitionImage
 from nodes.replication.partition import IsrProposal, PartitionState
@@ -21,8 +21,8 @@ SOURCES = ("KIP-841", "KAFKA-13916")
 SHOWS = ("unavailable",)
 
 
-def check_members(image: ClusterImage, partition: PartitionImage, request: IsrRequest) -> None:
-    """Whoever the leader says."""
+def check_members(image: ClusterImage, partition: PartitionImage, request: AlterIsrRequest) -> None:
+    """Accept all members that the leader proposes."""
 
 
 def may_join_isr(self: PartitionReader, partition: FetchPartition, params: FetchParams) -> bool:
@@ -32,8 +32,8 @@ def may_join_isr(self: PartitionReader, partition: FetchPartition, params: Fetch
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = PartitionState.grown_isr
+    """Patch the broker; return a function that undoes the patch."""
+    original = PartitionState.grown_isr
 
     def grown_isr(
         self: PartitionState,
@@ -41,8 +41,8 @@ def apply() -> Undo:
         leader_end: Offset,
         eligible: Callable[[NodeId], bool],
     ) -> IsrProposal | None:
-        """Everybody is eligible."""
-        return sound(self, replica, leader_end, lambda _: True)
+        """Treat all brokers as eligible."""
+        return original(self, replica, leader_end, lambda _: True)
 
     return undo_all(
         patch(PartitionState, grown_isr=grown_isr),

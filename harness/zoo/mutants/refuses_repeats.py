@@ -1,7 +1,8 @@
-"""A batch that the leader has already is answered as out of order.
+"""The leader answers a repeated batch as out of order.
 
-The client cannot know that it is there: it begins a new producer epoch, in which everything in
-flight counts as new, and sends it again. Redpanda did that to clients after a change of leader.
+The client cannot know that the batch is in the log. It begins a new producer epoch, in which
+everything in flight counts as new, and sends the batch again. Redpanda did this after a leader
+change.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,14 @@ SHOWS = ("duplicate",)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = Producers.check
+    """Patch the broker; return a function that undoes the patch."""
+    original = Producers.check
 
     def check(
         self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
     ) -> ProducerBatch | None:
-        """As the sound one, but a batch that is known is refused."""
-        known = sound(self, header, whole_log)
+        """Check as the broker does, but refuse a known batch."""
+        known = original(self, header, whole_log)
         if known is not None:
             raise OutOfOrderSequence(f"sequence {header.base_sequence} is not the next one")
         return None

@@ -1,7 +1,8 @@
-"""A follower does not compare logs with the leader that it fetched from last.
+"""A follower does not compare its log with a leader that it fetched from last.
 
-In between it may have missed an epoch of another leader, in which that leader's log was cut
-(KAFKA-7164). Its own records at those offsets stay, and the next ones are put behind them.
+It may have missed another leader's epoch in between, in which the first leader truncated its log
+(KAFKA-7164). The follower keeps its own records at those offsets, and appends the new records
+behind them.
 """
 
 from collections.abc import Mapping
@@ -23,34 +24,39 @@ SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-wr
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound_update, sound_request = ReplicaFetcherManager.update_leaders, ReplicaFetcher._request
-    sound_process = ReplicaFetcher._process_partition
+    """Patch the broker; return a function that undoes the patch."""
+    original_update, original_request = (
+        ReplicaFetcherManager.update_leaders,
+        ReplicaFetcher._request,
+    )
+    original_process = ReplicaFetcher._process_partition
 
     def update_leaders(
         self: ReplicaFetcherManager, changes: Mapping[TopicPartition, NodeId | None]
     ) -> None:
-        """Note of each partition whether it was fetched from that leader last."""
+        """Record for each partition whether the follower fetched from that leader last."""
         for partition, leader in changes.items():
             replica = self._replicas.find(partition)
             if replica is not None:
                 notes = vars(replica.state)
-                if leader is None:  # led here
+                if leader is None:  # this node leads
                     notes.pop("fetched_from", None)
                 notes["same_leader"] = leader is not None and notes.get("fetched_from") == leader
-        sound_update(self, changes)
+        original_update(self, changes)
 
     def process_partition(
         self: ReplicaFetcher, replica: Replica, followed: FollowedPartition, answer: Any
     ) -> bool:
-        """Note who answered."""
+        """Record which leader answered."""
         if answer.error_code is ErrorCode.none:
             vars(replica.state)["fetched_from"] = self._leader
-        return sound_process(self, replica, followed, answer)
+        return original_process(self, replica, followed, answer)
 
     def request(self: ReplicaFetcher, data: FetchRequestData) -> Any:
-        """Without the last epoch of partitions whose leader is the same, nobody compares."""
-        asked = sound_request(self, data).entity
+        """Leave out the last epoch of partitions with the same leader, so that no logs are
+        compared.
+        """
+        asked = original_request(self, data).entity
         blind = {
             (each.topic_id, each.partition.partition)
             for each in data.to_send

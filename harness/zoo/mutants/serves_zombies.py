@@ -1,8 +1,8 @@
-"""A leader serves followers of older epochs, and takes them at their word about what they have.
+"""A leader serves followers in older epochs, and believes what they claim to have.
 
-Before KIP-320 a follower that never heard of an epoch went on fetching at its own offset when its
-leader led again. It keeps what the others have cut, takes the new records behind it, and when it
-learns of the new epoch its last record is of that epoch: nothing is left to tell that they differ.
+Before KIP-320 a follower that missed an epoch kept fetching at its own offset when its old leader
+led again. It keeps what the others have truncated, and appends the new records behind it. When it
+learns of the new epoch, its last record is of that epoch: nothing shows that the logs differ.
 """
 
 from kio.schema.errors import ErrorCode
@@ -21,19 +21,19 @@ SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-wr
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound_divergence = read._diverging
+    """Patch the broker; return a function that undoes the patch."""
+    original_divergence = read._diverging
 
     def leadership_error(replica: Replica, epoch: int, *, leader_only: bool = True) -> ErrorCode:
-        """An older epoch is as good as none."""
+        """Treat an older epoch like no epoch."""
         known = NO_EPOCH if epoch < replica.state.leader_epoch else epoch
         return offsets.leadership_error(replica, known, leader_only=leader_only)
 
     def diverging(replica: Replica, partition: FetchPartition) -> EpochEnd | None:
-        """Only those are compared who have just become followers in this epoch."""
+        """Compare only followers that are already in the current epoch."""
         if partition.leader_epoch < replica.state.leader_epoch:
             return None
-        return sound_divergence(replica, partition)
+        return original_divergence(replica, partition)
 
     return undo_all(
         patch(read, leadership_error=leadership_error),

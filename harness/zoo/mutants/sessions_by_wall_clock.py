@@ -1,8 +1,8 @@
-"""The controller measures the brokers' sessions by its wall clock instead of by monotonic time.
+"""The controller measures the brokers' sessions with its wall clock instead of monotonic time.
 
-A wall clock that is set forward ends every session at once, since here no silence is forgiven in
-which the controller itself seems to have stood still; one that is set back keeps the dead ones, and
-the partitions that they led have no leader for as long.
+A wall clock that is set forward ends all sessions at once, because a pause of the controller itself
+is not subtracted here. A wall clock that is set back keeps the sessions of dead brokers, and their
+partitions have no leader for that long.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ SHOWS = ("unavailable",)
 
 
 _CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[], int]] = WeakKeyDictionary()
-"""The wall clock of the node that a loop runs: a simulated world has many in one process."""
+"""The wall clock of the node that a loop runs: a simulated world has many nodes in one process."""
 _make = QuorumMember.__init__
 
 
 def init(self: QuorumMember, *given: Any, wall_clock: Callable[[], int], **named: Any) -> None:
-    """Remember the node's wall clock, too."""
+    """Record the node's wall clock too."""
     _CLOCKS[asyncio.get_running_loop()] = wall_clock
     _make(self, *given, wall_clock=wall_clock, **named)
 
 
 def now_ms() -> float:
-    """The time that somebody may set."""
+    """Return the wall clock's time."""
     return float(_CLOCKS[asyncio.get_running_loop()]())
 
 
-def forgive(self: BrokerSessions, stall_ms: float, now_ms: float) -> None:
-    """Nobody is."""
+def extend_all(self: BrokerSessions, stall_ms: float, now_ms: float) -> None:
+    """Do not extend any session."""
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return undo_all(
         patch(QuorumMember, __init__=init),
         patch(controller, now_ms=now_ms),
         patch(brokers, now_ms=now_ms),
-        patch(BrokerSessions, forgive=forgive),
+        patch(BrokerSessions, extend_all=extend_all),
     )
 
 

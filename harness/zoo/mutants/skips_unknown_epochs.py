@@ -1,8 +1,8 @@
-"""A leader that lacks a follower's last epoch answers with where the next epoch begins.
+"""A leader that does not know a follower's last epoch answers with the start of the next epoch.
 
-So did KIP-101's first OffsetsForLeaderEpoch, which named no epoch in its answer. A follower that
-appended in an epoch which the new leader never heard of keeps those records when the leader's own
-tail, of an older epoch, is longer: two logs that differ below both ends (KIP-279).
+The first OffsetsForLeaderEpoch of KIP-101 did this: its answer had no epoch. A follower that
+appended records in an epoch unknown to the new leader keeps those records if the leader's own tail,
+of an older epoch, is longer: two logs that differ below both ends (KIP-279).
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -16,7 +16,9 @@ SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-wr
 
 
 def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> EpochEnd | None:
-    """By the end of that epoch or, if it is unknown here, of what came before the next one."""
+    """Use the end of that epoch; for an unknown epoch, the end of the epochs before the
+    next one.
+    """
     if offset == 0 or last_epoch < 0:
         return None
     _, end = leader.end_offset_for_epoch(Epoch(min(last_epoch, leader.last_epoch)))
@@ -26,7 +28,7 @@ def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> Epoch
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(read, divergence=divergence)
 
 

@@ -1,7 +1,7 @@
-"""A voter that hears no leader stands for election at once, in an epoch of its own.
+"""A voter without a leader becomes a candidate at once, in a new epoch, without a pre-vote.
 
-One that was cut off comes back with a higher epoch and deposes a leader that had done its work all
-the time (KIP-996 asks around first). Nothing is lost by it but time.
+A voter that was cut off comes back with a higher epoch and deposes a healthy leader (KIP-996 adds
+the pre-vote). Only time is lost.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -13,15 +13,15 @@ SOURCES = ("KIP-996", "KIP-650")
 SHOWS = ("unavailable",)
 
 
-def ask_around(self: Elections, now_ms: float) -> None:
-    """Not asked, but told."""
+def start_pre_vote(self: Elections, now_ms: float) -> None:
+    """Become a candidate without a pre-vote."""
     self.transition(Role.PROSPECTIVE)
-    self._stand(now_ms)
+    self._start_election(now_ms)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    return patch(Elections, _ask_around=ask_around)
+    """Patch the broker; return a function that undoes the patch."""
+    return patch(Elections, _start_pre_vote=start_pre_vote)
 
 
 if __name__ == "__main__":

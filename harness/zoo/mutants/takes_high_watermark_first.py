@@ -1,9 +1,9 @@
-"""A new follower takes over the leader's high watermark before it has cut its own tail.
+"""A new follower takes the leader's high watermark before it truncates its own tail.
 
-The answer that tells it where the logs part tells the leader's high watermark as well. For as long
-as the tail is there, consumers who read from this replica are given it as committed (KAFKA-14704).
-Kafka has threads to do so in between; here nothing comes between the two, and so the truncation
-waits for the next answer.
+The answer that says where the logs diverge also has the leader's high watermark. While the tail is
+there, consumers that read from this replica get it as committed (KAFKA-14704). In Kafka another
+thread can run in between; in this broker nothing can, so the mutant delays the truncation to the
+next answer.
 """
 
 from typing import Any
@@ -20,13 +20,15 @@ SHOWS = ("truncated-read", "inconsistent-offset")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = ReplicaFetcher._process_partition
+    """Patch the broker; return a function that undoes the patch."""
+    original = ReplicaFetcher._process_partition
 
     def process_partition(
         self: ReplicaFetcher, replica: Replica, followed: FollowedPartition, answer: Any
     ) -> bool:
-        """The high watermark, then the rest: a truncation only when it is told once more."""
+        """Take the high watermark first, and truncate only when the leader repeats the
+        divergence.
+        """
         leader_hw, notes = Offset(answer.high_watermark), vars(replica.state)
         if replica.state.follow_high_watermark(leader_hw, replica.log.end_offset):
             replica.watchers.committed()
@@ -35,7 +37,7 @@ def apply() -> Undo:
             notes["told_of_parting"] = True
             self.session.position_changed(followed)
             return False
-        return sound(self, replica, followed, answer)
+        return original(self, replica, followed, answer)
 
     return patch(ReplicaFetcher, _process_partition=process_partition)
 

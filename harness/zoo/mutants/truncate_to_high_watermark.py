@@ -1,12 +1,12 @@
-"""A new follower cuts its log to its high watermark instead of where the epochs diverge.
+"""A new follower truncates its log to its high watermark instead of where the epochs diverge.
 
 The original replication design did this (KIP-101, scenario 1). A follower's high watermark lags
-behind the leader's by one fetch, so it throws away records that it has acknowledged; if it is
+behind the leader's by one fetch, so the follower removes records that it has acknowledged. If it is
 elected before it has fetched them again, they are lost.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
-from nodes.replication.partition import Assignment, Role
+from nodes.replication.partition import PartitionRegistration, Role
 from nodes.server.replicas.replica import Replica
 
 BUG = "truncation to the high watermark"
@@ -15,12 +15,14 @@ SHOWS = ("lost-write",)
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = Replica.apply
+    """Patch the broker; return a function that undoes the patch."""
+    original = Replica.apply
 
-    def follow(self: Replica, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
-        """On becoming a follower, trust nothing above the high watermark."""
-        changed = sound(self, assignment, min_isr, now_ms)
+    def follow(
+        self: Replica, assignment: PartitionRegistration, min_isr: int, now_ms: float
+    ) -> bool:
+        """Truncate everything above the high watermark when the replica becomes a follower."""
+        changed = original(self, assignment, min_isr, now_ms)
         if changed and self.state.role is Role.FOLLOWER:
             self.log.truncate_to(self.state.high_watermark)
         return changed

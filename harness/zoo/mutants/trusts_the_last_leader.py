@@ -1,8 +1,8 @@
-"""Of those who may have everything only the last leader is remembered, and leads again.
+"""Of the replicas that may have everything, only the last leader is recorded, and leads again.
 
-KIP-966 came in two parts, and Kafka 4 has the first: when all in-sync and eligible replicas have
-restarted uncleanly, the last known leader is elected. It need not be the one that kept its log: one
-loss of power took what another replica, that was only killed, still had.
+KIP-966 has two parts, and Kafka 4 has the first: when all in-sync and eligible replicas restarted
+uncleanly, the last known leader is elected. Another replica may be the one that kept its log: a
+loss of power removed from the leader what a replica that was only killed still had.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -19,7 +19,7 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 def last_known(
     partition: PartitionImage, isr: Nodes, elr: Nodes, replicas: Nodes, rules: Rules
 ) -> Nodes:
-    """The leader before the ISR became empty, until somebody leads again."""
+    """Return the leader before the ISR became empty, until a leader is elected again."""
     if isr or not rules.eligible_leaders:
         return ()
     if partition.leader != NO_NODE:
@@ -28,7 +28,7 @@ def last_known(
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
+    """Patch the broker; return a function that undoes the patch."""
     return patch(partition_changes, _last_known=last_known)
 
 

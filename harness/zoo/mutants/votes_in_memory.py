@@ -1,7 +1,7 @@
-"""A vote is answered before it is on disk.
+"""A voter answers before its vote is on the disk.
 
-A voter that loses power right after it forgets it, and may vote for another in the same epoch: two
-nodes lead one epoch, each by a majority.
+A voter that loses power right afterwards forgets its vote, and may vote for another candidate in
+the same epoch: two nodes lead one epoch, each with a majority.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
@@ -15,16 +15,16 @@ SHOWS = ("lost-write", "unavailable")
 
 
 def apply() -> Undo:
-    """Break the broker; returns what mends it."""
-    sound = QuorumMember._execute
+    """Patch the broker; return a function that undoes the patch."""
+    original = QuorumMember._execute
 
     def execute(self: QuorumMember, action: Action) -> None:
-        """Write the file, and leave its way to the disk to the kernel."""
+        """Write the file, but do not flush it."""
         if isinstance(action, Persist):
             data = encode(action.state, self.log.voters)
             self._disk.write_atomic(f"{DIRECTORY}/{FILE_NAME}", data, durable=False)
         else:
-            sound(self, action)
+            original(self, action)
 
     return patch(QuorumMember, _execute=execute)
 

@@ -1,8 +1,9 @@
-"""Scripted schedules for the simulated world, each after a real bug, down to single messages.
+"""Scripted schedules for the simulated world, each after a real bug, down to single messages. A
+schedule belongs to the mutant of the same name (`harness/zoo/mutants`): the unmodified broker
+passes it; the mutant breaks an invariant, loses records, or does not do what it must.
 
-Each for a mutant (`harness/zoo/mutants`): the unmodified broker comes through, the
-mutant breaks an invariant, loses something, or does not do what it must. Many of them need what
-faults of real processes cannot time; some schedules show several bugs.
+Many bugs need message timing that faults of real processes cannot produce. Some schedules show
+several bugs.
 
     python -m harness.zoo.schedules [--seeds 0..20] [NAME ...]
 
@@ -14,11 +15,11 @@ from typing import Final
 
 from harness.systems.node_roles import Layout
 from harness.zoo.schedules import disks, partitions, producers, quorum
-from harness.zoo.schedules.stage import PATIENT, Schedule
+from harness.zoo.schedules.stage import PATIENT, MessageSchedule
 
 SESSION_MS: Final = 12_000
 IMPATIENT: Final = {"replica.lag.time.max.ms": 500}
-"""Who lags leaves the ISR before a client gives up."""
+"""A follower that lags leaves the ISR before a client gives up."""
 
 
 def _three() -> Layout:
@@ -29,53 +30,61 @@ def _split() -> Layout:
     return Layout.split(controllers=3, brokers=3)
 
 
-_ZOMBIE: Final = Schedule(play=partitions.zombie, overrides=PATIENT)
-_UNKNOWN_EPOCHS: Final = Schedule(play=partitions.unknown_epochs, overrides=PATIENT, settles_s=5)
-_LEADER_DIES: Final = Schedule(play=partitions.leader_dies, overrides=IMPATIENT)
-_LEADER_ALONE: Final = Schedule(play=partitions.leader_alone, overrides=IMPATIENT)
-_REPEAT: Final = Schedule(play=producers.repeat)
+_ZOMBIE: Final = MessageSchedule(play=partitions.follower_in_old_epoch, overrides=PATIENT)
+_UNKNOWN_EPOCHS: Final = MessageSchedule(
+    play=partitions.unknown_epochs, overrides=PATIENT, settles_s=5
+)
+_LEADER_DIES: Final = MessageSchedule(play=partitions.leader_dies, overrides=IMPATIENT)
+_LEADER_ALONE: Final = MessageSchedule(play=partitions.leader_alone, overrides=IMPATIENT)
+_REPEAT: Final = MessageSchedule(play=producers.repeat)
 
-SCHEDULES: Final[Mapping[str, Schedule]] = {
-    "accepts_gaps": Schedule(play=producers.gap),
-    "ack_before_replication": Schedule(play=partitions.leader_dies_first, overrides=PATIENT),
-    "acknowledges_before_flush": Schedule(play=disks.flushed_first),
-    "beats_while_the_disk_hangs": Schedule(play=disks.hanging_disk),
-    "believes_the_cache": Schedule(play=disks.failed_sync),
+SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
+    "accepts_gaps": MessageSchedule(play=producers.gap),
+    "ack_before_replication": MessageSchedule(play=partitions.leader_dies_first, overrides=PATIENT),
+    "acknowledges_before_flush": MessageSchedule(play=disks.flushed_first),
+    "beats_while_the_disk_hangs": MessageSchedule(play=disks.hanging_disk),
+    "believes_the_cache": MessageSchedule(play=disks.failed_sync),
     "commits_below_min_isr": _LEADER_ALONE,
     "commits_by_proposed_isr": _LEADER_ALONE,
-    "commits_earlier_epochs": Schedule(play=quorum.unheard_of, layout=_three),
+    "commits_earlier_epochs": MessageSchedule(
+        play=quorum.leader_dies_before_hearing_of_commit, layout=_three
+    ),
     "counts_zombies": _ZOMBIE,
-    "elects_who_lags": Schedule(play=partitions.outsider, overrides=IMPATIENT),
+    "elects_who_lags": MessageSchedule(
+        play=partitions.only_lagging_replica_left, overrides=IMPATIENT
+    ),
     "forgets_sequences": _REPEAT,
-    "goes_on_after_errors": Schedule(play=disks.failing_disk),
+    "goes_on_after_errors": MessageSchedule(play=disks.failing_disk),
     "isr_of_one": _LEADER_ALONE,
-    "joins_below_epoch_start": Schedule(play=partitions.late_follower, overrides=IMPATIENT),
-    "last_replica_standing": Schedule(play=partitions.last_one, overrides=IMPATIENT),
-    "leads_a_damaged_log": Schedule(
+    "joins_below_epoch_start": MessageSchedule(play=partitions.late_follower, overrides=IMPATIENT),
+    "last_replica_standing": MessageSchedule(
+        play=partitions.last_in_sync_replica_loses_power, overrides=IMPATIENT
+    ),
+    "leads_a_damaged_log": MessageSchedule(
         play=partitions.damaged_log,
         overrides={"eligible.leader.replicas.version": 0},
         settles_s=0,
     ),
-    "leads_an_epoch_twice": Schedule(play=quorum.lost_tail, layout=_three),
-    "leads_without_majority": Schedule(play=quorum.minority_leads, layout=_split),
+    "leads_an_epoch_twice": MessageSchedule(play=quorum.lost_tail, layout=_three),
+    "leads_without_majority": MessageSchedule(play=quorum.minority_leads, layout=_split),
     "metadata_in_page_cache": _LEADER_DIES,
     "never_compares_epochs": _LEADER_DIES,
-    "readds_the_fenced": Schedule(play=partitions.without_controller),
+    "readds_the_fenced": MessageSchedule(play=partitions.follower_without_controller),
     "refuses_repeats": _REPEAT,
     "same_leader_skips_truncation": _ZOMBIE,
     "serves_zombies": _ZOMBIE,
     "skips_unknown_epochs": _UNKNOWN_EPOCHS,
-    "stands_without_asking": Schedule(play=quorum.voter_comes_back, layout=_three),
+    "stands_without_asking": MessageSchedule(play=quorum.voter_comes_back, layout=_three),
     "takes_high_watermark_first": _UNKNOWN_EPOCHS,
     "truncate_to_high_watermark": _LEADER_DIES,
-    "trusts_old_incarnations": Schedule(
+    "trusts_old_incarnations": MessageSchedule(
         play=partitions.late_request,
         overrides={
             "broker.session.timeout.ms": SESSION_MS,
             "controller.quorum.request.timeout.ms": SESSION_MS,
         },
     ),
-    "votes_by_node_id": Schedule(play=quorum.empty_voter, layout=_split, settles_s=0),
-    "votes_in_memory": Schedule(play=quorum.first_election, layout=_three),
+    "votes_by_node_id": MessageSchedule(play=quorum.empty_voter, layout=_split, settles_s=0),
+    "votes_in_memory": MessageSchedule(play=quorum.first_election, layout=_three),
 }
-"""By the name of the mutant."""
+"""Schedules by the name of their mutant."""

@@ -1,4 +1,4 @@
-"""Plays the schedules on the unmodified broker, which must come through, and on their mutants."""
+"""Plays the schedules on the unmodified broker, which must pass, and on their mutants."""
 
 import argparse
 import logging
@@ -10,7 +10,7 @@ from harness.zoo.schedules.stage import Stage
 
 
 def outcome(name: str, seed: int) -> str:
-    """How a schedule ended; empty if everything was as it must be."""
+    """Return the failure of a schedule; an empty text if nothing failed."""
     try:
         Stage(SCHEDULES[name], seed).run()
     except Exception as error:
@@ -29,7 +29,7 @@ def main() -> None:
     seeds = range(int(first), int(last or first) + 1)
     for name in arguments.names or SCHEDULES:
         began = time.process_time()
-        sound = {seed: text for seed in seeds if (text := outcome(name, seed))}
+        failed = {seed: text for seed in seeds if (text := outcome(name, seed))}
         undo = mutants.load(name).apply()
         try:
             broken = {seed: outcome(name, seed) for seed in seeds}
@@ -37,10 +37,10 @@ def main() -> None:
             undo()
         caught = {seed: text for seed, text in broken.items() if text}
         print(
-            f"{name}: unmodified {len(seeds) - len(sound)} of {len(seeds)} come through, mutant "
+            f"{name}: unmodified broker passed {len(seeds) - len(failed)} of {len(seeds)}, mutant "
             f"caught in {len(caught)} of {len(seeds)}; {time.process_time() - began:.1f} s"
         )
-        for seed, why in [*list(sound.items())[:2], *list(caught.items())[:1]]:
+        for seed, why in [*list(failed.items())[:2], *list(caught.items())[:1]]:
             print(f"    seed {seed}: {why}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Schedules about what an idempotent producer is answered: brokers 2, 3 and 4, controller 1."""
+"""Schedules about the answers to an idempotent producer: brokers 2, 3 and 4, controller 1."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from harness.zoo.schedules.load import PRODUCE
-from harness.zoo.schedules.stage import TOPIC, Stage, Unmet
+from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage
 from nodes.log.batch import Record, encode_batch
 
 PRODUCER = 4711
@@ -29,20 +29,20 @@ async def _produce(stage: Stage, sequence: int) -> Any:
 
 async def gap(stage: Stage) -> None:
     """The second of three batches does not arrive, and the third does."""
-    await stage.make([2, 3, 4])
+    await stage.make_topic([2, 3, 4])
     await _produce(stage, 0)
     answer = await _produce(stage, 2)
     if answer.error_code is not ErrorCode.out_of_order_sequence_number:
-        raise Unmet(f"a batch whose predecessor is missing is answered {answer.error_code}")
+        raise ExpectationFailed(f"a batch without its predecessor is answered {answer.error_code}")
 
 
 async def repeat(stage: Stage) -> None:
-    """A batch is sent again, after a change of the leader too."""
-    await stage.make([2, 3, 4])
+    """A batch is sent again, also after a leader change."""
+    await stage.make_topic([2, 3, 4])
     first = await _produce(stage, 0)
-    await stage.everywhere()
+    await stage.await_replication()
     stage.cluster.kill(2)
     await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
     again = await _produce(stage, 0)
     if (again.error_code, again.base_offset) != (ErrorCode.none, first.base_offset):
-        raise Unmet(f"a batch that is there is answered {again.error_code}")
+        raise ExpectationFailed(f"a repeated batch is answered {again.error_code}")

@@ -6,14 +6,14 @@ from functools import partial
 from harness.admin import topics
 from harness.admin.client import AdminClient
 from harness.systems.brokers import CONTROLLER_PORT
-from harness.zoo.schedules.stage import Stage, Unmet, between, disk
+from harness.zoo.schedules.stage import ExpectationFailed, Stage, both_ways, disk
 from nemesis.hosts import Cut
 from nodes.raft.roles import Role
 
 
 async def _settled(stage: Stage) -> int:
-    """The quorum's leader, once there is a topic and so everybody follows it."""
-    await stage.make(list(stage.brokers))
+    """Return the quorum's leader, once a topic exists and so all nodes follow that leader."""
+    await stage.make_topic(list(stage.brokers))
     await stage.send()
     return stage.quorum_leader()
 
@@ -51,15 +51,15 @@ async def first_election(stage: Stage) -> None:
     await _settled(stage)
 
 
-async def unheard_of(stage: Stage) -> None:
-    """A leader dies when the others have its last record, and it has not heard that they do."""
+async def leader_dies_before_hearing_of_commit(stage: Stage) -> None:
+    """A leader dies when the others have its last record, before it has learnt that they do."""
     leader = await _settled(stage)
     others = _others(stage, leader)
-    member = stage.eye(leader).member
+    member = stage.checker(leader).member
     assert member is not None
     end = stage.metadata(leader).end
     await stage.until("one more is committed", lambda: member.quorum.high_watermark > end)
-    await asyncio.sleep(0.05)  # the others ask for the next one
+    await asyncio.sleep(0.05)  # so that the others ask for the next record
     stage.cut(*(Cut(node, leader, CONTROLLER_PORT) for node in others))
     end = member.quorum.high_watermark
     making = asyncio.ensure_future(_make_another(stage, leader))
@@ -74,37 +74,41 @@ async def unheard_of(stage: Stage) -> None:
 
 
 async def minority_leads(stage: Stage) -> None:
-    """A leader that is cut off from the other voters, and not from the brokers."""
+    """A leader is cut off from the other voters, but not from the brokers."""
     leader = await _settled(stage)
     for node in _others(stage, leader):
-        stage.cut(*between(leader, node))
+        stage.cut(*both_ways(leader, node))
     await asyncio.sleep(10)
-    member = stage.eye(leader).member
+    member = stage.checker(leader).member
     assert member is not None
     if member.quorum.role is Role.LEADER:
-        raise Unmet(f"node {leader} still leads, without a majority for 10 s")
+        raise ExpectationFailed(f"node {leader} still leads, without a majority for 10 s")
 
 
 async def voter_comes_back(stage: Stage) -> None:
     """A voter that was cut off for a while comes back."""
     leader = await _settled(stage)
-    member = stage.eye(leader).member
+    member = stage.checker(leader).member
     assert member is not None
     epoch = member.quorum.epoch
     away, other = _others(stage, leader)
-    stage.cut(*between(away, leader), *between(away, other))
+    stage.cut(*both_ways(away, leader), *both_ways(away, other))
     await asyncio.sleep(10)
     stage.heal()
     await asyncio.sleep(5)
     if (stage.quorum_leader(), member.quorum.epoch) != (leader, epoch):
-        raise Unmet(f"node {away} came back, and epoch {epoch} became {member.quorum.epoch}")
+        raise ExpectationFailed(
+            f"node {away} came back, and epoch {epoch} became {member.quorum.epoch}"
+        )
 
 
 async def empty_voter(stage: Stage) -> None:
-    """Two of three commit; one of them comes back with an empty disk, and the third one alone."""
+    """Two of three voters commit; one of them comes back with an empty disk, together with the
+    third voter only.
+    """
     leader = await _settled(stage)
     away, other = _others(stage, leader)
-    for node in stage.invariants.eyes:
+    for node in stage.invariants.node_checkers:
         await stage.until("the voters are recorded", partial(stage.voters_are_recorded, node))
     stage.cluster.kill(away)
     await asyncio.sleep(5)

@@ -1,7 +1,7 @@
-"""A simulated cluster on which a schedule plays, every single message in its hands.
+"""A simulated cluster on which a schedule plays, with control of each single message.
 
-The cluster has one topic, `t`, of one partition. What is cut and slowed down is undone in the end;
-then everything has to converge, and whatever was acknowledged must be there.
+The cluster has one topic, `t`, with one partition. At the end all cuts and delays are undone; then
+the cluster must converge, and everything that was acknowledged must be readable.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ PATIENT = {
     "controller.quorum.request.timeout.ms": 20_000,
     "replica.socket.timeout.ms": 20_000,
 }
-"""Nobody gives anybody up because of what the schedule does to messages."""
+"""With these time-outs no node gives another one up because of what a schedule does to messages."""
 
 
 class ExpectationFailed(AssertionError):
@@ -50,14 +50,14 @@ class ExpectationFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSchedule:
-    """`play` on a cluster of that layout; the mutant of the same name must not come through."""
+    """Plays `play` on a cluster of that layout; the mutant of the same name must fail."""
 
     play: Callable[["Stage"], Awaitable[None]]
     layout: Callable[[], Layout] = lambda: Layout.split(controllers=1, brokers=3)
     overrides: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     settles_s: float = 60.0
-    """Within which everything must converge in the end, and what was acknowledged be there; with 0
-    nothing need."""
+    """The time within which the cluster must converge in the end, with everything that was
+    acknowledged; 0 for no such demand."""
 
 
 class Stage:
@@ -74,7 +74,7 @@ class Stage:
         self._metadata_blocks: list[tuple[int, int, CutCounter]] = []
 
     def run(self) -> None:
-        """Play it. Raises InvariantBroken, ExpectationFailed, SimulationError."""
+        """Play the schedule. Raises InvariantBroken, ExpectationFailed, SimulationError."""
         with guard(self.world):
             try:
                 self.cluster.start()
@@ -101,49 +101,53 @@ class Stage:
         await converge(self.invariants, within_s)
         await self.client.send_until_acked(*TOPIC)
         await converge(self.invariants, within_s)
-        self.client.leaders.clear()  # a follower would tell less
+        self.client.leaders.clear()  # a follower would answer with less
         read = await self.client.read(*TOPIC)
         lost = sorted(set(self.client.acked.get(TOPIC, ())) - set(read))
         if lost:
             raise ExpectationFailed(f"acknowledged and lost: {lost}")
 
-    # -- what is there
+    # -- the state
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """In order."""
+        """The brokers, in order."""
         return self.cluster.layout.brokers
 
     def host(self, node: int) -> Host:
-        """The node's machine."""
+        """Return the node's machine."""
         return self.cluster.nodes[node]
 
     def checker(self, node: int) -> NodeChecker:
-        """The node, running."""
+        """Return the checker of the running node."""
         return self.invariants.node_checkers[node]
 
     def replica(self, node: int) -> Replica:
-        """The node's, which runs."""
+        """Return the running node's replica."""
         return self.checker(node).replica_checkers[TOPIC].replica
 
     @property
     def partition(self) -> PartitionImage:
-        """As the newest metadata has it."""
+        """The partition in the newest metadata."""
         found = self.invariants.images.newest.partition(*TOPIC)
         assert found is not None
         return found
 
     def copy(self, node: int) -> Copy:
-        """The node's log of the topic."""
+        """Return the node's log of the partition."""
         return self.checker(node).replica_checkers[TOPIC].copy
 
     def metadata(self, node: int) -> Copy:
-        """The node's metadata log."""
+        """Return the node's metadata log."""
         return self.invariants.quorum_record.copy(node)
 
     def quorum_leader(self) -> int:
-        """The leader of the newest quorum epoch, or 0 if it has none."""
-        members = {node: checker.member for node, checker in self.invariants.node_checkers.items() if checker.member}
+        """Return the leader of the newest quorum epoch, or 0 if it has none."""
+        members = {
+            node: checker.member
+            for node, checker in self.invariants.node_checkers.items()
+            if checker.member
+        }
         newest = max(member.quorum.epoch for member in members.values())
         for node, member in members.items():
             if member.quorum.role is Role.LEADER and member.quorum.epoch == newest:
@@ -156,17 +160,19 @@ class Stage:
         return member is not None and not member.quorum.voters.is_static
 
     async def until(self, what: str, look: Callable[[], bool], within_s: float = 60) -> None:
-        """Let time pass until it is so. Raises ExpectationFailed."""
+        """Let time pass until `look` returns true. Raises ExpectationFailed."""
         for _ in range(round(within_s / POLL_S)):
             if look():
                 return
             await asyncio.sleep(POLL_S)
         raise ExpectationFailed(f"not within {within_s:g} s: {what}")
 
-    # -- the cluster's work
+    # -- operations
 
     async def make_topic(self, replicas: Sequence[int], **configs: str) -> None:
-        """Make the topic, led by the first of the replicas, and wait until all are in sync."""
+        """Create the topic, with the first replica as the leader, and wait until all replicas are
+        in sync.
+        """
         async with AdminClient(list(self.cluster.brokers.values())) as admin:
             await in_service(admin, len(self.brokers))
             settings = {"min.insync.replicas": "2"}
@@ -183,27 +189,29 @@ class Stage:
         ) and set(self.partition.isr) == set(replicas)
 
     async def send(self, acks: int = -1, to: int = 0, count: int = 1) -> None:
-        """Send records to the leader, or to a node that believes itself to be. Raises ExpectationFailed."""
+        """Send records to the leader, or to the node `to`. Raises ExpectationFailed."""
         for _ in range(count):
             self.client.leaders[TOPIC] = to or self.partition.leader
             if not await self.client.send(*TOPIC, acks):
-                raise ExpectationFailed(f"a record with acks {acks} to node {to or 'that leads'} was refused")
-            if acks == 1:  # nothing is promised
+                raise ExpectationFailed(
+                    f"a record with acks {acks} to node {to or 'that leads'} was refused"
+                )
+            if acks == 1:  # acks=1 promises nothing
                 self.client.acked[TOPIC].pop()
 
     async def try_to_send(self, acks: int) -> None:
-        """Send a record to the leader, whatever comes of it."""
+        """Send a record to the leader; ignore the result."""
         self.client.leaders[TOPIC] = self.partition.leader
         if await self.client.send(*TOPIC, acks) and acks == 1:
             self.client.acked[TOPIC].pop()
 
     def send_soon(self) -> "asyncio.Task[bool]":
-        """Send a record to the leader, and do not wait for it."""
+        """Start to send a record to the leader, without waiting for the result."""
         self.client.leaders[TOPIC] = self.partition.leader
         return asyncio.ensure_future(self.client.send(*TOPIC, -1))
 
     async def await_replication(self) -> None:
-        """Wait until all replicas have everything, and it is committed."""
+        """Wait until all replicas have everything, and everything is committed."""
         await self.until("all replicas have everything", self._equal)
 
     def _equal(self) -> bool:
@@ -211,7 +219,7 @@ class Stage:
         return {self.replica(self.partition.leader).state.high_watermark} == ends
 
     async def elect_preferred(self) -> None:
-        """Have the first replica lead."""
+        """Make the first replica the leader."""
         async with AdminClient(list(self.cluster.brokers.values())) as admin:
             results = await reassignments.elect(admin, reassignments.PREFERRED, [TOPIC])
         assert all(code is ErrorCode.none for code, _ in results.values()), results
@@ -221,16 +229,16 @@ class Stage:
     # -- messages
 
     def cut(self, *cuts: Cut) -> None:
-        """Until `uncut` or `heal`."""
+        """Cut these links until `uncut` or `heal`."""
         self.links.block(*cuts)
         self._cuts += cuts
 
     def uncut(self, *cuts: Cut) -> None:
-        """Undo these."""
+        """Undo these cuts."""
         self.links.unblock(*cuts)
 
     def heal_cuts(self) -> None:
-        """Undo every cut; who hears no metadata goes on so."""
+        """Undo all cuts; `block_metadata` stays in force."""
         self.links.unblock(*self._cuts)
         self._cuts.clear()
 
@@ -242,7 +250,7 @@ class Stage:
         self._metadata_blocks.clear()
 
     def block_metadata(self, node: int, controller: int) -> None:
-        """Let no metadata come to the node, while its heartbeats are answered."""
+        """Block the node's metadata fetches from the controller, but not its heartbeats."""
         raft = self.checker(node)._raft
         assert raft is not None
         channel = raft.peers.fetch_channel((self.host(controller).address, CONTROLLER_PORT))
@@ -252,18 +260,18 @@ class Stage:
         self._metadata_blocks.append((controller, node, watch))
 
     def wipe(self, node: int) -> None:
-        """Leave nothing on the disk of a node that is down."""
+        """Empty the disk of a node that is down."""
         disk(self.host(node)).content = MemoryDisk()
         self.invariants.damaged(node, wiped=True)
 
     def lose_power(self, node: int) -> None:
-        """Cut the power; of what was not synced, nothing is left."""
+        """Cut the node's power; nothing unsynced survives."""
         disk(self.host(node)).content.crash()
         self.cluster.kill(node, "power")
 
 
 class _ConnectionCut:
-    """A cut of whatever connection a channel has at the moment."""
+    """A cut of the current connection of one channel."""
 
     answers = False
 
@@ -272,7 +280,7 @@ class _ConnectionCut:
 
     @property
     def port(self) -> int:
-        """The connection's, at the program's end."""
+        """The client's port of the connection."""
         connection = self._channel._connection
         if connection is None or connection.transport is None:
             return -1
@@ -280,16 +288,16 @@ class _ConnectionCut:
 
 
 def fetch_answers(of: int, to: int) -> Cut:
-    """What broker `to` fetches from broker `of`."""
+    """Cut the answers of broker `of` to fetches of broker `to`."""
     return Cut(of, to, BROKER_PORT, answers=True)
 
 
 def both_ways(one: int, other: int) -> tuple[Cut, Cut]:
-    """Everything between two machines."""
+    """Cut everything between two machines."""
     return Cut(one, other), Cut(other, one)
 
 
 def disk(host: Host) -> SimDisk:
-    """The machine's disk."""
+    """Return the machine's disk."""
     assert host.disk is not None
     return host.disk

@@ -17,17 +17,17 @@ from nodes.controller.deletions import TopicRef, delete_topics
 from nodes.controller.elections import elect_leaders
 from nodes.controller.partition_changes import Election
 from nodes.controller.reassignments import (
-    Ongoing,
+    OngoingReassignment,
     Reassignment,
     alter_reassignments,
     list_reassignments,
 )
-from nodes.controller.recovery import Inquiry, Report, credible
-from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.recovery import LogQuery, ReplicaLogInfo, logs_of_valid_reports
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import (
-    MorePartitions,
+    CreateTopicResult,
+    NewPartitions,
     NewTopic,
-    TopicAnswer,
     create_partitions,
     create_topics,
 )
@@ -70,13 +70,13 @@ class AdminRequestHandler:
         }
 
     def _serve(
-        self, operation: Callable[[Any, Situation], ControllerResult[Any]]
+        self, operation: Callable[[Any, ControllerState], ControllerResult[Any]]
     ) -> Callable[[Any, RequestContext], Awaitable[Any]]:
         """Return a handler for an operation whose result is the fields of the response."""
 
         async def handler(request: Any, context: RequestContext) -> Any:
             def decide() -> ControllerResult[Any]:
-                return operation(request, self._quorum_controller.controller.situation)
+                return operation(request, self._quorum_controller.controller.state)
 
             return await self._answer(request, decide)
 
@@ -95,19 +95,19 @@ class AdminRequestHandler:
         if request.topic_partitions is not None:
             wanted = [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
         unclean = getattr(request, "election_type", PREFERRED_ELECTION) == UNCLEAN_ELECTION
-        asked: list[Inquiry] = []
+        asked: list[LogQuery] = []
         if unclean:
             leaderless = self._quorum_controller.controller.leaderless
             named = None if wanted is None else frozenset(wanted)
-            asked = self._recovery.inquiries(
+            asked = self._recovery.log_queries(
                 [k for k in leaderless if named is None or (k.topic, k.partition) in named],
                 Election.UNCLEAN,
             )
         reports = await self._recovery.ask(asked)
 
         def decide() -> ControllerResult[Row]:
-            situation = self._quorum_controller.controller.situation
-            return _elect_leaders(request, wanted, situation, asked, reports)
+            state = self._quorum_controller.controller.state
+            return _elect_leaders(request, wanted, state, asked, reports)
 
         return await self._answer(request, decide)
 
@@ -133,7 +133,7 @@ def _result(result: ControllerResult[Any], content: Row) -> ControllerResult[Row
     return ControllerResult(records=result.records, response=content, atomic=result.atomic)
 
 
-def _create_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _create_topics(request: Any, state: ControllerState) -> ControllerResult[Row]:
     topics = [
         NewTopic(
             name=topic.name,
@@ -147,11 +147,11 @@ def _create_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
         )
         for topic in request.topics
     ]
-    result = create_topics(situation, topics, validate_only=request.validate_only)
+    result = create_topics(state, topics, validate_only=request.validate_only)
     return _result(result, {"topics": [_topic_row(answer) for answer in result.response]})
 
 
-def _topic_row(answer: TopicAnswer) -> Row:
+def _topic_row(answer: CreateTopicResult) -> Row:
     row = {"name": answer.name, **_error(answer.error)}
     if answer.error is not None:
         return row
@@ -167,7 +167,7 @@ def _topic_row(answer: TopicAnswer) -> Row:
     }
 
 
-def _delete_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _delete_topics(request: Any, state: ControllerState) -> ControllerResult[Row]:
     names = getattr(request, "topic_names", None)
     wanted = (
         [TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
@@ -175,7 +175,7 @@ def _delete_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
         else [TopicRef(name=name) for name in names]
     )
     try:
-        result = delete_topics(situation, wanted)
+        result = delete_topics(state, wanted)
     except ControlError as error:
         # The first versions of the request do not have TOPIC_DELETION_DISABLED.
         if request.__version__ >= 3:
@@ -188,9 +188,9 @@ def _delete_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
     return _result(result, {"responses": rows})
 
 
-def _create_partitions(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _create_partitions(request: Any, state: ControllerState) -> ControllerResult[Row]:
     topics = [
-        MorePartitions(
+        NewPartitions(
             name=topic.name,
             count=topic.count,
             assignments=None
@@ -199,12 +199,12 @@ def _create_partitions(request: Any, situation: Situation) -> ControllerResult[R
         )
         for topic in request.topics
     ]
-    result = create_partitions(situation, topics, validate_only=request.validate_only)
+    result = create_partitions(state, topics, validate_only=request.validate_only)
     rows = [{"name": answer.name, **_error(answer.error)} for answer in result.response]
     return _result(result, {"results": rows})
 
 
-def _alter_configs(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _alter_configs(request: Any, state: ControllerState) -> ControllerResult[Row]:
     replaces = request.__api_key__ == refusals.ALTER_CONFIGS
     changes = [
         ResourceChanges(
@@ -221,7 +221,7 @@ def _alter_configs(request: Any, situation: Situation) -> ControllerResult[Row]:
         )
         for resource in request.resources
     ]
-    result = alter_configs(situation, changes, validate_only=request.validate_only)
+    result = alter_configs(state, changes, validate_only=request.validate_only)
     rows = [
         {
             "resource_type": answer.resource.resource_type,
@@ -236,20 +236,20 @@ def _alter_configs(request: Any, situation: Situation) -> ControllerResult[Row]:
 def _elect_leaders(
     request: Any,
     wanted: Sequence[tuple[str, int]] | None,
-    situation: Situation,
-    asked: Sequence[Inquiry],
-    reports: Sequence[Report],
+    state: ControllerState,
+    asked: Sequence[LogQuery],
+    reports: Sequence[ReplicaLogInfo],
 ) -> ControllerResult[Row]:
     kind = getattr(request, "election_type", PREFERRED_ELECTION)
     if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         raise ControlError(ErrorCode.invalid_request, f"Unknown election type {kind}")
-    image = situation.image
+    image = state.image
     result = elect_leaders(
         image,
         wanted,
-        situation.policy,
+        state.policy,
         unclean=kind == UNCLEAN_ELECTION,
-        logs=credible(image, asked, reports),
+        logs=logs_of_valid_reports(image, asked, reports),
     )
     rows = [
         {
@@ -265,7 +265,7 @@ def _elect_leaders(
     )
 
 
-def _reassign(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _reassign(request: Any, state: ControllerState) -> ControllerResult[Row]:
     wanted = [
         Reassignment(
             topic=topic.name,
@@ -276,7 +276,7 @@ def _reassign(request: Any, situation: Situation) -> ControllerResult[Row]:
         for partition in topic.partitions
     ]
     allowed = getattr(request, "allow_replication_factor_change", True)
-    result = alter_reassignments(situation, wanted, allow_factor_change=allowed)
+    result = alter_reassignments(state, wanted, allow_factor_change=allowed)
     left = iter(result.response)
     rows = [
         {
@@ -291,15 +291,15 @@ def _reassign(request: Any, situation: Situation) -> ControllerResult[Row]:
     return _result(result, {"responses": rows, "allow_replication_factor_change": allowed})
 
 
-def _list_reassignments(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _list_reassignments(request: Any, state: ControllerState) -> ControllerResult[Row]:
     wanted = None
     if request.topics is not None:
         wanted = {topic.name: topic.partition_indexes for topic in request.topics}
-    found = list_reassignments(situation.image, wanted)
+    found = list_reassignments(state.image, wanted)
     return ControllerResult(response={"topics": _ongoing_rows(found)})
 
 
-def _ongoing_rows(found: Iterable[Ongoing]) -> list[Row]:
+def _ongoing_rows(found: Iterable[OngoingReassignment]) -> list[Row]:
     return [
         {
             "name": topic,

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from nodes.controller.isr import IsrAnswer, IsrRequest
+from nodes.controller.isr import AlterIsrRequest, AlterIsrResult
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.records import BrokerEndpoint
@@ -84,7 +84,7 @@ class BrokerRequestHandler:
     async def alter_partition(self, request: Any, context: RequestContext) -> Any:
         """AlterPartition: returns the new state of each partition, or its error."""
         changes = [
-            IsrRequest(
+            AlterIsrRequest(
                 topic_id=topic.topic_id,
                 partition=data.partition_index,
                 leader_epoch=Epoch(data.leader_epoch),
@@ -124,7 +124,7 @@ class BrokerRequestHandler:
         return respond(request, producer_id_start=block.start, producer_id_len=len(block))
 
 
-def _isr_row(answer: IsrAnswer) -> dict[str, Any]:
+def _isr_row(answer: AlterIsrResult) -> dict[str, Any]:
     row: dict[str, Any] = {"partition_index": answer.request.partition}
     if answer.partition is None:
         assert answer.error is not None

@@ -191,7 +191,9 @@ class QuorumController:
         refusal: ControlError | None = None
         result: ControllerResult[R] | None = None
         try:
-            self._append(ControllerResult(records=self.controller.unended(), response=None))
+            self._append(
+                ControllerResult(records=self.controller.abort_open_transaction(), response=None)
+            )
             try:
                 result = operation()
             except ControlError as error:

@@ -19,7 +19,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.partition_changes import Election, LogEnd
-from nodes.controller.recovery import Inquiry, Report, inquiries, recover
+from nodes.controller.recovery import LogQuery, ReplicaLogInfo, log_queries, recover
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionKey
@@ -77,14 +77,14 @@ class UncleanRecoveryManager:
         image = controller.image
         if not controller.active or image is self._settled:
             return True
-        asked = self.inquiries(controller.leaderless)
+        asked = self.log_queries(controller.leaderless)
         if not asked:
             self._settled = image
             return True
         reports = await self.ask(asked)
         try:
             elected = await self._quorum_controller.decide(
-                lambda: recover(controller.situation, asked, reports)
+                lambda: recover(controller.state, asked, reports)
             )
         except ControlError:  # no longer the controller
             return True
@@ -92,29 +92,31 @@ class UncleanRecoveryManager:
             log.info("%d leaderless partitions got the replica with the longest log", elected)
         return elected == len(asked)
 
-    def inquiries(
+    def log_queries(
         self, partitions: Iterable[PartitionKey], election: Election | None = None
-    ) -> list[Inquiry]:
+    ) -> list[LogQuery]:
         """The questions whose answers may give `partitions` a leader.
 
         `election` is the kind of election; without it, the topics' configuration decides.
         """
-        situation = self._quorum_controller.controller.situation
-        return inquiries(situation.image, situation.policy, partitions, election)
+        state = self._quorum_controller.controller.state
+        return log_queries(state.image, state.policy, partitions, election)
 
-    async def ask(self, asked: Sequence[Inquiry]) -> list[Report]:
+    async def ask(self, asked: Sequence[LogQuery]) -> list[ReplicaLogInfo]:
         """Ask each broker once; return the reports of those that answer in time."""
         partitions: dict[NodeId, list[TopicIdPartition]] = {}
-        for inquiry in asked:
-            for node in inquiry.candidates:
-                partition = (inquiry.key.topic_id, inquiry.key.partition)
+        for query in asked:
+            for node in query.candidates:
+                partition = (query.key.topic_id, query.key.partition)
                 partitions.setdefault(node, []).append(partition)
         answers = await asyncio.gather(*(self._ask(*each) for each in partitions.items()))
         return [report for reports in answers for report in reports]
 
-    async def _ask(self, node: NodeId, partitions: Sequence[TopicIdPartition]) -> list[Report]:
+    async def _ask(
+        self, node: NodeId, partitions: Sequence[TopicIdPartition]
+    ) -> list[ReplicaLogInfo]:
         channel = self._channel(node)
-        reports: list[Report] = []
+        reports: list[ReplicaLogInfo] = []
         if channel is None:
             self._warn(
                 "broker %d cannot be asked where its logs end: it has no listener %s; set "
@@ -159,12 +161,12 @@ def _request(partitions: Sequence[TopicIdPartition]) -> GetReplicaLogInfoRequest
     return fill(GetReplicaLogInfoRequest, topic_partitions=rows)
 
 
-def _reports(node: NodeId, response: Any) -> Iterator[Report]:
+def _reports(node: NodeId, response: Any) -> Iterator[ReplicaLogInfo]:
     for topic in response.topic_partition_log_info_list:
         for row in topic.partition_log_info:
             if row.error_code is ErrorCode.none:
                 end = LogEnd(Epoch(row.last_written_leader_epoch), Offset(row.log_end_offset))
-                yield Report(
+                yield ReplicaLogInfo(
                     node=node,
                     broker_epoch=BrokerEpoch(response.broker_epoch),
                     topic_id=topic.topic_id,

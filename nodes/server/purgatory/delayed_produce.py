@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodes.ids import Epoch, Offset
-from nodes.replication.partition import Ack
+from nodes.replication.partition import ProduceStatus
 
-AckOf = Callable[[Epoch, Offset], Ack]
+AckOf = Callable[[Epoch, Offset], ProduceStatus]
 """The ack of a produce that was appended below an offset in a leader epoch.
 
 If it is WAIT for one offset, it is WAIT for every higher offset of the same epoch. It is never WAIT
@@ -25,7 +25,7 @@ for an epoch that is over."""
 class _DelayedProduce:
     leader_epoch: Epoch
     required_offset: Offset
-    future: "asyncio.Future[Ack]"
+    future: "asyncio.Future[ProduceStatus]"
 
 
 class ProducePurgatory:
@@ -39,9 +39,9 @@ class ProducePurgatory:
     def __bool__(self) -> bool:
         return bool(self._delayed)
 
-    def add(self, leader_epoch: Epoch, required_offset: Offset) -> "asyncio.Future[Ack]":
+    def add(self, leader_epoch: Epoch, required_offset: Offset) -> "asyncio.Future[ProduceStatus]":
         """Return a future for the ack of what was appended below `required_offset`."""
-        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ProduceStatus] = asyncio.get_running_loop().create_future()
         delayed = _DelayedProduce(leader_epoch, required_offset, future)
         insort(self._delayed, delayed, key=lambda each: each.required_offset)
         return future
@@ -51,13 +51,13 @@ class ProducePurgatory:
         completed = 0
         for delayed in self._delayed:
             ack = ack_of(delayed.leader_epoch, delayed.required_offset)
-            if ack is Ack.WAIT:
+            if ack is ProduceStatus.PENDING:
                 break
             completed += 1
             if not delayed.future.done():
                 delayed.future.set_result(ack)
         del self._delayed[:completed]
 
-    def remove(self, future: "asyncio.Future[Ack]") -> None:
+    def remove(self, future: "asyncio.Future[ProduceStatus]") -> None:
         """Remove the request with this future: nobody waits for it any more."""
         self._delayed = [delayed for delayed in self._delayed if delayed.future is not future]

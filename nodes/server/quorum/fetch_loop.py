@@ -128,7 +128,7 @@ async def _handle_response(
 ) -> bool:
     answer, records = translation.read_fetch_answer(response)
     named = sender if sender is not None else NodeId(-1)
-    outcome, actions = member.quorum.on_fetch_answer(member.now_ms(), named, request, answer)
+    outcome, actions = member.quorum.on_fetch_response(member.now_ms(), named, request, answer)
     member.carry_out(actions)
     match outcome:
         case FetchOutcome.APPEND:
@@ -163,7 +163,7 @@ async def _fetch_snapshot(
             response = await member.peers.fetch_channel(address).request(entity)
             member.handle_contact(sender, response)
             answer, part = translation.read_snapshot_answer(response)
-            goes_on, actions = member.quorum.on_snapshot_answer(
+            goes_on, actions = member.quorum.on_snapshot_response(
                 member.now_ms(), sender, request.epoch, answer
             )
             member.carry_out(actions)

@@ -415,10 +415,10 @@ class QuorumMember:
             match request:
                 case VoteRequest():
                     vote = translation.read_vote_answer(response)
-                    decide = self.quorum.on_vote_answer(self.now_ms(), to, request, vote)
+                    decide = self.quorum.on_vote_response(self.now_ms(), to, request, vote)
                 case BeginEpochRequest() | EndEpochRequest():
                     answer = translation.read_answer(response)
-                    decide = self.quorum.on_answer(self.now_ms(), answer)
+                    decide = self.quorum.on_response(self.now_ms(), answer)
                 case _:
                     assert_never(request)
             self.carry_out(decide)

@@ -25,7 +25,7 @@ from kio.schema.voters_record.v0.data import VotersRecord
 from nodes.ids import NO_OFFSET, Epoch, Offset
 from nodes.log.batch import BatchHeader, check_crc, iter_batches
 from nodes.log.errors import CorruptBatch, LogCorrupt
-from nodes.log.log import Appended, Log, LogConfig
+from nodes.log.log import Log, LogAppendInfo, LogConfig
 from nodes.raft.control_records import control_messages, voter_set
 from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import Snapshot
@@ -202,7 +202,7 @@ class MetadataLog:
         """See Log.read."""
         return self._log.read(offset, max_bytes, upper)
 
-    def append_as_leader(self, batch: bytes, epoch: Epoch) -> Appended:
+    def append_as_leader(self, batch: bytes, epoch: Epoch) -> LogAppendInfo:
         """See Log.append_as_leader."""
         appended = self._log.append_as_leader(batch, epoch)
         self._record_appended_voters(appended.base_offset)

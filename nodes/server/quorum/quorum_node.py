@@ -116,7 +116,8 @@ class QuorumNode(QuorumMember):
     async def change_voters(self, begin: Callable[[float], list[Action]]) -> None:
         """Begin a change of the voters, and wait for its commit.
 
-        Raises membership.Refused (nothing was changed); NotLeader (it may still be committed).
+        Raises membership.VoterChangeRefused (nothing was changed); NotLeader (it may still be
+        committed).
         """
         epoch = self._led_epoch()
         self.carry_out(begin(self.now_ms()))

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_NODE, NodeId, Offset
 from nodes.raft.leadership import Leadership, ReplicaProgress
-from nodes.raft.messages import Action, Answer, FetchAnswer, FetchRequest
+from nodes.raft.messages import Action, FetchRequest, FetchResponse, Response
 from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.quorum import translation
 from nodes.server.quorum.member import QuorumMember
@@ -50,7 +50,7 @@ class _DelayedMetadataFetch(DelayedResponse):
 
     def try_complete(self, *, forced: bool) -> Any:
         handlers, message = self._handlers, self._message
-        answer = handlers.node.quorum.fetch_answer(message)
+        answer = handlers.node.quorum.fetch_response(message)
         if handlers.has_no_news(message, answer) and not forced:
             return None
         return handlers.fetch_response(self._request, message, answer, self._max_bytes)
@@ -98,7 +98,7 @@ class QuorumRequestHandler:
         except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
 
-        def decide(now_ms: float) -> tuple[Answer, list[Action]]:
+        def decide(now_ms: float) -> tuple[Response, list[Action]]:
             answer, actions = node.quorum.on_begin_epoch(now_ms, message)
             if answer.error is ErrorCode.none:  # believe a node about its own address only
                 for endpoint in request.leader_endpoints[:1]:
@@ -124,7 +124,7 @@ class QuorumRequestHandler:
         self,
         request: Any,
         sender: NodeId,
-        decide: Callable[[float], tuple[Answer, list[Action]]],
+        decide: Callable[[float], tuple[Response, list[Action]]],
     ) -> Any:
         node = self.node
         node.record_contact(sender)
@@ -156,7 +156,7 @@ class QuorumRequestHandler:
         return self.fetch_response(request, message, answer, max_bytes)
 
     def fetch_response(
-        self, request: Any, message: FetchRequest, answer: FetchAnswer, max_bytes: int
+        self, request: Any, message: FetchRequest, answer: FetchResponse, max_bytes: int
     ) -> Any:
         """The response, with the records that are there."""
         node = self.node
@@ -171,7 +171,7 @@ class QuorumRequestHandler:
             request, answer, records, node.log.start_offset, self._leader_address()
         )
 
-    def has_no_news(self, message: FetchRequest, answer: FetchAnswer) -> bool:
+    def has_no_news(self, message: FetchRequest, answer: FetchResponse) -> bool:
         """Whether the replica was sent everything in this answer before."""
         return (
             answer.plain

@@ -21,13 +21,13 @@ from kio.schema.vote.v2.request import VoteRequest as WireVoteRequest
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.log.divergence import EpochEnd
 from nodes.raft.messages import (
-    Answer,
     BeginEpochRequest,
     EndEpochRequest,
-    FetchAnswer,
     FetchRequest,
-    VoteAnswer,
+    FetchResponse,
+    Response,
     VoteRequest,
+    VoteResponse,
 )
 from nodes.raft.positions import SnapshotId
 from nodes.raft.voters import ReplicaKey, VoterEndpoint
@@ -211,14 +211,14 @@ def _leader(leader_id: NodeId | None) -> NodeId:
     return NO_NODE if leader_id is None else leader_id
 
 
-def _endpoints(answer: Answer, leader: Endpoint | None) -> list[dict[str, object]]:
+def _endpoints(answer: Response, leader: Endpoint | None) -> list[dict[str, object]]:
     """Where the leader that an answer names is, for those that do not know it."""
     if answer.leader_id is None or leader is None:
         return []
     return [{"node_id": answer.leader_id, "host": leader[0], "port": leader[1]}]
 
 
-def write_answer(request: Any, answer: Answer, leader: Endpoint | None) -> Any:
+def write_answer(request: Any, answer: Response, leader: Endpoint | None) -> Any:
     """Return the Kafka response to a Vote, BeginQuorumEpoch or EndQuorumEpoch request.
 
     `leader` is the leader's address.
@@ -228,14 +228,14 @@ def write_answer(request: Any, answer: Answer, leader: Endpoint | None) -> Any:
         "leader_id": _leader(answer.leader_id),
         "leader_epoch": answer.epoch,
     }
-    if isinstance(answer, VoteAnswer):
+    if isinstance(answer, VoteResponse):
         partition["vote_granted"] = answer.granted
     endpoints = _endpoints(answer, leader)
     return respond(request, topics=_topics(partition), node_endpoints=endpoints)
 
 
 def write_fetch_answer(
-    request: Any, answer: FetchAnswer, records: bytes, log_start: Offset, leader: Endpoint | None
+    request: Any, answer: FetchResponse, records: bytes, log_start: Offset, leader: Endpoint | None
 ) -> Any:
     """The Kafka response to a fetch of the metadata log."""
     partition: dict[str, object] = {
@@ -268,10 +268,10 @@ def _only_partition(response: Any, topics: Any) -> Any:
     return topics[0].partitions[0]
 
 
-def read_vote_answer(response: Any) -> VoteAnswer:
+def read_vote_answer(response: Any) -> VoteResponse:
     """Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
-    return VoteAnswer(
+    return VoteResponse(
         error=partition.error_code,
         epoch=Epoch(partition.leader_epoch),
         leader_id=_leader_or_none(partition.leader_id),
@@ -279,21 +279,21 @@ def read_vote_answer(response: Any) -> VoteAnswer:
     )
 
 
-def read_answer(response: Any) -> Answer:
+def read_answer(response: Any) -> Response:
     """Return the answer to BeginQuorumEpoch or EndQuorumEpoch. Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
-    return Answer(
+    return Response(
         error=partition.error_code,
         epoch=Epoch(partition.leader_epoch),
         leader_id=_leader_or_none(partition.leader_id),
     )
 
 
-def read_fetch_answer(response: Any) -> tuple[FetchAnswer, bytes]:
+def read_fetch_answer(response: Any) -> tuple[FetchResponse, bytes]:
     """Return the answer and its records. Raises InvalidResponse."""
     partition = _only_partition(response, response.responses)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
-    answer = FetchAnswer(
+    answer = FetchResponse(
         error=partition.error_code,
         epoch=Epoch(partition.current_leader.leader_epoch),
         leader_id=_leader_or_none(partition.current_leader.leader_id),
@@ -392,7 +392,7 @@ def read_fetch_snapshot(
 
 
 def write_snapshot_answer(
-    request: Any, answer: Answer, part: SnapshotPart, leader: Endpoint | None
+    request: Any, answer: Response, part: SnapshotPart, leader: Endpoint | None
 ) -> Any:
     """Return the Kafka response with a part of a snapshot."""
     offset, epoch = part.snapshot_id
@@ -409,10 +409,10 @@ def write_snapshot_answer(
     return respond(request, topics=topics, node_endpoints=_endpoints(answer, leader))
 
 
-def read_snapshot_answer(response: Any) -> tuple[Answer, SnapshotPart]:
+def read_snapshot_answer(response: Any) -> tuple[Response, SnapshotPart]:
     """Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
-    answer = Answer(
+    answer = Response(
         error=partition.error_code,
         epoch=Epoch(partition.current_leader.leader_epoch),
         leader_id=_leader_or_none(partition.current_leader.leader_id),

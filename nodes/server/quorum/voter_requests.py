@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_NODE, NodeId
 from nodes.raft.errors import NotLeader
-from nodes.raft.membership import Refused
+from nodes.raft.membership import VoterChangeRefused
 from nodes.raft.messages import Action
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint
 from nodes.server.quorum.member import QuorumMember
@@ -84,7 +84,7 @@ class VoterRequestHandler:
         try:
             async with asyncio.timeout(wait_s):
                 await self._change(begin)
-        except Refused as refusal:
+        except VoterChangeRefused as refusal:
             return refusal.code, str(refusal)
         except NotLeader as error:
             return ErrorCode.not_leader_or_follower, str(error)

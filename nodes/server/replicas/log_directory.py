@@ -94,7 +94,7 @@ class PartitionMetadataFile:
 def _sync_metadata_file(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/{PARTITION_METADATA}")
     try:
-        file.write_again()  # an earlier process may have written it, and its sync may have failed
+        file.rewrite()  # an earlier process may have written it, and its sync may have failed
         file.sync()
     finally:
         file.close()

@@ -24,7 +24,7 @@ from nodes.config import NodeConfig
 from nodes.ids import NO_NODE, NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.metadata.image import ClusterImage, Delta, PartitionImage, PartitionKey
 from nodes.metadata.records import TOPIC_RESOURCE
-from nodes.replication.partition import Assignment, PartitionState, Role
+from nodes.replication.partition import PartitionRegistration, PartitionState, Role
 from nodes.server.replicas.backlog import Backlog
 from nodes.server.replicas.log_directory import HostedLog, LogDirectory
 from nodes.server.replicas.replica import Replica
@@ -193,7 +193,7 @@ class ReplicaManager:
         self._assign(replica or self._open(partition, key.topic_id), image)
 
     def _assign(self, replica: Replica, image: PartitionImage) -> None:
-        assignment = Assignment(
+        assignment = PartitionRegistration(
             replicas=image.replicas,
             isr=image.isr,
             leader=image.leader,
@@ -208,7 +208,9 @@ class ReplicaManager:
             self._leader_changes[replica.partition] = replica.state.leader if follows else None
             self._changed.append(replica)
 
-    def _without_unsafe_leadership(self, replica: Replica, assignment: Assignment) -> Assignment:
+    def _without_unsafe_leadership(
+        self, replica: Replica, assignment: PartitionRegistration
+    ) -> PartitionRegistration:
         """The assignment, without leadership while the log may lack acknowledged records."""
         partition = replica.partition
         if assignment.leader == self._config.node_id:

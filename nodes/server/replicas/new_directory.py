@@ -141,9 +141,9 @@ class _NewFile:
         if size < self.size():
             self.real().truncate(size)
 
-    def write_again(self, start: int = 0) -> None:
+    def rewrite(self, start: int = 0) -> None:
         if start < self.size():
-            self.real().write_again(start)
+            self.real().rewrite(start)
 
     def sync(self) -> None:
         self.real().sync()

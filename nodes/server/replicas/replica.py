@@ -23,9 +23,15 @@ from nodes.ids import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartit
 from nodes.log.config import LogConfig
 from nodes.log.divergence import EpochEnd, truncation_offset
 from nodes.log.errors import LogOffline, LogTruncated
-from nodes.log.log import Appended, Log
-from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
-from nodes.replication.progress import Pulse
+from nodes.log.log import Log, LogAppendInfo
+from nodes.replication.partition import (
+    IsrProposal,
+    PartitionRegistration,
+    PartitionState,
+    ProduceStatus,
+    Role,
+)
+from nodes.replication.progress import SessionActivity
 from nodes.server.purgatory.delayed_produce import ProducePurgatory
 from nodes.server.purgatory.watchers import Watchers
 from nodes.server.replicas.log_directory import PartitionMetadataFile
@@ -98,7 +104,7 @@ class Replica:
         if self._flush_task is not None:
             self._flush_task.cancel()
 
-    def apply(self, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
+    def apply(self, assignment: PartitionRegistration, min_isr: int, now_ms: float) -> bool:
         """Apply a state from the metadata log; true if the leader epoch or the role changed."""
         before, isr_before = self.state.high_watermark, self.state.isr
         changed = self.state.apply(assignment, self.log.end_offset, now_ms)
@@ -135,9 +141,9 @@ class Replica:
 
     # -- the leader's side ---------------------------------------------------------------------
 
-    def append(self, batch: bytes) -> Appended:
+    def append(self, batch: bytes) -> LogAppendInfo:
         """Append one producer's batch as the leader. Raises LogError."""
-        self.state.leader_grows(self.claimed_end)
+        self.state.before_append(self.claimed_end)
         if self.unsynced_metadata is not None:
             self._write_metadata_file()
         appended = self.log.append_as_leader(batch, self.state.leader_epoch)
@@ -199,16 +205,18 @@ class Replica:
         now_ms: float,
         *,
         log_start: Offset = NO_OFFSET,
-        pulse: Pulse | None = None,
+        activity: SessionActivity | None = None,
     ) -> None:
         """Record that a follower fetched at `offset`; this may commit records."""
         end = self.claimed_end
         if self.state.record_fetch(
-            replica, offset, broker_epoch, end, now_ms, log_start=log_start, pulse=pulse
+            replica, offset, broker_epoch, end, now_ms, log_start=log_start, activity=activity
         ):
             self.committed()
 
-    def acknowledge(self, required: Offset, acks: int) -> "Ack | asyncio.Future[Ack]":
+    def acknowledge(
+        self, required: Offset, acks: int
+    ) -> "ProduceStatus | asyncio.Future[ProduceStatus]":
         """Return the ack of a produce (acks 1 or -1) that was just appended below `required`.
 
         If it has to wait, return a future of the ack.
@@ -220,9 +228,9 @@ class Replica:
             else (self._awaiting_flush, self._ack_of_flushed)
         )
         ack = ack_of(epoch, required)
-        return ack if ack is not Ack.WAIT else purgatory.add(epoch, required)
+        return ack if ack is not ProduceStatus.PENDING else purgatory.add(epoch, required)
 
-    def stop_waiting(self, future: "asyncio.Future[Ack]") -> None:
+    def stop_waiting(self, future: "asyncio.Future[ProduceStatus]") -> None:
         """Nobody waits any more for this future of `acknowledge`."""
         self._awaiting_commit.remove(future)
         self._awaiting_flush.remove(future)
@@ -235,13 +243,13 @@ class Replica:
         if self._awaiting_flush:
             self._awaiting_flush.check_and_complete(self._ack_of_flushed)
 
-    def _ack_of_committed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+    def _ack_of_committed(self, leader_epoch: Epoch, required: Offset) -> ProduceStatus:
         return self.state.acknowledge(leader_epoch, required, self.claimed_end)
 
-    def _ack_of_flushed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+    def _ack_of_flushed(self, leader_epoch: Epoch, required: Offset) -> ProduceStatus:
         if self.state.role is not Role.LEADER or leader_epoch != self.state.leader_epoch:
-            return Ack.NOT_LEADER
-        return Ack.DONE if self.claimed_end >= required else Ack.WAIT
+            return ProduceStatus.NOT_LEADER
+        return ProduceStatus.OK if self.claimed_end >= required else ProduceStatus.PENDING
 
     # -- the follower's side -------------------------------------------------------------------
 
@@ -261,7 +269,7 @@ class Replica:
         if start <= self.log.start_offset:
             return False
         self.log.advance_start(start)
-        self.state.log_starts_at(start)
+        self.state.log_start_changed(start)
         self.watchers.changed()
         return True
 
@@ -274,7 +282,7 @@ class Replica:
         self.before_truncation(min(self.log.start_offset, leader_start))
         self.log.truncate_fully(leader_start)
         self.state.truncated(leader_start)
-        self.state.log_starts_at(leader_start)
+        self.state.log_start_changed(leader_start)
         self.watchers.changed()
 
     async def flush_before_claim(self) -> None:

@@ -24,9 +24,9 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
 from nodes.log.batch import HEADER_BYTES, read_header, with_append_time
-from nodes.log.log import Appended
+from nodes.log.log import LogAppendInfo
 from nodes.log.record_validation import MAX_WALKED, MIN_RECORD_BYTES
-from nodes.replication.partition import Ack
+from nodes.replication.partition import ProduceStatus
 from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
@@ -50,10 +50,10 @@ PARTITION_US, RECORD_US, BYTE_US = 10.0, 0.6, 0.001
 SLICE_US = 20_000.0
 
 _ACK_ERRORS = {
-    Ack.DONE: ErrorCode.none,
-    Ack.NOT_LEADER: ErrorCode.not_leader_or_follower,
-    Ack.TOO_FEW_REPLICAS: ErrorCode.not_enough_replicas_after_append,
-    Ack.WAIT: ErrorCode.request_timed_out,
+    ProduceStatus.OK: ErrorCode.none,
+    ProduceStatus.NOT_LEADER: ErrorCode.not_leader_or_follower,
+    ProduceStatus.NOT_ENOUGH_REPLICAS: ErrorCode.not_enough_replicas_after_append,
+    ProduceStatus.PENDING: ErrorCode.request_timed_out,
 }
 _LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (log_errors.CorruptBatch, ErrorCode.corrupt_message),
@@ -88,7 +88,7 @@ class _ProduceResult(NamedTuple):
     log_start: Offset = NO_OFFSET
     append_time_ms: int | None = None
     replica: Replica | None = None
-    pending: "asyncio.Future[Ack] | None" = None
+    pending: "asyncio.Future[ProduceStatus] | None" = None
 
 
 class ProduceHandler:
@@ -169,10 +169,10 @@ class ProduceHandler:
     def _append(
         self, requested: _RequestedPartition, replica: Replica, acks: int
     ) -> _ProduceResult:
-        match replica.state.may_append(acks):
-            case Ack.NOT_LEADER:
+        match replica.state.check_append(acks):
+            case ProduceStatus.NOT_LEADER:
                 return _ProduceResult(requested, ErrorCode.not_leader_or_follower)
-            case Ack.TOO_FEW_REPLICAS:
+            case ProduceStatus.NOT_ENOUGH_REPLICAS:
                 state = replica.state
                 message = f"{len(state.isr)} in-sync replicas, fewer than the {state.min_isr} asked"
                 return _ProduceResult(requested, ErrorCode.not_enough_replicas, message)
@@ -199,7 +199,7 @@ class ProduceHandler:
         if acks == 0:
             return result
         ack = replica.acknowledge(Offset(appended.last_offset + 1), acks)
-        if isinstance(ack, Ack):
+        if isinstance(ack, ProduceStatus):
             return result._replace(error=_ACK_ERRORS[ack])
         return result._replace(pending=ack)
 
@@ -308,7 +308,7 @@ def _final(result: _ProduceResult) -> _ProduceResult:
     return result._replace(error=_ACK_ERRORS[result.pending.result()])
 
 
-def _append_time_of_first(replica: Replica, first: Appended) -> int | None:
+def _append_time_of_first(replica: Replica, first: LogAppendInfo) -> int | None:
     """When the first of two equal batches was appended, if it has LogAppendTime."""
     if first.base_offset < replica.log.start_offset:
         return None

@@ -118,7 +118,9 @@ def test_truncated_stream_is_reported_after_it_was_sealed_too(tmp_path: Path, to
     for _ in range(2):
         verdict = judge.check(run_dir)
         assert verdict["verdict"] == "UNKNOWN"
-        assert verdict["reasons"] == ["every history ended in order: no: cut streams: torn.arrows"]
+        assert verdict["reasons"] == [
+            "failed check: every history ended in order: cut streams: torn.arrows"
+        ]
         assert not list((run_dir / "history").glob("*.arrows"))
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.judging import judge
 from harness.plans.plan import PlanError
 from harness.simulation import summary
-from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
+from harness.simulation.campaign import Campaign, Result, Task, apply_broker_module, run_seed
 from tests.support.simulation.plans import KILLS, TOPICS, small
 
 IDLE_SEED = 1
@@ -29,8 +29,8 @@ CUT_OFF = {
 }
 
 
-def test_a_clean_seed_needs_no_judge_and_leaves_nothing(tmp_path: Path) -> None:
-    """The screen's word is enough."""
+def test_clean_seed_is_not_judged_and_leaves_no_files(tmp_path: Path) -> None:
+    """The screen alone decides."""
     result = run_seed(Task(plan=small(nemesis=KILLS, topics=TOPICS[1:]), root=tmp_path), 3)
     assert (result.outcome, result.screened, result.run) == ("VALID", True, None)
     assert result.acked > 20
@@ -39,8 +39,8 @@ def test_a_clean_seed_needs_no_judge_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_kept_is_judged_and_stays(tmp_path: Path) -> None:
-    """With everything that the nodes said."""
+def test_kept_run_is_judged_and_stays(tmp_path: Path) -> None:
+    """The run directory has the nodes' log lines."""
     result = run_seed(Task(plan=small(), root=tmp_path, keep=True), 3)
     assert (result.outcome, result.screened) == ("VALID", False)
     assert result.run is not None
@@ -48,22 +48,22 @@ def test_what_is_kept_is_judged_and_stays(tmp_path: Path) -> None:
     assert (result.run / "verdict.json").is_file()
 
 
-def test_a_failed_expectation_is_no_violation_and_no_success(tmp_path: Path) -> None:
-    """The checkers judge such a seed, since the screen measures nothing."""
+def test_failed_expectation_gives_unmet(tmp_path: Path) -> None:
+    """The checkers judge such a seed, because the screen measures nothing."""
     expect = ["lost.acks-all = 0", "publish_p99_ms <= 0"]
     result = run_seed(Task(plan=small(expect=expect), root=tmp_path), 3)
     assert (result.outcome, result.screened) == ("UNMET", False)
     assert result.reasons[0].startswith("EXPECTATION FAILED: publish_p99_ms <= 0, measured")
     assert result.run is not None
-    total = summary.Sum()
+    total = summary.CampaignSummary()
     total.add(result)
     assert total.exit_code == 1
     met = small(expect=expect[:1])
     assert run_seed(Task(plan=met, root=tmp_path), 3).outcome == "VALID"
 
 
-def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
-    """By what clients saw; the unmodified one is not."""
+def test_broken_broker_is_invalid_by_what_clients_saw(tmp_path: Path) -> None:
+    """The unmodified broker is VALID."""
     workload = {"client": "own", "rate_per_s": 20}
     plan = small(nemesis=CUT_OFF, broker_module=MUTANT, workload=workload)
     result = run_seed(Task(plan=plan, root=tmp_path), 1)
@@ -74,7 +74,7 @@ def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
     assert run_seed(Task(plan=sound, root=tmp_path), 1).outcome == "VALID"
 
 
-def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
+def test_broken_invariant_is_invalid_and_the_run_is_judged(tmp_path: Path) -> None:
     """At the event that broke it, although no client has seen anything wrong yet; the run is judged
     and drawn as any other, now and whenever somebody asks again.
     """
@@ -93,16 +93,22 @@ def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
     assert result.simulated_s == found["examples"][0]["complete_ns"] / 1e9
 
 
-def test_only_what_can_be_broken_in_this_process_is() -> None:
-    """A module that only starts a node says nothing of how this process's would be."""
-    with pytest.raises(PlanError, match="cannot be simulated"), broken_by("tests.harness"):
+def test_broker_module_without_apply_is_a_plan_error() -> None:
+    """A module that only starts a node cannot patch the brokers of this process."""
+    with (
+        pytest.raises(PlanError, match="cannot be simulated"),
+        apply_broker_module("tests.harness"),
+    ):
         pass
-    with pytest.raises(PlanError, match="cannot be simulated"), broken_by("no.such.module"):
+    with (
+        pytest.raises(PlanError, match="cannot be simulated"),
+        apply_broker_module("no.such.module"),
+    ):
         pass
 
 
-def test_a_swarm_that_breaks_nothing_is_idle(tmp_path: Path) -> None:
-    """Nothing is to be said of it, unless something else is wrong; of a plan's own faults it is."""
+def test_swarm_seed_without_effective_faults_is_idle(tmp_path: Path) -> None:
+    """It is not IDLE if something else is wrong, or if the faults are the plan's own."""
     task = Task(plan=small(duration_s=0.5, topics=TOPICS[1:]), root=tmp_path, seeds_are_swarms=True)
     result = run_seed(task, IDLE_SEED)
     assert (result.outcome, result.run) == ("IDLE", None)
@@ -111,8 +117,8 @@ def test_a_swarm_that_breaks_nothing_is_idle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_find_what_one_does(tmp_path: Path) -> None:
-    """Equal seeds, equal digests, wherever and in whatever company they run."""
+def test_results_are_equal_in_one_process_and_in_many(tmp_path: Path) -> None:
+    """Equal seeds have equal digests in any process, after any other seed."""
     task = Task(plan=small(nemesis=KILLS), root=tmp_path, seeds_are_swarms=True)
     many = {each.seed: each for each in Campaign(task, range(1, 7), jobs=2).results()}
     assert sorted(many) == [1, 2, 3, 4, 5, 6]
@@ -120,8 +126,8 @@ def test_processes_find_what_one_does(tmp_path: Path) -> None:
         assert run_seed(task, seed).digest == many[seed].digest
 
 
-def test_a_stopped_campaign_begins_nothing_more(tmp_path: Path) -> None:
-    """No process is started for nothing."""
+def test_stopped_campaign_begins_no_more_seeds(tmp_path: Path) -> None:
+    """It starts no process."""
     campaign = Campaign(Task(plan=small(), root=tmp_path), range(1000), jobs=1)
     campaign.stop()
     assert list(campaign.results()) == []
@@ -132,13 +138,13 @@ def test_a_stopped_campaign_begins_nothing_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"), [("7", range(7, 8)), ("1..3", range(1, 4)), ("5..5", range(5, 6))]
 )
-def test_seeds_are_ranges(text: str, found: range) -> None:
-    """Both ends belong to them."""
+def test_seeds_are_parsed_as_ranges(text: str, found: range) -> None:
+    """Both ends belong to the range."""
     assert summary.seeds(text) == found
 
 
-def test_seeds_without_an_end_cost_no_memory(tmp_path: Path) -> None:
-    """They were once listed first, which took more memory than the machine had."""
+def test_endless_seeds_cost_no_memory(tmp_path: Path) -> None:
+    """A list of them once took more memory than the machine had."""
     tracemalloc.start()
     try:
         Campaign(Task(plan=small(), root=tmp_path), summary.seeds("1.."), jobs=1)
@@ -147,21 +153,21 @@ def test_seeds_without_an_end_cost_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_seeds_without_an_end() -> None:
-    """As many as there is time for."""
+def test_open_range_of_seeds_is_endless() -> None:
+    """The time limit ends it."""
     assert len(summary.seeds("1..")) >= summary.ENDLESS - 1
 
 
 @pytest.mark.parametrize("text", ["", "a", "3..1", "1..b", "-1..2", "1.5"])
-def test_what_are_no_seeds(text: str) -> None:
-    """Said, with how to write it."""
+def test_malformed_seeds_are_a_plan_error(text: str) -> None:
+    """The message says how to write seeds."""
     with pytest.raises(PlanError, match=r"write A\.\.B"):
         summary.seeds(text)
 
 
-def test_the_gravest_seed_decides() -> None:
-    """INVALID before a failure of the harness, that before UNKNOWN; idle ones where all are."""
-    total = summary.Sum()
+def test_gravest_outcome_decides_the_exit_code() -> None:
+    """INVALID before a failure of the harness, that before UNKNOWN; IDLE only if all seeds are."""
+    total = summary.CampaignSummary()
     total.add(Result(seed=1000, outcome="IDLE", digest="i"))
     assert total.exit_code == 2
     for outcome, code in (("VALID", 0), ("UNKNOWN", 2), ("FAILED", 255), ("INVALID", 1)):
@@ -171,8 +177,8 @@ def test_the_gravest_seed_decides() -> None:
     assert "1 INVALID, 1 FAILED, 1 UNKNOWN, 1 VALID, 1 IDLE" in total.line()
 
 
-def test_a_failure_says_how_to_see_it_again() -> None:
-    """What, with which options, where, and the command."""
+def test_failure_text_has_the_replay_command() -> None:
+    """It has the outcome, the drawn options, the run directory and the command."""
     result = Result(
         seed=4, outcome="INVALID", reasons=("1 lost",), run=Path("r"), drawn="nodes = 3"
     )

@@ -43,29 +43,29 @@ def simulate(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--replay", "nowhere"], "nowhere: no such run directory"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_starts(
+def test_impossible_arguments_end_with_254_before_anything_starts(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    """With exit code 254."""
+    """The message explains the problem."""
     done = simulate(tmp_path, *arguments)
     assert done.returncode == 254, done.stderr
     assert said in done.stderr
 
 
-def test_a_simulated_plan_is_not_for_machines(tmp_path: Path) -> None:
-    """`highwater run` says whose it is."""
+def test_run_refuses_a_plan_for_the_simulator(tmp_path: Path) -> None:
+    """`highwater run` names the command to use."""
     (tmp_path / "tiny.toml").write_text(PLAN)
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", "run", "tiny.toml"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 254
-    assert "highwater simulate runs it" in done.stderr
+    assert "run it with `highwater simulate`" in done.stderr
 
 
 @pytest.mark.slow
-def test_seeds_run_and_repeat_themselves(tmp_path: Path) -> None:
-    """Equal seeds, equal digests, in two calls; a kept run can be repeated from its directory."""
+def test_equal_seeds_have_equal_digests_and_a_kept_run_repeats(tmp_path: Path) -> None:
+    """Two calls have equal digests; a kept run can be repeated from its directory."""
     one = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "1")
     other = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "2")
     assert (one.returncode, other.returncode) == (0, 0), one.stderr
@@ -85,8 +85,8 @@ def test_seeds_run_and_repeat_themselves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_broker_is_found_and_can_be_seen_again(tmp_path: Path) -> None:
-    """Exit code 1, what was wrong, and a command that shows it."""
+def test_broken_broker_ends_with_1_and_prints_a_replay_command(tmp_path: Path) -> None:
+    """The output says what was wrong."""
     arguments = ["--faults", "partition.isolate-leader", "--rate", "30", "--store", str(tmp_path)]
     module = ["--broker-module", "harness.zoo.mutants.ack_before_replication"]
     (tmp_path / "tiny.toml").write_text(PLAN)

@@ -13,8 +13,8 @@ from tests.support.simulation.plans import prepared
 LOSSES = {"faults": ["disk.lost"], "interval_ms": [1, 1], "duration_ms": [500, 1000]}
 
 
-def test_the_next_disk_is_lost_when_the_last_node_votes_again() -> None:
-    """Every one of them is, and all that was promised holds."""
+def test_disks_may_be_lost_one_after_the_other_once_the_node_votes_again() -> None:
+    """All nodes lose their disks in turn, and no promise is broken."""
     recording = Simulation(prepared(seed=1, duration_s=8, nemesis=LOSSES)).run()
     assert (recording.failure, recording.notes) == (None, [])
     faults = recording.faults.named()
@@ -25,8 +25,8 @@ def test_the_next_disk_is_lost_when_the_last_node_votes_again() -> None:
 
 
 @pytest.mark.slow
-def test_without_the_wait_the_quorum_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the test above would show it."""
+def test_quorum_forgets_if_the_next_disk_is_lost_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above would show it."""
     monkeypatch.setattr(generator, "VOTE_TAKING_FAULTS", frozenset())
     recording = Simulation(prepared(seed=1, duration_s=8, nemesis=LOSSES)).run()
     assert recording.failure is not None

@@ -31,8 +31,8 @@ PHASES = [
 ]
 
 
-def test_a_run_without_faults_is_whole() -> None:
-    """Every phase ends, and every send is acknowledged and read back."""
+def test_run_without_faults_finishes_all_phases() -> None:
+    """Each send is acknowledged and read back."""
     recording = quiet()
     assert (recording.failure, recording.notes, recording.troubles) == (None, [], [])
     assert recording.finished == PHASES
@@ -46,8 +46,8 @@ def test_a_run_without_faults_is_whole() -> None:
     assert {row[2] for row in rows} >= {"poll", "watermark", "start", "end"}
 
 
-def test_a_stored_run_is_judged_as_any_other(tmp_path: Path) -> None:
-    """With its fault, its cause and its decisions, from the directory alone."""
+def test_stored_run_is_judged_from_its_directory(tmp_path: Path) -> None:
+    """The verdict has the fault, its cause and the metadata decisions."""
     recording = Simulation(prepared(nemesis=KILLS), keep_logs=True).run()
     run = recording.store(tmp_path, versions={}, commit=None)
     verdict = judge.check(run.path)
@@ -72,8 +72,8 @@ def everything_of(recording: Recording) -> tuple[object, ...]:
     )
 
 
-def test_one_seed_is_one_run() -> None:
-    """Whatever ran in the process before; another seed is another run."""
+def test_equal_seeds_give_equal_runs() -> None:
+    """An earlier run in the process changes nothing; another seed gives another run."""
     one = Simulation(prepared(nemesis=KILLS)).run()
     other = Simulation(prepared(nemesis=KILLS, seed=2)).run()
     again = Simulation(prepared(nemesis=KILLS)).run()
@@ -81,19 +81,19 @@ def test_one_seed_is_one_run() -> None:
     assert one.digest != other.digest
 
 
-def test_invariants_change_nothing() -> None:
+def test_digest_is_equal_with_and_without_invariants() -> None:
     """A run has the same trace whether anybody looks at its nodes or not."""
     assert Simulation(prepared(), invariants=False).run().digest == quiet().digest
 
 
-def test_nor_does_what_is_kept() -> None:
+def test_digest_is_equal_with_and_without_kept_logs() -> None:
     """With the nodes' logs or without."""
     assert Simulation(prepared(), keep_logs=True).run().digest == quiet().digest
 
 
 @pytest.mark.parametrize("hash_seed", [1, 77])
-def test_no_process_has_a_run_of_its_own(hash_seed: int) -> None:
-    """Strings hash otherwise there, and objects lie elsewhere."""
+def test_run_does_not_depend_on_the_hash_seed(hash_seed: int) -> None:
+    """In another process strings hash differently, and objects have other addresses."""
     code = "from tests.support.simulation.plans import quiet; print(quiet().digest)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -106,8 +106,8 @@ def test_no_process_has_a_run_of_its_own(hash_seed: int) -> None:
     assert done.stdout.strip() == quiet().digest
 
 
-def test_what_cannot_be_is_the_runs_failure() -> None:
-    """The phase is named; what was recorded until then stays."""
+def test_failed_phase_is_named_in_the_recording() -> None:
+    """What was recorded until then stays."""
     topics = [{"name": "t", "acks": -1, "configs": {"no.such.config": "1"}}]
     ready = replace(prepared(), plan=small(topics=topics))
     recording = Simulation(ready).run()
@@ -147,8 +147,8 @@ def script() -> Plan:
 
 
 @pytest.mark.slow
-def test_every_fault_takes_effect_and_is_healed() -> None:
-    """By the same proofs as with real machines: what the world counts."""
+def test_each_simulated_fault_takes_effect_and_is_healed() -> None:
+    """The proofs are those of real machines: the world's counts."""
     recording = Simulation(prepare.prepare(script()), invariants=False).run()
     assert recording.failure is None
     rows = {row["fault"]: row for row in recording.faults.named()}

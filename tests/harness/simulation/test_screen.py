@@ -139,13 +139,13 @@ DOUBTS: dict[str, Change] = {
 }
 
 
-def test_the_quiet_run_is_clean() -> None:
-    """And stays so, however often one looks."""
+def test_run_without_faults_is_clean() -> None:
+    """A second screening changes nothing."""
     assert screen.reasons(fresh()) == screen.reasons(quiet()) == []
 
 
-def test_a_run_with_faults_can_be_clean() -> None:
-    """Kills lose nothing that was acknowledged by all."""
+def test_run_with_kills_can_be_clean() -> None:
+    """Kills lose no record that was acknowledged with acks=all."""
     recording = Simulation(
         prepared(nemesis=KILLS, topics=prepared().plan.to_json()["topics"][1:])
     ).run()
@@ -153,15 +153,15 @@ def test_a_run_with_faults_can_be_clean() -> None:
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_every_doubt_is_one(doubt: str) -> None:
-    """One change to a clean recording, and it is to be judged."""
+def test_changed_recording_is_not_clean(doubt: str) -> None:
+    """One change to a clean recording, and the checkers must judge it."""
     recording = fresh()
     DOUBTS[doubt](recording)
     assert screen.reasons(recording)
 
 
-def test_acks_0_may_lose() -> None:
-    """Nobody asked for an acknowledgement; counted by the checkers, permitted in any case."""
+def test_lost_acks_0_record_is_clean() -> None:
+    """The checkers count it, and the contract always permits it."""
     topics = [{"name": "acks-0", "acks": 0, "partitions": 1}]
     recording = Simulation(prepared(topics=topics)).run()
     assert screen.reasons(recording) == []
@@ -175,8 +175,8 @@ def test_acks_0_may_lose() -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_no_row_of_the_final_log_goes_unseen(data: st.DataObject) -> None:
-    """Whichever is left out, moved or changed."""
+def test_any_change_of_the_final_log_is_noticed(data: st.DataObject) -> None:
+    """A row is removed, moved or changed."""
     recording = fresh()
     [reads] = [each for each in recording.histories if each.name == "final-reads"]
     rows = [n for n, row in enumerate(reads.rows) if row[COLUMN["f"]] == "final-read"]

@@ -17,12 +17,12 @@ from harness.simulation.shrinking import scenario
 from harness.simulation.shrinking.search import Search, Shrunk
 from harness.simulation.shrinking.steps import (
     NEAR_MS,
+    ROBUST_MS,
     STEPS,
-    STURDY_MS,
     around,
     earlier_begin,
+    more_robust_events,
     size,
-    sturdier_events,
 )
 from harness.simulation.shrinking.trial import Failure, failure_of, first_failure
 from nemesis.schedule import Event
@@ -57,7 +57,7 @@ def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
         failure=first,
         until_s=inf,
         jobs=jobs,
-        told=heard.append,
+        on_progress=heard.append,
         find=find,
         pool=ThreadPoolExecutor,
     )
@@ -68,8 +68,8 @@ def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
 
 @settings(max_examples=25)
 @given(st.integers(0, 50))
-def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
-    """So that the search ends, and whatever it finds is a plan."""
+def test_each_candidate_is_a_valid_smaller_plan(seed: int) -> None:
+    """So the search ends, and its result is a plan."""
     plan = failing(seed)
     for step in STEPS:
         for candidate in step(plan):
@@ -78,8 +78,8 @@ def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
                 Plan.from_json(candidate.to_json(), "candidate")
 
 
-def test_the_reason_is_sought_around_the_failure_first() -> None:
-    """What was over long before, and what came later, is left out; then only what came later."""
+def test_around_keeps_the_faults_near_the_failure_first() -> None:
+    """Then it removes only the faults after the failure."""
     plan = failing(3)
     at_ms = 12_000
     near, nearer_than_later, before = around(plan, at_ms)
@@ -90,8 +90,8 @@ def test_the_reason_is_sought_around_the_failure_first() -> None:
     assert near.duration_s < plan.duration_s
 
 
-def test_what_is_left_begins_at_once() -> None:
-    """All faults come as much sooner, and the chaos is as much shorter; or half of that."""
+def test_earlier_begin_moves_all_faults_and_shortens_the_chaos() -> None:
+    """By the whole idle time, or by half of it."""
     plan = failing(3)
     late = tuple(e for e in plan.nemesis.events if e.at_ms > 10_000)
     plan = plan.model_copy(update={"nemesis": plans.Nemesis(events=late)})
@@ -103,19 +103,19 @@ def test_what_is_left_begins_at_once() -> None:
     assert list(earlier_begin(whole)) == []
 
 
-def test_what_is_left_is_aimed_and_long_enough_for_real_processes() -> None:
-    """At one partition's leader, for longer than sessions last, within the chaos."""
+def test_more_robust_events_have_a_certain_target_and_last_longer_than_sessions() -> None:
+    """The faults stay within the chaos."""
     event = Event(at_ms=500, fault="pause", targets="one", duration_ms=700)
     plan = failing(3).model_copy(update={"nemesis": plans.Nemesis(events=(event,))})
-    first = next(sturdier_events(plan))
+    first = next(more_robust_events(plan))
     (aimed,) = first.nemesis.events
-    assert (aimed.targets, aimed.duration_ms) == ("leader:acks-0/0", STURDY_MS)
+    assert (aimed.targets, aimed.duration_ms) == ("leader:acks-0/0", ROBUST_MS)
     assert first.duration_s * 1000 > aimed.at_ms + aimed.duration_ms
     assert size(first) < size(plan)
 
 
-def test_what_a_failure_needs_is_left_and_nothing_else() -> None:
-    """Faults, topics, clients, nodes and time; however many candidates run at a time."""
+def test_search_keeps_only_what_the_failure_needs() -> None:
+    """The result is the same for any number of processes."""
     plan = failing(3)
     needs = [event.fault for event in plan.nemesis.events][1:8:3]
     found = shrunk(plan, needs)
@@ -129,8 +129,8 @@ def test_what_a_failure_needs_is_left_and_nothing_else() -> None:
     assert shrunk(plan, needs, jobs=5).failure == found.failure
 
 
-def test_a_scenario_is_the_plan_that_was_found() -> None:
-    """Read again by anybody, it is the same plan with the same faults."""
+def test_scenario_file_has_the_plan_that_was_found() -> None:
+    """Loading it gives the same plan with the same faults."""
     plan = failing(3)
     failure = Failure(plan=plan, signs=("lost-write",), reason="12 lost")
     text = scenario.text(failure, "highwater simulate --seeds 3..3")
@@ -143,12 +143,12 @@ def test_a_scenario_is_the_plan_that_was_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_broker_is_reduced_to_a_few_faults() -> None:
-    """And what is left fails the same way, again and again."""
+def test_failure_of_a_broken_broker_shrinks_to_a_few_faults() -> None:
+    """The reduced plan fails the same way each time."""
     plan = failing(1, broker_module="harness.zoo.mutants.truncate_to_high_watermark")
     first = first_failure(plan, [plan.seed])
     assert first is not None
-    search = Search(failure=first, until_s=inf, jobs=2, told=lambda _: None)
+    search = Search(failure=first, until_s=inf, jobs=2, on_progress=lambda _: None)
     found = search.run().failure
     assert len(found.plan.nemesis.events) <= 6
     again = failure_of(found.plan, [found.plan.seed], found.signs[0], found.visible)

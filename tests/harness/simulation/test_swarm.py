@@ -18,40 +18,40 @@ def base() -> Plan:
     return build(load("simulation"), where="simulation")
 
 
-def test_a_seed_is_a_plan() -> None:
-    """The same whenever it is drawn, and another for another seed."""
+def test_plan_is_a_function_of_the_seed() -> None:
+    """Another seed draws another plan."""
     plan = base()
-    drawn = [swarm.drawn(plan, seed) for seed in SEEDS]
-    assert drawn == [swarm.drawn(plan, seed) for seed in SEEDS]
-    assert len({swarm.said(each) for each in drawn}) == len(SEEDS)
+    drawn = [swarm.draw_plan(plan, seed) for seed in SEEDS]
+    assert drawn == [swarm.draw_plan(plan, seed) for seed in SEEDS]
+    assert len({swarm.describe(each) for each in drawn}) == len(SEEDS)
 
 
-def test_every_plan_can_be_run() -> None:
-    """It is what a plan file could say, and its schedule can be made."""
+def test_each_drawn_plan_is_valid() -> None:
+    """A plan file could have the same content, and its schedule can be made."""
     plan = base()
     for seed in SEEDS:
-        drawn = swarm.drawn(plan, seed)
+        drawn = swarm.draw_plan(plan, seed)
         assert Plan.from_json(drawn.to_json(), "drawn") == drawn
         assert prepare(drawn).missing == {}
 
 
-def test_what_stays_is_the_plans() -> None:
-    """Its name, its topics' names and acks; no run is longer than it says."""
+def test_drawn_plan_keeps_name_topics_and_acks() -> None:
+    """No run is longer than the plan."""
     plan = base()
     acks = {topic.name: topic.acks for topic in plan.topics}
     for seed in SEEDS:
-        drawn = swarm.drawn(plan, seed)
+        drawn = swarm.draw_plan(plan, seed)
         assert (drawn.name, drawn.seed) == (plan.name, seed)
         assert drawn.duration_s <= plan.duration_s
         assert {topic.name: topic.acks for topic in drawn.topics}.items() <= acks.items()
         assert any(topic.acks == -1 for topic in drawn.topics)
 
 
-def test_seeds_go_everywhere() -> None:
-    """Every size, every fault, every setting is met by some, and none by all."""
+def test_seeds_reach_each_size_fault_and_setting() -> None:
+    """Some seeds have each of them, and no setting is in all seeds."""
     met: Counter[str] = Counter()
     for seed in SEEDS:
-        drawn = swarm.drawn(base(), seed)
+        drawn = swarm.draw_plan(base(), seed)
         met[f"{drawn.nodes} nodes"] += 1
         met.update(drawn.nemesis.faults)
         met.update({f"{name} {value}" for name, value in drawn.broker.items()})
@@ -61,16 +61,16 @@ def test_seeds_go_everywhere() -> None:
     assert {"3 nodes", "4 nodes", "5 nodes", "min ISR 1", "min ISR 2"} <= met.keys()
     assert {"eligible.leader.replicas.version 0", "flush.messages"} <= met.keys()
     assert {"power-loss", "disk.bit-flip", "reassign", "clock.drift"} <= met.keys()
-    short = swarm.drawn(base().model_copy(update={"duration_s": 5.0}), 1)
+    short = swarm.draw_plan(base().model_copy(update={"duration_s": 5.0}), 1)
     assert short.duration_s == 5
 
 
-def test_targets_are_there() -> None:
+def test_narrowed_selectors_name_partitions_and_nodes_of_the_plan() -> None:
     """A partition or node that faults are aimed at again and again is one of the plan's; some
     plans have such, and some aim at anybody."""
     narrowed = 0
     for seed in SEEDS:
-        drawn = swarm.drawn(base(), seed)
+        drawn = swarm.draw_plan(base(), seed)
         partitions = {topic.name: topic.partitions for topic in drawn.topics}
         found = [parse(each) for each in drawn.nemesis.targets]
         at = {(each.topic, each.partition) for each in found if each.topic is not None}
@@ -81,20 +81,20 @@ def test_targets_are_there() -> None:
     assert 0 < narrowed < len(SEEDS)
 
 
-def test_every_fault_is_of_one_kind() -> None:
-    """A new one is to be given its kind, or it is never drawn; no world has a hypervisor."""
-    named = Counter(name for kind in swarm.KINDS for name in kind.faults)
+def test_each_fault_has_exactly_one_kind() -> None:
+    """A new fault needs a kind, or it is never drawn; no world has a hypervisor."""
+    named = Counter(name for kind in swarm.FAULT_KINDS for name in kind.faults)
     possible = {each for each in FAULTS if Ability.MACHINE_POWER not in FAULTS[each].needs}
-    assert set(named) | set(swarm.DAMAGE.faults) == possible
-    assert set(named) & set(swarm.DAMAGE.faults) == set()
+    assert set(named) | set(swarm.DISK_DAMAGE.faults) == possible
+    assert set(named) & set(swarm.DISK_DAMAGE.faults) == set()
     assert set(named.values()) == {1}
 
 
-def test_what_was_drawn_reads_as_toml() -> None:
-    """So that it can be made a plan of one's own."""
+def test_description_of_a_drawn_plan_is_toml() -> None:
+    """A user can make a plan of it."""
     for seed in SEEDS:
-        drawn = swarm.drawn(base(), seed)
-        read = tomllib.loads(f"drawn = {{ {swarm.said(drawn)} }}")["drawn"]
+        drawn = swarm.draw_plan(base(), seed)
+        read = tomllib.loads(f"drawn = {{ {swarm.describe(drawn)} }}")["drawn"]
         assert read["nodes"] == drawn.nodes
         assert len(read["topics"]) == len(drawn.topics)
         assert tuple(read["nemesis"]["faults"]) == drawn.nemesis.faults

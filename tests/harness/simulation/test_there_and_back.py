@@ -28,7 +28,7 @@ def counted(verdict: Verdict) -> Counter[tuple[str, str | None]]:
 
 
 @pytest.mark.slow
-def test_simulated_runs_there_and_back(tmp_path: Path) -> None:
+def test_exported_simulated_runs_import_with_equal_anomalies(tmp_path: Path) -> None:
     """Ten clusters, clients and faults, drawn from their seeds."""
     subprocess.run(
         [

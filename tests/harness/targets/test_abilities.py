@@ -1,4 +1,4 @@
-"""Which faults a machine can make: decided by what it is found to have, in one place."""
+"""The faults that a machine can make, derived from its capabilities."""
 
 from collections.abc import Iterable
 
@@ -36,16 +36,16 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return lacks
 
 
-def test_every_ability_is_traced_to_the_machine() -> None:
-    """What a fault may need is looked for by a probe that exists."""
+def test_every_ability_needs_capabilities_that_the_doctor_probes() -> None:
+    """No ability is without capabilities."""
     assert set(NEEDS) == set(Ability)
     for names in NEEDS.values():
         assert names
         assert set(names) <= set(doctor.names())
 
 
-def test_what_is_lacking_comes_with_the_way_to_get_it(machine: set[str]) -> None:
-    """Only of what was asked for."""
+def test_missing_abilities_have_a_reason_and_a_fix(machine: set[str]) -> None:
+    """Only the requested abilities."""
     machine |= {"nftables", "freeze"}
     assert abilities.missing_abilities({Ability.SIGNALS}) == {}
     assert abilities.missing_abilities({*find("kill").needs, *find("partition.halves").needs}) == {
@@ -53,8 +53,8 @@ def test_what_is_lacking_comes_with_the_way_to_get_it(machine: set[str]) -> None
     }
 
 
-def test_the_table_has_every_fault_and_says_what_it_lacks(machine: set[str]) -> None:
-    """As root nobody knows from here; without, the missing capability, once with its remedy."""
+def test_the_table_has_every_fault_and_the_capabilities_that_it_lacks(machine: set[str]) -> None:
+    """Unknown as root; without root the missing capability, with its fix once."""
     machine.add("freeze")
     found = abilities.fault_availability()
     assert [offer.fault for offer in found[::2]] == list(FAULTS)

@@ -1,4 +1,4 @@
-"""Nothing of a dead run stays, nothing of a living one is touched."""
+"""Clean removes everything of a dead run, and nothing of a running one."""
 
 import os
 import signal
@@ -86,8 +86,8 @@ def outcomes(cleaned: Sequence[CleanedRun]) -> list[CleanOutcome]:
     return [one.outcome for one in cleaned]
 
 
-def test_a_killed_harness_leaves_nothing_after_clean(run_dir: Path, registry: Path) -> None:
-    """Frozen disks, paused nodes, clients, mounts, uplink: all gone; what was stored stays."""
+def test_clean_removes_everything_of_a_killed_harness(run_dir: Path, registry: Path) -> None:
+    """Frozen disks, paused nodes, clients, mounts, the uplink; stored files stay."""
     require("root", "netns", "loop")
     run_id = new_run_id()
     with living_harness(run_dir, registry, run_id) as harness:
@@ -148,10 +148,10 @@ LAST_RECORD = 12
 
 @pytest.mark.parametrize("torn_bytes", [None, 0, 1, 30])
 @pytest.mark.parametrize("at", range(1, LAST_RECORD + 1))
-def test_a_crash_at_any_record_can_be_undone(
+def test_a_crash_after_any_record_can_be_undone(
     run_dir: Path, registry: Path, at: int, torn_bytes: int | None
 ) -> None:
-    """Whatever was half made when the journal ended, and however its last line looks."""
+    """Whatever was half-made when the journal ended, and also with a torn last line."""
     require("root", "netns", "loop")
     run_id = new_run_id()
     journal = CrashingJournal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
@@ -172,7 +172,7 @@ def test_a_crash_at_any_record_can_be_undone(
 def test_a_crash_before_or_after_any_mount_can_be_undone(
     run_dir: Path, registry: Path, monkeypatch: pytest.MonkeyPatch, at: int, done: bool
 ) -> None:
-    """A loop device without its mount, a namespace's file without its namespace."""
+    """For example a loop device without its mount, or a namespace's file without its namespace."""
     require("root", "netns", "loop")
     really, calls = kernel.mount, []
 
@@ -195,10 +195,10 @@ def test_a_crash_before_or_after_any_mount_can_be_undone(
     assert leftovers(run_id, run_dir) == []
 
 
-def test_a_process_that_was_not_journalled_in_time_ends_with_its_namespace(
+def test_a_process_without_record_ends_with_its_namespace(
     tmp_path: Path,
 ) -> None:
-    """Between a process's start and its record the harness may die; the namespace knows it."""
+    """The harness may die between a process's start and its record."""
     require("root", "netns")
     with local_target(tmp_path) as target:
         client = processes.spawn(
@@ -208,8 +208,8 @@ def test_a_process_that_was_not_journalled_in_time_ends_with_its_namespace(
         assert client.wait(60) == -9
 
 
-def test_a_stranger_with_a_journalled_pid_is_left_alone(run_dir: Path, registry: Path) -> None:
-    """The pid of a dead node may belong to anybody by now."""
+def test_another_process_with_a_journalled_pid_is_left_alone(run_dir: Path, registry: Path) -> None:
+    """The kernel may have reused the pid of a dead node."""
     path = run_dir / "journal.jsonl"
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         identity = processes.identify(stranger.pid)
@@ -222,8 +222,8 @@ def test_a_stranger_with_a_journalled_pid_is_left_alone(run_dir: Path, registry:
         stranger.kill()
 
 
-def test_a_detached_cluster_lives_until_it_is_taken_down(run_dir: Path, registry: Path) -> None:
-    """It outlives the command that started it; `everything`, or naming it, ends it."""
+def test_a_detached_cluster_runs_until_it_is_taken_down(run_dir: Path, registry: Path) -> None:
+    """Until `everything` or its name is given."""
     require("root", "netns")
     path, run_id = run_dir / "journal.jsonl", new_run_id()
     with Journal.create(path, run_id=run_id, detached=True, registry=registry) as journal:
@@ -241,10 +241,8 @@ def test_a_detached_cluster_lives_until_it_is_taken_down(run_dir: Path, registry
     target.kill(1)
 
 
-def test_a_detached_cluster_whose_nodes_are_dead_is_a_leftover(
-    run_dir: Path, registry: Path
-) -> None:
-    """It has no running process, so the next clean removes its namespaces."""
+def test_a_detached_cluster_without_processes_is_cleaned(run_dir: Path, registry: Path) -> None:
+    """The next clean removes its namespaces."""
     require("root", "netns")
     path, run_id = run_dir / "journal.jsonl", new_run_id()
     with Journal.create(path, run_id=run_id, detached=True, registry=registry) as journal:
@@ -253,10 +251,10 @@ def test_a_detached_cluster_whose_nodes_are_dead_is_a_leftover(
     assert leftovers(run_id, run_dir) == []
 
 
-def test_an_unfinished_run_is_found_in_the_store_when_the_registry_lost_it(
+def test_an_unfinished_run_is_found_in_the_store_without_the_registry(
     run_dir: Path, registry: Path
 ) -> None:
-    """Temporary folders are swept; the store is the second place to look. Finished runs stay."""
+    """The registry is in a temporary directory, so the store is searched; finished runs stay."""
     Journal.create(run_dir / "journal.jsonl", run_id="r", registry=registry).close()
     for link in registry.iterdir():
         link.unlink()
@@ -266,10 +264,10 @@ def test_an_unfinished_run_is_found_in_the_store_when_the_registry_lost_it(
     assert clean(store, registry=registry) == []
 
 
-def test_what_cannot_be_undone_is_said_and_kept_for_the_next_time(
+def test_an_object_that_cannot_be_removed_is_reported_and_tried_again(
     run_dir: Path, registry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One failure does not keep the rest from being undone, nor the run from being found again."""
+    """One failure prevents neither the other removals nor a later attempt."""
     tried = []
 
     def refuse(fields: object) -> str:
@@ -290,8 +288,8 @@ def test_what_cannot_be_undone_is_said_and_kept_for_the_next_time(
     assert registered(registry) == []
 
 
-def test_a_journal_that_was_deleted_is_reported_once(run_dir: Path, registry: Path) -> None:
-    """Nothing names that run's things any more: the user is told where to look."""
+def test_a_deleted_journal_is_reported_once(run_dir: Path, registry: Path) -> None:
+    """The message says where to look for leftovers."""
     path = run_dir / "journal.jsonl"
     Journal.create(path, run_id="r", registry=registry).close()
     path.unlink()
@@ -304,19 +302,20 @@ def test_a_journal_that_was_deleted_is_reported_once(run_dir: Path, registry: Pa
 
 
 @pytest.mark.slow
-def test_twenty_runs_leave_the_machine_and_the_process_as_they_were() -> None:
-    """No descriptor, thread, process, mount, loop device, control group or memory piles up."""
+def test_twenty_runs_leave_no_resources_behind() -> None:
+    """No descriptor, thread, process, mount, loop device, control group or memory."""
     require("root", "netns")
     argv = [sys.executable, "-m", "tests.tools.run_cycles", "--cycles", "20"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["nothing is left"]), done
 
 
-def test_a_store_that_was_removed_while_its_run_went_on_is_undone_all_the_same(
+def test_a_run_whose_store_was_removed_is_undone(
     run_dir: Path, registry: Path, tmp_path: Path
 ) -> None:
-    """The registry has a copy of the journal: namespaces, mounts, loop devices and processes go,
-    whether the harness is killed afterwards or ends in order."""
+    """The registry has a copy of the journal: namespaces, mounts, loop devices and processes are
+    removed, whether the harness is killed afterwards or ends normally.
+    """
     require("root", "netns", "loop")
     run_id = new_run_id()
     argv = [sys.executable, "-c", HARNESS, run_dir, registry, run_id, f"mark-{run_id}"]
@@ -346,10 +345,10 @@ def test_a_store_that_was_removed_while_its_run_went_on_is_undone_all_the_same(
     assert list(registry.iterdir()) == []
 
 
-def test_a_harness_whose_store_was_removed_undoes_its_run_itself(
+def test_a_harness_whose_store_was_removed_undoes_its_own_run(
     run_dir: Path, registry: Path
 ) -> None:
-    """What it has recorded, it still knows."""
+    """It knows the records that it has written."""
     require("root", "netns")
     run_id = new_run_id()
     path = run_dir / "journal.jsonl"

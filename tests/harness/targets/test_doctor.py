@@ -22,18 +22,16 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["root", "netns", "userns", "loop", "kcat", "chromium"])
-def test_the_doctor_and_the_tests_agree_on_the_machine(name: str) -> None:
-    """What tests find here, the doctor finds too."""
+def test_the_doctor_and_the_tests_find_the_same_capabilities(name: str) -> None:
+    """On this machine."""
     [found] = doctor.capabilities([name])
     assert found.name == name
     assert found.available == is_there(name), found.detail
     assert found.detail
 
 
-def test_packet_drops_and_frozen_disks_are_really_tried(
-    registry: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the kernel refuses, the capability is missing, with the kernel's reason."""
+def test_probes_report_the_kernels_reason(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packet rules and frozen disks are really tried; a refusal of the kernel is the detail."""
     require("root", "loop")
     assert doctor.missing_capabilities({"nftables", "freeze"}) == []
     assert list(registry.iterdir()) == []
@@ -49,10 +47,10 @@ def test_packet_drops_and_frozen_disks_are_really_tried(
     assert list(registry.iterdir()) == []
 
 
-def test_a_missing_program_comes_with_the_command_that_installs_it(
+def test_the_table_shows_the_fix_only_for_missing_capabilities(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The table shows the hint for what is missing, and only for that."""
+    """A missing program's fix is the command that installs it."""
     monkeypatch.setattr("shutil.which", lambda *_args, **_options: None)
     found = doctor.capabilities(["kcat", "python-packages"])
     assert [(c.name, c.available) for c in found] == [("kcat", False), ("python-packages", True)]
@@ -62,8 +60,8 @@ def test_a_missing_program_comes_with_the_command_that_installs_it(
     assert "pip install" not in text.getvalue()
 
 
-def test_json_holds_what_the_table_holds() -> None:
-    """For programs: one object per capability, in a fixed order."""
+def test_json_has_one_object_per_capability() -> None:
+    """In a fixed order."""
     found = doctor.capabilities(["root", "python-packages"])
     objects = json.loads(doctor.as_json(reversed(found)))
     assert [fields["name"] for fields in objects] == ["python-packages", "root"]
@@ -73,7 +71,7 @@ def test_json_holds_what_the_table_holds() -> None:
     assert json.loads(done.stdout) == objects[1:]
 
 
-def test_a_capability_that_does_not_exist_is_an_error() -> None:
-    """A typing error in a plan must not pass as something that the machine has."""
+def test_an_unknown_capability_is_an_error() -> None:
+    """A typing error must not count as available."""
     with pytest.raises(KeyError, match="teleport"):
         doctor.missing_capabilities({"root", "teleport"})

@@ -1,4 +1,4 @@
-"""What tests find in shared memory is the run's own, although the kernel's numbers come again."""
+"""Tests find only the run's own files in shared memory, although the kernel reuses pids."""
 
 import time
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ def trace() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("started_ago_s", "mine"), [(1, True), (HOUR_S, False), (-HOUR_S, False)])
-def test_only_what_was_made_at_a_process_s_start_is_its_own(
+def test_only_shared_memory_made_at_a_process_start_belongs_to_it(
     tmp_path: Path, trace: Path, started_ago_s: int, *, mine: bool
 ) -> None:
-    """The rest is of somebody who had its number earlier or later."""
+    """Other files belong to a process with the same pid before or after."""
     started_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ago_s
     ticks = round(started_s * sysconf("SC_CLK_TCK"))
     process = ProcessId(pid=NUMBER, start_ticks=ticks, world=processes.world())

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from harness.simulation.recording import History
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.own import World
+from harness.workloads.own import ClientEnvironment
 from harness.workloads.own_final_reads import read_everything
 from tests.support.clients.scripted_brokers import (
     FETCH,
@@ -70,7 +70,9 @@ class Logs(Script):
             patience_s=patience_s,
             timeout_s=timeout_s,
         )
-        outside = World(rng=world.stream("reads"), wall_clock_ms=lambda: 0, timing=TIMING)
+        outside = ClientEnvironment(
+            rng=world.stream("reads"), wall_clock_ms=lambda: 0, timing=TIMING
+        )
 
         async def client(cluster: Cluster) -> None:
             await cluster.close()

@@ -1,6 +1,6 @@
-"""The zoo: mutants can be put on and taken off, nobody knows their names, schedules catch them.
+"""The zoo: mutants can be applied and undone, only the zoo names them, and schedules catch them.
 
-Here a few representative ones; all of them by `highwater zoo --real`.
+These tests run a few mutants; `highwater zoo --real` runs all of them.
 """
 
 import subprocess
@@ -39,17 +39,19 @@ from tests.scenarios import prepared
 from tests.support.require import require
 
 ROOT = Path(__file__).parents[3]
+EXAMPLE = "harness.zoo.mutants.ack_before_replication"
 SCRIPTS = sorted(entries.SCENARIOS.glob("*.toml"))
 DECIDE: tuple[Any, ...] = (
     isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
-    Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher, ReplicaFetcherManager,
+    Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher,
+    ReplicaFetcherManager,
     IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, QuorumMember, Replica,
 )  # fmt: skip
-"""What mutants patch."""
+"""The classes and modules that mutants patch."""
 
 
 def decisions() -> list[tuple[str, object]]:
-    """The functions and properties of what mutants patch."""
+    """Return the functions and properties of the classes and modules that mutants patch."""
     return [
         (f"{owner.__name__}.{name}", value)
         for owner in DECIDE
@@ -59,8 +61,8 @@ def decisions() -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize("name", mutants.NAMES)
-def test_mutants_can_be_put_on_and_taken_off(name: str) -> None:
-    """It says what it is; while it is on, something decides otherwise, and afterwards as before."""
+def test_applied_mutant_changes_a_decision_and_undo_restores_it(name: str) -> None:
+    """A mutant describes itself; while it is applied, one decision differs."""
     mutant = mutants.load(name)
     assert mutant.bug
     assert mutant.sources
@@ -74,61 +76,59 @@ def test_mutants_can_be_put_on_and_taken_off(name: str) -> None:
     assert decisions() == before
 
 
-def test_nobody_knows_the_mutants() -> None:
-    """Nothing but the zoo itself names them."""
+def test_no_module_outside_the_zoo_names_a_mutant() -> None:
+    """A full module name is allowed: it is the example of a broker module in messages."""
     for package in ("nodes", "harness", "nemesis", "checkers"):
         for path in sorted((ROOT / package).rglob("*.py")):
             if path.is_relative_to(ROOT / "harness" / "zoo"):
                 continue
-            text = path.read_text()
+            text = path.read_text().replace(EXAMPLE, "")
             named = [name for name in mutants.NAMES if "_" in name and name in text]
             assert not named, f"{path} names {named}"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_schedules_can_be_run(path: Path) -> None:
-    """Every schedule is a plan that this target can carry out, and bears its file's name."""
+def test_scenario_is_a_valid_plan_with_the_name_of_its_file(path: Path) -> None:
+    """The local target can run each scenario."""
     scenario = prepared(f"zoo/{path.stem}")
     assert scenario.plan.name == path.stem
     assert scenario.notes == ()
 
 
-def test_every_schedule_is_for_a_mutant() -> None:
-    """And every mutant that is listed with one exists."""
+def test_scenario_table_names_existing_mutants_and_all_scenario_files() -> None:
+    """SCENARIO_OF has no unknown mutant, and no scenario file is unused."""
     assert set(entries.SCENARIO_OF) <= set(mutants.NAMES)
     used = set(entries.SCENARIO_OF.values())
     assert used == {path.stem for path in SCRIPTS}
 
 
-def test_every_mutant_has_a_schedule() -> None:
-    """What nothing is made to show would be an open gap."""
+def test_each_mutant_has_a_schedule_or_a_scenario() -> None:
+    """A mutant without either could not be caught on purpose."""
     assert [e.name for e in entries.ENTRIES if e.scenario is None and e.script is None] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["last_replica_standing", "forgets_sequences"])
-def test_representative_mutants_are_caught(name: str, tmp_path: Path) -> None:
-    """RealTrial processes, a scripted schedule, the anomaly that the bug is known for; and the broker
-    as it is comes through the same schedule.
-    """
+def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Path) -> None:
+    """The known anomaly appears, and the unmodified broker is VALID in the same scenario."""
     require("root", "netns", "loop")
     found = trials.try_real(load_entries("harness.zoo.entries", [name])[0], tmp_path)
-    assert found.caught_by, found.said
-    assert found.sound == "VALID", found.said
+    assert found.caught_by, found.problem
+    assert found.unmodified == "VALID", found.problem
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark"])
-def test_schedules_catch_mutants_in_simulated_worlds(name: str) -> None:
-    """By single messages, or by the faults that real processes meet, too."""
+def test_schedule_catches_the_mutant_in_simulated_worlds(name: str) -> None:
+    """Some schedules control single messages; others are scenarios for all targets."""
     found = trials.try_schedule("harness.zoo.entries", name, range(1, 3))
     assert found.holds, found
 
 
-def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
+def test_random_search_ignores_seeds_in_which_the_unmodified_broker_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A search goes on behind it, to the first that accuses the broken one alone."""
+    """The search continues to the first seed in which only the mutant fails."""
 
     def judged(task: Task, seed: int) -> Result:
         wrong = seed == 2 or (seed >= 4 and task.plan.broker_module != "nodes")
@@ -141,13 +141,13 @@ def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
     found = trials.try_random(
         entries.ENTRIES[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path
     )
-    assert (found.seeds, found.signs, found.unsound) == ((4,), ("sign 4",), (2,))
+    assert (found.seeds, found.signs, found.unmodified_failed) == ((4,), ("sign 4",), (2,))
 
 
-def test_what_interrupts_a_zoo_lets_its_run_end_in_order(
+def test_interrupted_zoo_ends_its_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that it made is left to `highwater clean`."""
+    """`highwater clean` has nothing left to remove."""
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     run = tmp_path / "run"
     run.write_text(f"#!/bin/sh\ntrap 'echo > {ended}; exit' TERM\necho > {begun}\n"
@@ -170,30 +170,32 @@ def test_what_interrupts_a_zoo_lets_its_run_end_in_order(
     assert ended.exists()
 
 
-def test_a_record_says_what_holds_and_what_does_not() -> None:
-    """A schedule that also finds something in the unmodified broker proves nothing."""
+def test_track_record_row_fails_if_the_unmodified_broker_fails() -> None:
+    """A schedule that the unmodified broker fails proves nothing."""
     entry = entries.ENTRIES[0]
-    good = trials.ScheduleTrial(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
-    bad = trials.ScheduleTrial(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
+    good = trials.ScheduleTrial(worlds=3, caught=2, unmodified_passed=3, signs=("lost-write: 3",))
+    bad = trials.ScheduleTrial(
+        worlds=3, caught=3, unmodified_passed=2, signs=("x",), problem="unmodified, seed 1: x"
+    )
     lucky = trials.RandomTrial(seeds=(3, None, 9), tried=50)
-    unlucky = trials.RandomTrial(seeds=(3, None, None), tried=50, unsound=(7,))
+    unlucky = trials.RandomTrial(seeds=(3, None, None), tried=50, unmodified_failed=(7,))
     lines = [
-        track_record.TrackRecordRow(entry=entry, scripted=good, chance=lucky),
-        track_record.TrackRecordRow(entry=entry, scripted=bad, chance=unlucky),
+        track_record.TrackRecordRow(entry=entry, by_schedule=good, at_random=lucky),
+        track_record.TrackRecordRow(entry=entry, by_schedule=bad, at_random=unlucky),
     ]
     assert [line.holds for line in lines] == [True, False]
     assert (lucky.median, unlucky.median) == (9, None)
     assert lines[0].caught_by == ("lost-write",)
     text = track_record.markdown(lines)
     assert "| 2 of 3 worlds | 9 seeds |" in text
-    assert "unmodified wrong in 1" in text
-    assert "not within 50 seeds (1 of 3 searches), unmodified wrong in seeds 7 |" in text
+    assert "unmodified broker failed in 1" in text
+    assert "not within 50 seeds (1 of 3 searches), unmodified broker failed in seeds 7 |" in text
     assert track_record.summary(lines).startswith("1 of 2 caught by their schedules; 1 of 2 ")
 
 
-def test_a_collection_that_is_none_is_a_sentence() -> None:
-    """And so is an exhibit that it does not have."""
-    with pytest.raises(PlanError, match=r"harness\.zoo\.mutants is no collection"):
+def test_unknown_collection_or_entry_is_a_plan_error() -> None:
+    """The message names what there is instead."""
+    with pytest.raises(PlanError, match=r"harness\.zoo\.mutants is not a collection"):
         load_entries("harness.zoo.mutants")
-    with pytest.raises(PlanError, match="has no nobody; it has "):
+    with pytest.raises(PlanError, match="has no entry nobody; it has "):
         load_entries("harness.zoo.entries", ["nobody"])

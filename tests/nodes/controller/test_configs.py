@@ -4,7 +4,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.configs import (
-    ConfigAnswer,
+    AlterConfigResult,
     ConfigChange,
     ConfigOperation,
     ResourceChanges,
@@ -35,15 +35,15 @@ def alter(
     *changes: tuple[str, int, str | None],
     replaces: bool = False,
     validate_only: bool = False,
-) -> ConfigAnswer:
+) -> AlterConfigResult:
     """Change one resource."""
     request = ResourceChanges(
         resource=resource,
         changes=tuple(ConfigChange(name=n, operation=o, value=v) for n, o, v in changes),
         replaces=replaces,
     )
-    situation = cluster.controller.situation
-    result = alter_configs(situation, [request], validate_only=validate_only)
+    state = cluster.controller.state
+    result = alter_configs(state, [request], validate_only=validate_only)
     (answer,) = cluster.take(result)
     return answer
 
@@ -125,7 +125,7 @@ def test_a_resource_or_a_name_twice_is_refused(cluster: Cluster) -> None:
     assert twice.error is not None
     assert twice.error.code is ErrorCode.invalid_request
     request = ResourceChanges(resource=TOPIC, changes=())
-    result = alter_configs(cluster.controller.situation, [request, request])
+    result = alter_configs(cluster.controller.state, [request, request])
     assert [a.error and a.error.code for a in result.response] == [ErrorCode.invalid_request] * 2
 
 

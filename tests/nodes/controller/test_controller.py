@@ -328,7 +328,7 @@ def test_preferred_elections_are_bounded_and_wait_for_an_imbalance() -> None:
         cluster.alter(2, [2, 1], number=number)
 
     def moves(limit: int, percentage: int) -> int:
-        policy = cluster.controller.situation.policy
+        policy = cluster.controller.state.policy
         image = cluster.image
         return len(elections.rebalance(image, policy, limit=limit, imbalance_percentage=percentage))
 
@@ -368,11 +368,11 @@ def test_a_transaction_without_an_end_is_aborted_before_all_else() -> None:
     controller = Cluster().controller
     image = ClusterImage().apply([BeginTransactionRecord()], Offset(0), Epoch(1))[0]
     controller.on_active(Epoch(2), image, 0.0, {})
-    (abort,) = controller.unended()
+    (abort,) = controller.abort_open_transaction()
     assert isinstance(abort, AbortTransactionRecord)
     assert list(controller.tick(0.0).records) == [abort]
     controller.appended([abort], Offset(1))
-    assert controller.unended() == []
+    assert controller.abort_open_transaction() == []
     assert not any(isinstance(r, AbortTransactionRecord) for r in controller.tick(0.0).records)
 
 

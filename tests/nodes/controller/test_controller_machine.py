@@ -11,7 +11,7 @@ from nodes.controller.deletions import TopicRef, delete_topics
 from nodes.controller.elections import elect_leaders
 from nodes.controller.reassignments import Reassignment, alter_reassignments, list_reassignments
 from nodes.controller.situation import ControllerResult
-from nodes.controller.topics import MorePartitions, create_partitions
+from nodes.controller.topics import NewPartitions, create_partitions
 from nodes.ids import NO_NODE, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, ConfigResource, PartitionImage, PartitionKey
@@ -60,7 +60,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @property
     def _situation(self) -> Any:
-        return self.cluster.controller.situation
+        return self.cluster.controller.state
 
     def _pick(self, number: int) -> tuple[PartitionKey, PartitionImage]:
         every = list(self.cluster.image.partitions())
@@ -174,7 +174,7 @@ class ClusterMachine(RuleBasedStateMachine):
         key, _ = self._pick(pick)
         topic = self.cluster.image.topics[key.topic_id]
         count = len(topic.partitions) + more
-        wanted = [MorePartitions(name=key.topic, count=count)]
+        wanted = [NewPartitions(name=key.topic, count=count)]
         (answer,) = self.cluster.take(create_partitions(self._situation, wanted))
         after = self.cluster.image.topics[key.topic_id]
         assert len(after.partitions) == (count if answer.error is None else count - more)

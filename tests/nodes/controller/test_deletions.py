@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.deletions import Deletion, TopicRef, delete_topics
+from nodes.controller.deletions import DeleteTopicResult, TopicRef, delete_topics
 from tests.support.nodes.controller_cluster import Cluster, nodes, refused
 
 
@@ -18,9 +18,9 @@ def cluster() -> Cluster:
     return cluster
 
 
-def delete(cluster: Cluster, *refs: TopicRef) -> list[Deletion]:
+def delete(cluster: Cluster, *refs: TopicRef) -> list[DeleteTopicResult]:
     """Ask for it."""
-    return cluster.take(delete_topics(cluster.controller.situation, refs))
+    return cluster.take(delete_topics(cluster.controller.state, refs))
 
 
 def test_by_name_and_by_id(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.isr import IsrRequest
+from nodes.controller.isr import AlterIsrRequest
 from nodes.ids import BrokerEpoch, Epoch
 from nodes.metadata.records import RECOVERING, PartitionChangeRecord
 from tests.support.nodes.controller_cluster import SESSION_MS, Cluster, node, nodes, refused
@@ -131,7 +131,7 @@ def test_two_changes_of_one_partition_in_one_request(cluster: Cluster) -> None:
     topic = cluster.image.topic("t")
     assert topic is not None
     epochs = cluster.epochs
-    request = IsrRequest(
+    request = AlterIsrRequest(
         topic_id=topic.topic_id,
         partition=0,
         leader_epoch=Epoch(0),

@@ -6,7 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from nodes.controller.partition_changes import UNCHANGED, Election, LogEnd, Rules, Target, change
+from nodes.controller.partition_changes import (
+    UNCHANGED,
+    DesiredState,
+    Election,
+    LogEnd,
+    Rules,
+    change,
+)
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.metadata.image import PartitionImage, PartitionKey
 from nodes.metadata.records import RECOVERED, RECOVERING
@@ -33,7 +40,7 @@ class Case:
     """What is, what is wanted, who lives, and what is to come of it (all else as it was)."""
 
     before: PartitionImage
-    target: Target
+    target: DesiredState
     live: tuple[NodeId, ...]
     after: dict[str, Any]
     min_isr: int = 2
@@ -51,32 +58,32 @@ LEADERLESS = {"leader": NO_NODE, "isr": ()}
 
 CASES = {
     "a follower leaves, enough remain": Case(
-        partition(), Target(isr=nodes(1, 2)), nodes(1, 2, 3), {"isr": nodes(1, 2)}
+        partition(), DesiredState(isr=nodes(1, 2)), nodes(1, 2, 3), {"isr": nodes(1, 2)}
     ),
     "below the minimum, who leaves is eligible": Case(
         partition(isr=nodes(1, 2)),
-        Target(isr=nodes(1)),
+        DesiredState(isr=nodes(1)),
         nodes(1, 2, 3),
         {"isr": nodes(1), "elr": nodes(2)},
     ),
     "who left at the minimum before is not": Case(
-        partition(isr=nodes(1)), Target(isr=nodes(1)), nodes(1, 2, 3), {}
+        partition(isr=nodes(1)), DesiredState(isr=nodes(1)), nodes(1, 2, 3), {}
     ),
     "the last member becomes eligible": Case(
         partition(isr=nodes(1), elr=nodes(2)),
-        Target(isr=()),
+        DesiredState(isr=()),
         nodes(3),
         {**LEADERLESS, "elr": nodes(1, 2)},
     ),
     "an eligible replica is elected, cleanly, the others stay eligible": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
-        Target(isr=()),
+        DesiredState(isr=()),
         nodes(3),
         {"leader": node(3), "isr": nodes(3), "elr": nodes(1, 2)},
     ),
     "an in-sync replica goes before an eligible one": Case(
         partition(isr=nodes(1, 3), elr=nodes(2), leader=node(1)),
-        Target(isr=nodes(3)),
+        DesiredState(isr=nodes(3)),
         nodes(2, 3),
         {"leader": node(3), "isr": nodes(3), "elr": nodes(1, 2)},
         min_isr=3,
@@ -90,57 +97,57 @@ CASES = {
     ),
     "the ISR reaches the minimum: nobody else is eligible": Case(
         partition(isr=nodes(1), elr=nodes(2)),
-        Target(isr=nodes(1, 3)),
+        DesiredState(isr=nodes(1, 3)),
         nodes(1, 2, 3),
         {"isr": nodes(1, 3), "elr": ()},
     ),
     "fewer replicas than the minimum lower it": Case(
         partition(replicas=nodes(1, 2), isr=nodes(1), elr=nodes(2)),
-        Target(isr=nodes(1, 2)),
+        DesiredState(isr=nodes(1, 2)),
         nodes(1, 2),
         {"isr": nodes(1, 2), "elr": ()},
         min_isr=3,
     ),
     "an unclean restart is neither in sync nor eligible, but last known": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
-        Target(isr=(), lost=nodes(1)),
+        DesiredState(isr=(), lost=nodes(1)),
         (),
         {**LEADERLESS, "elr": nodes(2, 3), "last_known_elr": nodes(1)},
     ),
     "so is one of an eligible replica": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
-        Target(lost=nodes(3)),
+        DesiredState(lost=nodes(3)),
         nodes(1, 2),
         {"elr": nodes(2), "last_known_elr": nodes(3)},
     ),
     "enough in sync have what it had": Case(
         partition(),
-        Target(isr=nodes(2, 3), lost=nodes(1)),
+        DesiredState(isr=nodes(2, 3), lost=nodes(1)),
         nodes(2, 3),
         {"leader": node(2), "isr": nodes(2, 3)},
     ),
     "the last of them joins those that were last known before": Case(
         partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1)),
-        Target(isr=(), lost=nodes(2)),
+        DesiredState(isr=(), lost=nodes(2)),
         nodes(1),
         {**LEADERLESS, "last_known_elr": nodes(1, 2)},
     ),
     "who is in sync again is last known no more, the others are": Case(
         partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
-        Target(isr=nodes(2, 3)),
+        DesiredState(isr=nodes(2, 3)),
         nodes(1, 2, 3),
         {"isr": nodes(2, 3), "last_known_elr": nodes(1)},
         min_isr=3,
     ),
     "nobody is once the ISR has its minimum": Case(
         partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
-        Target(isr=nodes(2, 3)),
+        DesiredState(isr=nodes(2, 3)),
         nodes(1, 2, 3),
         {"isr": nodes(2, 3), "last_known_elr": ()},
     ),
     "a reassignment takes who goes out of the last known": Case(
         partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
-        Target(replicas=nodes(2, 3)),
+        DesiredState(replicas=nodes(2, 3)),
         nodes(2, 3),
         {
             "replicas": nodes(2, 3),
@@ -261,7 +268,7 @@ CASES = {
         logs=logs((1, 9, 999)),
     ),
     "a live leader stays": Case(
-        partition(leader=node(2)), Target(isr=nodes(2, 1)), nodes(1, 2), {"isr": nodes(2, 1)}
+        partition(leader=node(2)), DesiredState(isr=nodes(2, 1)), nodes(1, 2), {"isr": nodes(2, 1)}
     ),
     "unless the preferred one is asked for": Case(
         partition(leader=node(2)),
@@ -279,7 +286,7 @@ CASES = {
     ),
     "a recovery ends": Case(
         partition(isr=nodes(1), leader_recovery_state=RECOVERING),
-        Target(leader_recovery_state=RECOVERED),
+        DesiredState(leader_recovery_state=RECOVERED),
         nodes(1),
         {"leader_recovery_state": RECOVERED},
     ),
@@ -290,7 +297,7 @@ CASES = {
             adding_replicas=nodes(4),
             removing_replicas=nodes(1),
         ),
-        Target(isr=nodes(1)),
+        DesiredState(isr=nodes(1)),
         nodes(1, 2, 4),
         {"isr": nodes(1), "elr": nodes(2)},
     ),
@@ -301,7 +308,7 @@ CASES = {
             adding_replicas=nodes(4),
             removing_replicas=nodes(1),
         ),
-        Target(isr=nodes(1, 2, 4)),
+        DesiredState(isr=nodes(1, 2, 4)),
         nodes(1, 2, 4),
         {
             "replicas": nodes(4, 2),
@@ -314,20 +321,20 @@ CASES = {
     ),
     "who is no replica is not eligible": Case(
         partition(isr=nodes(1), elr=nodes(3)),
-        Target(replicas=nodes(1, 2)),
+        DesiredState(replicas=nodes(1, 2)),
         nodes(1, 2, 3),
         {"replicas": nodes(1, 2), "elr": (), "directories": (None, None), "leader_epoch": Epoch(6)},
     ),
     "without eligible leaders, who leaves below the minimum is none": Case(
         partition(isr=nodes(1, 2)),
-        Target(isr=nodes(1)),
+        DesiredState(isr=nodes(1)),
         nodes(1, 2, 3),
         {"isr": nodes(1)},
         eligible_leaders=False,
     ),
     "without eligible leaders the last member stays in the ISR, whatever it lost": Case(
         partition(isr=nodes(1)),
-        Target(isr=(), lost=nodes(1)),
+        DesiredState(isr=(), lost=nodes(1)),
         nodes(2, 3),
         {"leader": NO_NODE},
         eligible_leaders=False,
@@ -348,7 +355,7 @@ CASES = {
     ),
     "and an unclean election replaces it": Case(
         partition(isr=nodes(1)),
-        Target(isr=()),
+        DesiredState(isr=()),
         nodes(2, 3),
         {"leader": node(3), "isr": nodes(3), "leader_recovery_state": RECOVERING},
         election=Election.UNCLEAN,
@@ -382,7 +389,7 @@ def test_directories_follow_their_replicas() -> None:
         KEY,
         before,
         Rules(lambda _: True, 1),
-        Target(replicas=nodes(3, 4, 1, 2), adding=nodes(4), removing=nodes(2)),
+        DesiredState(replicas=nodes(3, 4, 1, 2), adding=nodes(4), removing=nodes(2)),
     )
     assert record is not None
     assert before.changed(record).directories == (

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.controller.reassignments import (
     Reassignment,
-    ReassignmentAnswer,
+    ReassignmentResult,
     alter_reassignments,
     list_reassignments,
 )
@@ -23,14 +23,14 @@ def cluster() -> Cluster:
     return cluster
 
 
-def reassign(cluster: Cluster, *replicas: int, **values: Any) -> ReassignmentAnswer:
+def reassign(cluster: Cluster, *replicas: int, **values: Any) -> ReassignmentResult:
     """Ask for new replicas of t-0, or cancel when none are given."""
     request = Reassignment(topic="t", partition=0, replicas=nodes(*replicas) or None)
-    (answer,) = cluster.take(alter_reassignments(cluster.controller.situation, [request], **values))
+    (answer,) = cluster.take(alter_reassignments(cluster.controller.state, [request], **values))
     return answer
 
 
-def refusal(answer: ReassignmentAnswer) -> tuple[ErrorCode, str]:
+def refusal(answer: ReassignmentResult) -> tuple[ErrorCode, str]:
     """The error of an answer that must have one."""
     assert answer.error is not None
     return answer.error.code, answer.error.message
@@ -39,10 +39,13 @@ def refusal(answer: ReassignmentAnswer) -> tuple[ErrorCode, str]:
 def test_a_reassignment_runs_through(cluster: Cluster) -> None:
     """New replicas are added at once, old ones go when the new are in sync, the leader last."""
     assert reassign(cluster, 4, 5, 3).error is None
-    under_way = cluster.partition()
-    assert under_way.replicas == nodes(4, 5, 3, 1, 2)
-    assert (under_way.adding_replicas, under_way.removing_replicas) == (nodes(4, 5), nodes(1, 2))
-    assert (under_way.leader, under_way.isr) == (node(1), nodes(1, 2, 3))
+    is_reassigning = cluster.partition()
+    assert is_reassigning.replicas == nodes(4, 5, 3, 1, 2)
+    assert (is_reassigning.adding_replicas, is_reassigning.removing_replicas) == (
+        nodes(4, 5),
+        nodes(1, 2),
+    )
+    assert (is_reassigning.leader, is_reassigning.isr) == (node(1), nodes(1, 2, 3))
     (listed,) = list_reassignments(cluster.image)
     assert (listed.replicas, listed.adding) == (nodes(4, 5, 3, 1, 2), nodes(4, 5))
     assert cluster.alter(1, [1, 2, 3, 4]).error is None
@@ -52,7 +55,7 @@ def test_a_reassignment_runs_through(cluster: Cluster) -> None:
     assert answer.error.code is ErrorCode.new_leader_elected
     done = cluster.partition()
     assert (done.replicas, done.isr, done.leader) == (nodes(4, 5, 3), nodes(3, 4, 5), node(4))
-    assert done.leader_epoch == under_way.leader_epoch + 1
+    assert done.leader_epoch == is_reassigning.leader_epoch + 1
     assert not list(list_reassignments(cluster.image))
 
 
@@ -172,7 +175,7 @@ def test_requests_are_judged_each_for_itself(cluster: Cluster) -> None:
         Reassignment(topic="t", partition=0, replicas=()),
         Reassignment(topic="t", partition=0, replicas=nodes(1, 2, 4)),
     ]
-    answers = cluster.take(alter_reassignments(cluster.controller.situation, wanted))
+    answers = cluster.take(alter_reassignments(cluster.controller.state, wanted))
     assert [a.error and a.error.code for a in answers] == [
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_or_partition,

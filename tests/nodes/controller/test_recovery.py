@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from nodes.controller.partition_changes import Election, LogEnd
-from nodes.controller.recovery import credible, inquiries, recover
+from nodes.controller.recovery import log_queries, logs_of_valid_reports, recover
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, Offset
 from nodes.metadata.records import RECOVERING
 from tests.nodes.controller.test_configs import SET, TOPIC, alter
@@ -78,9 +78,9 @@ def test_another_minimum_ends_what_was_known() -> None:
 def test_an_election_that_is_asked_for_takes_those_that_are_live() -> None:
     """All live replicas are asked, last known or not, for the partitions that are named."""
     cluster = all_lost(2)
-    situation = cluster.controller.situation
+    state = cluster.controller.state
     keys = cluster.controller.leaderless
-    (asked,) = inquiries(situation.image, situation.policy, keys, Election.UNCLEAN)
+    (asked,) = log_queries(state.image, state.policy, keys, Election.UNCLEAN)
     assert asked.candidates == nodes(2)
 
 
@@ -97,28 +97,28 @@ BAD_REPORTS: dict[str, dict[str, Any]] = {
 def test_answers_that_do_not_count(changed: dict[str, Any]) -> None:
     """What may have changed since does not elect anybody."""
     cluster = all_lost(1, 2)
-    situation = cluster.controller.situation
-    asked = inquiries(situation.image, situation.policy, cluster.controller.leaderless)
+    state = cluster.controller.state
+    asked = log_queries(state.image, state.policy, cluster.controller.leaderless)
     good = [cluster.report(asked[0], number, (0, 50)) for number in (1, 2)]
     bad = [good[0], replace(good[1], **changed)]
-    assert recover(situation, asked, bad).records == []
-    assert len(recover(situation, asked, good).records) == 1
+    assert recover(state, asked, bad).records == []
+    assert len(recover(state, asked, good).records) == 1
 
 
 def test_answers_to_a_question_of_the_past_do_not_count() -> None:
     """The partition has changed in between, or is gone; a broker has left."""
     cluster = all_lost(1, 2)
-    situation = cluster.controller.situation
-    (asked,) = inquiries(situation.image, situation.policy, cluster.controller.leaderless)
+    state = cluster.controller.state
+    (asked,) = log_queries(state.image, state.policy, cluster.controller.leaderless)
     reports = [cluster.report(asked, number, (0, 50)) for number in (1, 2)]
     older = replace(asked, partition_epoch=asked.partition_epoch - 1)
-    assert credible(situation.image, [older], reports) == {}
+    assert logs_of_valid_reports(state.image, [older], reports) == {}
     gone = replace(asked, key=asked.key._replace(topic_id=UUID(int=77)))
-    assert credible(situation.image, [gone], reports) == {}
+    assert logs_of_valid_reports(state.image, [gone], reports) == {}
     cluster.beat(2, want_fence=True)
-    known = credible(cluster.image, [asked], reports)
+    known = logs_of_valid_reports(cluster.image, [asked], reports)
     assert known == {asked.key: {node(1): LogEnd(Epoch(0), Offset(50))}}
-    assert recover(cluster.controller.situation, [asked], reports).records == []
+    assert recover(cluster.controller.state, [asked], reports).records == []
 
 
 def test_who_has_no_leader_is_known_without_looking_at_all() -> None:

@@ -42,7 +42,7 @@ def test_a_stall_of_the_controller_is_not_the_brokers_silence() -> None:
     sessions = BrokerSessions(100)
     sessions.touch(node(1), 0)
     sessions.touch(node(2), 195)
-    sessions.forgive(150, 200)
+    sessions.extend_all(150, 200)
     assert sessions.live(node(1), 249)
     assert not sessions.live(node(1), 250)
     assert sessions.live(node(2), 299)

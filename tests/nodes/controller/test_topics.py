@@ -142,7 +142,7 @@ def test_assigned_partitions_are_counted_from_zero(
 ) -> None:
     """No gap, no repetition."""
     topic = NewTopic(name="t", assignments=tuple((n, nodes(1)) for n in numbers))
-    result = create_topics(cluster.controller.situation, [topic])
+    result = create_topics(cluster.controller.state, [topic])
     (answer,) = result.response
     assert answer.error is not None
     assert answer.error.code is ErrorCode.invalid_replica_assignment
@@ -196,7 +196,7 @@ def test_each_topic_of_a_request_is_judged_for_itself(cluster: Cluster) -> None:
     topics = [
         NewTopic(name=name) for name in ("good", "bad/", "twice", "twice", "a.b", "a_b", "good2")
     ]
-    answers = cluster.take(create_topics(cluster.controller.situation, topics))
+    answers = cluster.take(create_topics(cluster.controller.state, topics))
     errors = {answer.name: answer.error and answer.error.code for answer in answers}
     assert errors == {
         "good": None,
@@ -211,7 +211,7 @@ def test_each_topic_of_a_request_is_judged_for_itself(cluster: Cluster) -> None:
 
 def test_validate_only_writes_nothing(cluster: Cluster) -> None:
     """The same answers, and no topic."""
-    result = create_topics(cluster.controller.situation, [NewTopic(name="t")], validate_only=True)
+    result = create_topics(cluster.controller.state, [NewTopic(name="t")], validate_only=True)
     (answer,) = result.response
     assert answer.error is None
     assert not result.records
@@ -223,7 +223,7 @@ def test_ten_thousand_partitions_are_one_request(cluster: Cluster) -> None:
         NewTopic(name="big", partitions=MAX_PARTITIONS_PER_REQUEST, replication_factor=3),
         NewTopic(name="more"),
     ]
-    big, more = create_topics(cluster.controller.situation, topics).response
+    big, more = create_topics(cluster.controller.state, topics).response
     assert big.error is None
     assert more.error is not None
     assert more.error.code is ErrorCode.policy_violation

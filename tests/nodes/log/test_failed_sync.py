@@ -55,7 +55,7 @@ def test_otherwise_the_cache_would_be_believed(monkeypatch: pytest.MonkeyPatch) 
     log = filled(disk)
     point, before = log.flushed_offset, content(log)
     drop_everything(disk)
-    monkeypatch.setattr(Segment, "write_again", lambda segment, start: None)
+    monkeypatch.setattr(Segment, "rewrite", lambda segment, start: None)
     assert open_log(disk, recovery_point=point).flushed_offset == log.end_offset
     disk.crash()
     assert len(content(open_log(disk))) < len(before)
@@ -125,10 +125,10 @@ def test_what_was_flushed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     log = filled(disk, flushed=7, more=3)
     written: list[tuple[Offset, int]] = []
 
-    def write_again(segment: Segment, start: int) -> None:
+    def rewrite(segment: Segment, start: int) -> None:
         written.append((segment.base_offset, start))
 
-    monkeypatch.setattr(Segment, "write_again", write_again)
+    monkeypatch.setattr(Segment, "rewrite", rewrite)
     point = log.flushed_offset
     open_log(disk, recovery_point=point)
     [within, *others] = [s for s in log._segments.all if s.next_offset > point]
@@ -145,9 +145,9 @@ def test_real_files_are_written_again_in_place(tmp_path: Path) -> None:
     before = (tmp_path / "f").read_bytes()
     file = LocalDisk(tmp_path).open("f")
     os.utime(tmp_path / "f", (0, 0))
-    file.write_again(file.size())
+    file.rewrite(file.size())
     assert (tmp_path / "f").stat().st_mtime == 0
-    file.write_again(4097)
+    file.rewrite(4097)
     assert (tmp_path / "f").stat().st_mtime > 0
     assert (tmp_path / "f").read_bytes() == before
     assert not file.rest()

@@ -8,7 +8,7 @@ from nodes.ids import Epoch, Offset
 from nodes.log.batch import read_header
 from nodes.log.errors import OffsetOutOfRange
 from nodes.log.log import Log, LogConfig
-from nodes.log.retention import Extent, expired
+from nodes.log.retention import SegmentInfo, expired
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import DIRECTORY, SMALL, batch, content, open_log
 
@@ -16,9 +16,9 @@ E1, E2 = Epoch(1), Epoch(2)
 DAY = 86_400_000
 
 
-def extents(*parts: tuple[int, int]) -> list[Extent]:
+def extents(*parts: tuple[int, int]) -> list[SegmentInfo]:
     """Segments of ten records each: (size, largest timestamp)."""
-    return [Extent(Offset(10 * n + 10), size, stamp) for n, (size, stamp) in enumerate(parts)]
+    return [SegmentInfo(Offset(10 * n + 10), size, stamp) for n, (size, stamp) in enumerate(parts)]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.raft.election_state import ElectionState
 from nodes.raft.epochs import LAST_EPOCH, MAX_LEAP, ROOM, credible_state, highest_epoch
 from nodes.raft.messages import (
-    Answer,
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
     Persist,
+    Response,
     Send,
-    VoteAnswer,
     VoteRequest,
+    VoteResponse,
 )
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
@@ -63,8 +63,8 @@ def elected(quorum: Quorum, now_ms: float) -> bool:
         asked = [each.request for each in actions if isinstance(each, Send) and each.to == B]
         if not asked or not isinstance(asked[0], VoteRequest):
             break
-        yes = VoteAnswer(error=ErrorCode.none, epoch=asked[0].epoch, leader_id=None, granted=True)
-        actions = quorum.on_vote_answer(now_ms, B, asked[0], yes)
+        yes = VoteResponse(error=ErrorCode.none, epoch=asked[0].epoch, leader_id=None, granted=True)
+        actions = quorum.on_vote_response(now_ms, B, asked[0], yes)
     return any(isinstance(action, BecameLeader) for action in actions)
 
 
@@ -104,10 +104,12 @@ def test_a_voter_that_was_away_learns_the_epoch_by_asking() -> None:
     far = Epoch(1_000_000)
     quorum = member()
     assert quorum.on_vote(LATE_MS, vote(far, by=B))[0].error is ErrorCode.invalid_request
-    told = VoteAnswer(error=ErrorCode.fenced_leader_epoch, epoch=far, leader_id=None, granted=False)
+    told = VoteResponse(
+        error=ErrorCode.fenced_leader_epoch, epoch=far, leader_id=None, granted=False
+    )
     request = next(each.request for each in quorum.tick(LATE_MS) if isinstance(each, Send))
     assert isinstance(request, VoteRequest)
-    quorum.on_vote_answer(LATE_MS, B, request, told)
+    quorum.on_vote_response(LATE_MS, B, request, told)
     assert quorum.epoch == far
     assert quorum.on_vote(LATE_MS, vote(far + 1, by=B))[0].granted
 
@@ -115,8 +117,8 @@ def test_a_voter_that_was_away_learns_the_epoch_by_asking() -> None:
 def test_an_answer_beyond_the_highest_epoch_is_not_taken_over() -> None:
     """Its sender believed what it should not have: it must not spread."""
     quorum = member()
-    answer = Answer(error=ErrorCode.fenced_leader_epoch, epoch=LAST_EPOCH, leader_id=None)
-    assert quorum.on_answer(LATE_MS, answer) == []
+    answer = Response(error=ErrorCode.fenced_leader_epoch, epoch=LAST_EPOCH, leader_id=None)
+    assert quorum.on_response(LATE_MS, answer) == []
     assert quorum.epoch == 1
 
 
@@ -193,7 +195,7 @@ def test_a_voter_with_an_unimpaired_disk_follows_those_that_were_repaired() -> N
     """It learns their epoch by asking, and votes with them."""
     quorum = member()
     repaired = Epoch(1 + ROOM)
-    quorum.on_answer(LATE_MS, Answer(error=ErrorCode.none, epoch=repaired, leader_id=None))
+    quorum.on_response(LATE_MS, Response(error=ErrorCode.none, epoch=repaired, leader_id=None))
     answer, actions = quorum.on_vote(LATE_MS, vote(repaired + 1, by=B))
     assert answer.granted
     assert isinstance(actions[-1], Persist)

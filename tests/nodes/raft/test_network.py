@@ -154,7 +154,7 @@ class ForgetsThatItLed(Quorum):
         if self.leadership is None and self._state.leader_id == self.node_id:
             self.role = Role.CANDIDATE
             self._granted = {self.node_id: True}
-            self._lead(now_ms)
+            self._become_leader(now_ms)
         return super().tick(now_ms)
 
 

@@ -11,21 +11,21 @@ from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import CommittedTruncation, InvariantBroken, TwoLeaders
 from nodes.raft.messages import (
     Action,
-    Answer,
     AppendLeaderChange,
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
-    FetchAnswer,
     FetchOutcome,
     FetchRequest,
+    FetchResponse,
     HighWatermarkAdvanced,
     LostLeadership,
     Persist,
+    Response,
     Send,
     Truncate,
-    VoteAnswer,
     VoteRequest,
+    VoteResponse,
 )
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
@@ -77,9 +77,9 @@ def vote(
     )
 
 
-def granted(epoch: int, *, yes: bool = True) -> VoteAnswer:
+def granted(epoch: int, *, yes: bool = True) -> VoteResponse:
     """An answer to a vote request."""
-    return VoteAnswer(error=ErrorCode.none, epoch=Epoch(epoch), leader_id=None, granted=yes)
+    return VoteResponse(error=ErrorCode.none, epoch=Epoch(epoch), leader_id=None, granted=yes)
 
 
 def begin(epoch: int, leader: NodeId = B) -> BeginEpochRequest:
@@ -101,9 +101,9 @@ def fetched(
     hw: int = 0,
     diverging: EpochEnd | None = None,
     error: ErrorCode = ErrorCode.none,
-) -> FetchAnswer:
+) -> FetchResponse:
     """An answer to a fetch."""
-    return FetchAnswer(
+    return FetchResponse(
         error=error,
         epoch=Epoch(epoch),
         leader_id=leader,
@@ -121,11 +121,11 @@ def elect(quorum: Quorum, entries: MemoryLog, now_ms: float = LATE_MS) -> list[A
     """Have it elected by B; its control record is appended, and not flushed."""
     (first, *_) = sent(quorum.tick(now_ms))
     assert isinstance(first.request, VoteRequest)
-    real = sent(quorum.on_vote_answer(now_ms, B, first.request, granted(first.request.epoch)))
+    real = sent(quorum.on_vote_response(now_ms, B, first.request, granted(first.request.epoch)))
     request = real[0].request
     assert isinstance(request, VoteRequest)
     assert not request.pre_vote
-    actions = quorum.on_vote_answer(now_ms, B, request, granted(request.epoch))
+    actions = quorum.on_vote_response(now_ms, B, request, granted(request.epoch))
     entries.entries.append((quorum.epoch, "leader"))
     return actions
 
@@ -229,12 +229,12 @@ def test_election_order_of_actions() -> None:
 
 
 def test_a_lost_round_backs_off_and_asks_again() -> None:
-    """Refused by the majority, it waits a while, and the epoch stays."""
+    """VoterChangeRefused by the majority, it waits a while, and the epoch stays."""
     quorum = member()
     request = sent(quorum.tick(LATE_MS))[0].request
     assert isinstance(request, VoteRequest)
     for peer in (B, C):
-        quorum.on_vote_answer(LATE_MS, peer, request, granted(0, yes=False))
+        quorum.on_vote_response(LATE_MS, peer, request, granted(0, yes=False))
     assert quorum.role is Role.UNATTACHED
     assert LATE_MS < quorum.next_deadline_ms() <= LATE_MS + TIMING.election_backoff_max_ms
     assert quorum.epoch == 0
@@ -255,9 +255,9 @@ def test_two_leaders_of_an_epoch_are_not_tolerated() -> None:
     """It cannot happen; when it does, it is said."""
     quorum = member()
     quorum.on_begin_epoch(0, begin(1, B))
-    claim = Answer(error=ErrorCode.none, epoch=Epoch(1), leader_id=C)
+    claim = Response(error=ErrorCode.none, epoch=Epoch(1), leader_id=C)
     with pytest.raises(TwoLeaders):
-        quorum.on_answer(0, claim)
+        quorum.on_response(0, claim)
 
 
 def test_nothing_is_committed_before_a_record_of_the_own_epoch() -> None:
@@ -362,7 +362,7 @@ def test_diverging_logs_agree_after_one_cut(follower: tuple[int, ...], cut_to: i
     other.on_begin_epoch(0, begin(5, A))
     request = other.fetch_request()
     answer, _ = quorum.on_fetch(LATE_MS, request)
-    outcome, actions = other.on_fetch_answer(0, A, request, answer)
+    outcome, actions = other.on_fetch_response(0, A, request, answer)
     if cut_to is None:
         assert outcome is FetchOutcome.APPEND
     else:
@@ -379,7 +379,7 @@ def test_committed_records_are_not_cut() -> None:
     ]
     answer = fetched(2, diverging=EpochEnd(Epoch(0), Offset(2)))
     with pytest.raises(CommittedTruncation):
-        quorum.on_fetch_answer(0, B, quorum.fetch_request(), answer)
+        quorum.on_fetch_response(0, B, quorum.fetch_request(), answer)
 
 
 def test_a_followers_high_watermark_is_bounded_by_its_log() -> None:
@@ -403,16 +403,16 @@ def test_stale_fetch_answers_are_ignored() -> None:
     quorum = member(entries=log(0))
     quorum.on_begin_epoch(0, begin(2))
     request = quorum.fetch_request()
-    assert quorum.on_fetch_answer(0, B, request, fetched(1))[0] is FetchOutcome.IGNORE
-    assert quorum.on_fetch_answer(0, C, request, fetched(2))[0] is FetchOutcome.IGNORE
-    assert quorum.on_fetch_answer(0, B, fetch(2, 0, -1), fetched(2))[0] is FetchOutcome.IGNORE
-    assert quorum.on_fetch_answer(0, B, request, fetched(2))[0] is FetchOutcome.APPEND
+    assert quorum.on_fetch_response(0, B, request, fetched(1))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_response(0, C, request, fetched(2))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_response(0, B, fetch(2, 0, -1), fetched(2))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_response(0, B, request, fetched(2))[0] is FetchOutcome.APPEND
 
 
 def test_a_newer_epoch_in_any_answer_ends_leadership() -> None:
     """Persisted first, then said."""
     quorum, _ = leader()
-    actions = quorum.on_answer(LATE_MS, granted(7))
+    actions = quorum.on_response(LATE_MS, granted(7))
     assert actions == [
         Persist(state=ElectionState(epoch=Epoch(7))),
         LostLeadership(epoch=Epoch(1)),
@@ -425,10 +425,10 @@ def test_an_observer_leaves_a_deposed_leader() -> None:
     (KAFKA-15489)."""
     observer = member(node=OUTSIDER)
     error = ErrorCode.fenced_leader_epoch
-    observer.on_fetch_answer(0, A, observer.fetch_request(), fetched(3, leader=B, error=error))
+    observer.on_fetch_response(0, A, observer.fetch_request(), fetched(3, leader=B, error=error))
     assert observer.fetch_target(1) == B
     refused = fetched(3, leader=None, error=ErrorCode.not_leader_or_follower)
-    observer.on_fetch_answer(1, B, observer.fetch_request(), refused)
+    observer.on_fetch_response(1, B, observer.fetch_request(), refused)
     assert observer.fetch_target(1) is None
     assert observer.epoch == 3
 

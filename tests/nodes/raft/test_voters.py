@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import Epoch, NodeId, Offset
 from nodes.raft.control_records import message_of, record_of, voter_set, voters_record
 from nodes.raft.election_state import ElectionState
-from nodes.raft.membership import Refused
-from nodes.raft.messages import AppendVoters, FetchRequest, Send, VoteAnswer, VoteRequest
+from nodes.raft.membership import VoterChangeRefused
+from nodes.raft.messages import AppendVoters, FetchRequest, Send, VoteRequest, VoteResponse
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.timing import QuorumTiming
@@ -96,8 +96,8 @@ def leader(voters: VoterSet = THREE, node: int = 1) -> tuple[Quorum, MemoryLog]:
         send = next(action for action in actions if isinstance(action, Send))
         asked = send.request
         assert isinstance(asked, VoteRequest)
-        yes = VoteAnswer(error=ErrorCode.none, epoch=asked.epoch, leader_id=None, granted=True)
-        actions = quorum.on_vote_answer(LATE_MS, send.to, asked, yes)
+        yes = VoteResponse(error=ErrorCode.none, epoch=asked.epoch, leader_id=None, granted=True)
+        actions = quorum.on_vote_response(LATE_MS, send.to, asked, yes)
     assert quorum.role is Role.LEADER
     log.entries.append((quorum.epoch, "leader"))
     log.flushed = 1
@@ -119,9 +119,9 @@ def fetch(node: int, offset: int, directory: int | None = None) -> FetchRequest:
     )
 
 
-def refusal(code: ErrorCode) -> "pytest.RaisesExc[Refused]":
+def refusal(code: ErrorCode) -> "pytest.RaisesExc[VoterChangeRefused]":
     """Expects a refusal with that code."""
-    return pytest.raises(Refused, check=lambda error: error.code is code)
+    return pytest.raises(VoterChangeRefused, check=lambda error: error.code is code)
 
 
 def test_one_change_at_a_time() -> None:

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
-from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
+from nodes.replication.partition import (
+    IsrProposal,
+    PartitionRegistration,
+    PartitionState,
+    ProduceStatus,
+    Role,
+)
 
 LEADER, B, C = NodeId(1), NodeId(2), NodeId(3)
 REPLICAS = (LEADER, B, C)
@@ -13,8 +19,8 @@ REPLICAS = (LEADER, B, C)
 
 def assignment(
     *, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, epoch: int = 5, partition_epoch: int = 10
-) -> Assignment:
-    return Assignment(
+) -> PartitionRegistration:
+    return PartitionRegistration(
         replicas=REPLICAS,
         isr=tuple(NodeId(n) for n in isr),
         leader=NodeId(leader),
@@ -162,15 +168,15 @@ def test_repeated_metadata_does_not_end_a_proposal() -> None:
 @pytest.mark.parametrize(
     ("acks", "isr", "expected"),
     [
-        (-1, (1, 2), Ack.DONE),
-        (-1, (1,), Ack.TOO_FEW_REPLICAS),
-        (1, (1,), Ack.DONE),
-        (0, (1,), Ack.DONE),
+        (-1, (1, 2), ProduceStatus.OK),
+        (-1, (1,), ProduceStatus.NOT_ENOUGH_REPLICAS),
+        (1, (1,), ProduceStatus.OK),
+        (0, (1,), ProduceStatus.OK),
     ],
 )
-def test_appending(acks: int, isr: tuple[int, ...], expected: Ack) -> None:
+def test_appending(acks: int, isr: tuple[int, ...], expected: ProduceStatus) -> None:
     """acks=all is refused before the append when the ISR is too small; other modes are not."""
-    assert leader(isr=isr).may_append(acks) is expected
+    assert leader(isr=isr).check_append(acks) is expected
 
 
 def test_a_follower_does_not_append() -> None:
@@ -178,18 +184,18 @@ def test_a_follower_does_not_append() -> None:
     state = PartitionState(LEADER, Offset(0))
     state.apply(assignment(leader=2), Offset(0), now_ms=0)
     assert state.role is Role.FOLLOWER
-    assert state.may_append(1) is Ack.NOT_LEADER
+    assert state.check_append(1) is ProduceStatus.NOT_LEADER
 
 
 def test_acks_all_is_answered_at_the_high_watermark() -> None:
     """Not by the leader's log alone, not by one follower."""
     state = leader()
     epoch = state.leader_epoch
-    assert state.acknowledge(epoch, Offset(100), Offset(100)) is Ack.WAIT
+    assert state.acknowledge(epoch, Offset(100), Offset(100)) is ProduceStatus.PENDING
     fetch(state, B, 100)
-    assert state.acknowledge(epoch, Offset(100), Offset(100)) is Ack.WAIT
+    assert state.acknowledge(epoch, Offset(100), Offset(100)) is ProduceStatus.PENDING
     fetch(state, C, 100)
-    assert state.acknowledge(epoch, Offset(100), Offset(100)) is Ack.DONE
+    assert state.acknowledge(epoch, Offset(100), Offset(100)) is ProduceStatus.OK
 
 
 def test_acks_all_tells_of_an_isr_that_became_too_small() -> None:
@@ -197,7 +203,7 @@ def test_acks_all_tells_of_an_isr_that_became_too_small() -> None:
     state = leader(min_isr=2)
     epoch = state.leader_epoch
     state.apply(assignment(isr=(1,), partition_epoch=11), Offset(100), now_ms=1)
-    assert state.acknowledge(epoch, Offset(100), Offset(100)) is Ack.TOO_FEW_REPLICAS
+    assert state.acknowledge(epoch, Offset(100), Offset(100)) is ProduceStatus.NOT_ENOUGH_REPLICAS
 
 
 def test_acks_all_does_not_outlive_its_leader_epoch() -> None:
@@ -205,7 +211,7 @@ def test_acks_all_does_not_outlive_its_leader_epoch() -> None:
     state = leader()
     old = state.leader_epoch
     state.apply(assignment(epoch=7, partition_epoch=12), Offset(100), now_ms=1)
-    assert state.acknowledge(old, Offset(10), Offset(100)) is Ack.NOT_LEADER
+    assert state.acknowledge(old, Offset(10), Offset(100)) is ProduceStatus.NOT_LEADER
 
 
 def test_a_follower_learns_the_high_watermark_up_to_its_own_end() -> None:

@@ -1,11 +1,12 @@
-"""Progress by the pulse of a fetch session means what naming every partition every time means."""
+"""Progress by the activity of a fetch session means what naming every partition every time
+means."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
-from nodes.replication.partition import Assignment, PartitionState
-from nodes.replication.progress import Pulse
+from nodes.replication.partition import PartitionRegistration, PartitionState
+from nodes.replication.progress import SessionActivity
 
 FOLLOWERS = (NodeId(2), NodeId(3))
 LAG_MS = 500
@@ -13,7 +14,7 @@ LAG_MS = 500
 
 def leader() -> PartitionState:
     state = PartitionState(NodeId(1), Offset(0))
-    assignment = Assignment(
+    assignment = PartitionRegistration(
         replicas=(NodeId(1), *FOLLOWERS),
         isr=(NodeId(1), *FOLLOWERS),
         leader=NodeId(1),
@@ -33,11 +34,11 @@ class Sessions:
         self.now_ms = 0.0
         self.have = dict.fromkeys(FOLLOWERS, Offset(0))
         self.due = dict.fromkeys(FOLLOWERS, True)
-        self.pulses = {node: Pulse() for node in FOLLOWERS}
+        self.activities = {node: SessionActivity() for node in FOLLOWERS}
 
     def append(self, count: int) -> None:
         for state in (self.named, self.lazy):
-            state.leader_grows(self.end)
+            state.before_append(self.end)
         self.end = Offset(self.end + count)
         self.due = dict.fromkeys(FOLLOWERS, True)
 
@@ -46,16 +47,16 @@ class Sessions:
         have = Offset(min(self.have[node] + took, self.end))
         due = self.due[node] or have != self.have[node]
         self.have[node] = have
-        self.pulses[node].fetched_ms = self.now_ms
+        self.activities[node].fetched_ms = self.now_ms
         args = (node, have, BrokerEpoch(7), self.end, self.now_ms)
         self.named.record_fetch(*args)
         if due:
-            self.lazy.record_fetch(*args, pulse=self.pulses[node])
+            self.lazy.record_fetch(*args, activity=self.activities[node])
             self.due[node] = have < self.end
 
     def forget(self, node: NodeId) -> None:
         """The partition leaves the session and is named anew with the next fetch."""
-        self.lazy.left_session(node, self.pulses[node], self.end)
+        self.lazy.left_session(node, self.activities[node], self.end)
         self.due[node] = True
 
 

@@ -14,8 +14,7 @@ from harness.systems.node_roles import Layout
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.own import World as Outside
-from harness.workloads.own import run_workload
+from harness.workloads.own import ClientEnvironment, run_workload
 from harness.workloads.own_final_reads import read_everything
 from harness.zoo.schedules.load import make_topics
 from tests.support.clients.workloads import client_config
@@ -70,7 +69,9 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
     wanted = config(cluster, **changes)
 
     async def clients() -> bool:
-        outside = Outside(rng=world.stream("clients"), wall_clock_ms=cluster.clients.clock.ms)
+        outside = ClientEnvironment(
+            rng=world.stream("clients"), wall_clock_ms=cluster.clients.clock.ms
+        )
         await make_topics(cluster, {"t": PARTITIONS})
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.controller import NO_BROKER_EPOCH, Controller, HeartbeatAnswer
-from nodes.controller.isr import IsrAnswer, IsrRequest
+from nodes.controller.controller import NO_BROKER_EPOCH, Controller, HeartbeatResult
+from nodes.controller.isr import AlterIsrRequest, AlterIsrResult
 from nodes.controller.partition_changes import LogEnd
-from nodes.controller.recovery import Inquiry, Report, inquiries, recover
+from nodes.controller.recovery import LogQuery, ReplicaLogInfo, log_queries, recover
 from nodes.controller.settings import ControlSettings
 from nodes.controller.situation import ControllerResult
-from nodes.controller.topics import NewTopic, TopicAnswer, create_topics
+from nodes.controller.topics import CreateTopicResult, NewTopic, create_topics
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionImage
@@ -126,7 +126,7 @@ class Cluster:
         offset: int | None = None,
         want_fence: bool = False,
         want_shut_down: bool = False,
-    ) -> HeartbeatAnswer:
+    ) -> HeartbeatResult:
         """A heartbeat of a broker that has read everything, when not said otherwise."""
         at = self.controller.image.offset if offset is None else offset
         known = self.epochs.get(node(number), BrokerEpoch(-1))
@@ -145,29 +145,29 @@ class Cluster:
         """Run a tick of the controller."""
         self.take(self.controller.tick(self.now_ms))
 
-    def recover(self, ends: Mapping[int, tuple[int, int]] | None = None) -> list[Inquiry]:
+    def recover(self, ends: Mapping[int, tuple[int, int]] | None = None) -> list[LogQuery]:
         """Leaderless partitions are asked for; brokers answer as `ends` says by their numbers
         (last epoch, end offset), all alike when it says nothing. What was asked.
         """
-        situation = self.controller.situation
-        asked = inquiries(situation.image, situation.policy, self.controller.leaderless)
+        state = self.controller.state
+        asked = log_queries(state.image, state.policy, self.controller.leaderless)
         reports = [
-            self.report(inquiry, number, (ends or {}).get(number, (0, 0)))
-            for inquiry in asked
-            for number in inquiry.candidates
+            self.report(query, number, (ends or {}).get(number, (0, 0)))
+            for query in asked
+            for number in query.candidates
             if ends is None or number in ends
         ]
-        self.take(recover(situation, asked, reports))
+        self.take(recover(state, asked, reports))
         return asked
 
-    def report(self, inquiry: Inquiry, number: int, end: tuple[int, int]) -> Report:
+    def report(self, query: LogQuery, number: int, end: tuple[int, int]) -> ReplicaLogInfo:
         """What broker `number` says, having heard of everything."""
-        return Report(
+        return ReplicaLogInfo(
             node=node(number),
             broker_epoch=self.image.brokers[node(number)].epoch,
-            topic_id=inquiry.key.topic_id,
-            partition=inquiry.key.partition,
-            leader_epoch=self.partition(inquiry.key.topic, inquiry.key.partition).leader_epoch,
+            topic_id=query.key.topic_id,
+            partition=query.key.partition,
+            leader_epoch=self.partition(query.key.topic, query.key.partition).leader_epoch,
             end=LogEnd(Epoch(end[0]), Offset(end[1])),
         )
 
@@ -187,14 +187,14 @@ class Cluster:
 
     def create(
         self, name: str = "t", *assignments: tuple[NodeId, ...], **values: object
-    ) -> TopicAnswer:
+    ) -> CreateTopicResult:
         """Create one topic, with the given replicas or by count."""
         topic = NewTopic(
             name=name,
             assignments=tuple(enumerate(assignments)),
             **values,  # type: ignore[arg-type]
         )
-        (answer,) = self.take(create_topics(self.controller.situation, [topic]))
+        (answer,) = self.take(create_topics(self.controller.state, [topic]))
         return answer
 
     def partition(self, name: str = "t", number: int = 0) -> PartitionImage:
@@ -212,7 +212,7 @@ class Cluster:
         name: str = "t",
         number: int = 0,
         **other: object,
-    ) -> IsrAnswer:
+    ) -> AlterIsrResult:
         """A leader's AlterPartition under the current epochs, when not said otherwise."""
         topic = self.image.topic(name)
         partition = self.image.partition(name, number)
@@ -224,7 +224,7 @@ class Cluster:
             "isr": members
             or tuple((node(n), self.epochs.get(node(n), BrokerEpoch(0))) for n in isr),
         }
-        request = IsrRequest(**(values | other))  # type: ignore[arg-type]
+        request = AlterIsrRequest(**(values | other))  # type: ignore[arg-type]
         (answer,) = self.take(
             self.controller.alter_partition(node(leader), self.epochs[node(leader)], [request])
         )

@@ -18,7 +18,7 @@ from nodes.log.batch import Record, encode_batch
 from nodes.log.log import Log, LogConfig
 from nodes.metadata.image import BrokerImage, ClusterImage, ConfigResource
 from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerEndpoint
-from nodes.replication.partition import Assignment, PartitionState
+from nodes.replication.partition import PartitionRegistration, PartitionState
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch.fetch import FetchHandler
 from nodes.server.requests.fetch.partitions import FetchPartition, FetchPartitionSet
@@ -156,7 +156,7 @@ class FetchBroker:
         isr: tuple[int, ...] = (1, 2, 3),
         change: int = 1,
     ) -> None:
-        assignment = Assignment(
+        assignment = PartitionRegistration(
             replicas=(LEADER, FOLLOWER, OTHER),
             isr=tuple(map(NodeId, isr)),
             leader=leader,

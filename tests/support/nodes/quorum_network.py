@@ -17,25 +17,25 @@ from uuid import UUID
 from nodes.ids import Epoch, NodeId, Offset
 from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import InvariantBroken
-from nodes.raft.membership import Refused
+from nodes.raft.membership import VoterChangeRefused
 from nodes.raft.messages import (
     Action,
-    Answer,
     AppendLeaderChange,
     AppendVoters,
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
-    FetchAnswer,
     FetchOutcome,
     FetchRequest,
+    FetchResponse,
     HighWatermarkAdvanced,
     LostLeadership,
     Persist,
+    Response,
     Send,
     Truncate,
-    VoteAnswer,
     VoteRequest,
+    VoteResponse,
 )
 from nodes.raft.quorum import Quorum
 from nodes.raft.timing import QuorumTiming
@@ -217,7 +217,7 @@ class Network:
                 actions = quorum.remove_voter(self.rng.choice(quorum.voters.voters).key)
             else:
                 return
-        except Refused:
+        except VoterChangeRefused:
             return
         self.changes += 1
         self._do(leader, actions)
@@ -305,12 +305,12 @@ class Network:
         node: Node,
         sender: NodeId,
         request: FetchRequest,
-        answer: FetchAnswer,
+        answer: FetchResponse,
         records: list[Entry],
     ) -> None:
         assert node.quorum is not None
         life = node.life
-        outcome, actions = node.quorum.on_fetch_answer(self.now_ms, sender, request, answer)
+        outcome, actions = node.quorum.on_fetch_response(self.now_ms, sender, request, answer)
         self._do(node, actions)
         if node.life != life:
             return
@@ -395,7 +395,7 @@ class Network:
         def serve(peer: Node) -> None:
             assert peer.quorum is not None
             peer_life = peer.life
-            answer: Answer
+            answer: Response
             match request:
                 case VoteRequest():
                     answer, actions = peer.quorum.on_vote(self.now_ms, request)
@@ -412,8 +412,8 @@ class Network:
         def back(me: Node, answer: object) -> None:
             if me.life != life or me.quorum is None:
                 return
-            if isinstance(request, VoteRequest) and isinstance(answer, VoteAnswer):
-                self._do(me, me.quorum.on_vote_answer(self.now_ms, to, request, answer))
+            if isinstance(request, VoteRequest) and isinstance(answer, VoteResponse):
+                self._do(me, me.quorum.on_vote_response(self.now_ms, to, request, answer))
 
         self._deliver(node, to, serve)
 

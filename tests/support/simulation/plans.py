@@ -1,4 +1,4 @@
-"""Small plans to be simulated, and recordings of them."""
+"""Small plans for the simulator, and recordings of them."""
 
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ TOPICS = (
 
 
 def small(**changes: Any) -> Plan:
-    """A few seconds of three nodes, nothing broken unless the changes say so."""
+    """Return a plan of a few seconds with three nodes, without faults unless `changes` has some."""
     raw: dict[str, Any] = {
         "name": "small",
         "seed": 1,
@@ -29,13 +29,13 @@ def small(**changes: Any) -> Plan:
 
 
 def prepared(**changes: Any) -> Prepared:
-    """Of such a plan."""
+    """Return the run of such a plan."""
     return prepare(small(**changes))
 
 
 @cache
 def quiet() -> Recording:
-    """A run in which nothing was broken; not to be changed."""
+    """Return the recording of a run without faults. Do not change it."""
     return Simulation(prepared()).run()
 
 

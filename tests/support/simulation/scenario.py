@@ -1,9 +1,9 @@
-"""A cluster of three real nodes in a simulated world, its leader losing power under load.
+"""A cluster of three real nodes in a simulated world, whose leader loses power under load.
 
     python -m tests.support.simulation.scenario SEED [--perturb N] [--after-another]
 
-prints the trace's hash and what became of the records, so that runs can be compared. `--perturb`
-gives the process another history of its heap first, `--after-another` another run before this one.
+prints the trace's hash and the results of the sends, so that runs can be compared. `--perturb`
+changes the layout of the process's heap first, `--after-another` runs another seed first.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SENDS = 150
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     digest: str
     events: int
@@ -33,11 +33,11 @@ class Outcome:
     failed: int
     troubles: tuple[Any, ...]
     ends: tuple[tuple[int, ...], ...]
-    """The size of every node's logs of the topic's partitions, at the end."""
+    """The sizes of all nodes' logs of the topic's partitions, at the end."""
 
 
 def run(seed: int, *, sends: int = SENDS) -> Outcome:
-    """Elect, create, send, cut the leader's power, send on, start it again, read, settle."""
+    """Elect, create the topic, send, cut the leader's power, send, restart it, read, settle."""
     world = World(seed)
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     client = Client(cluster)
@@ -88,7 +88,7 @@ def run(seed: int, *, sends: int = SENDS) -> Outcome:
 
 
 def perturbed(number: int) -> list[object]:
-    """Things to keep, between which there are holes: another layout of the heap."""
+    """Return objects to keep alive, with holes between them: another layout of the heap."""
     rng = random.Random(number)
     things: list[object] = [
         bytearray(rng.randrange(1, 500)) if rng.random() < 0.5 else [{}, object()]

@@ -1,4 +1,4 @@
-"""Small worlds for tests: a few bare hosts, an echo service, and programs to be run."""
+"""Small worlds for tests: a few bare hosts, an echo service, and programs to run."""
 
 import asyncio
 import contextlib
@@ -25,23 +25,23 @@ class Bare:
     links: SimLinks
     hosts: list[Host]
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
-    """Kept until the world ends: programs that are killed close nothing."""
+    """Keeps connections open until the world ends: a killed program closes nothing."""
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to what host 1 serves."""
+        """Connect to the service of host 1."""
         reader, writer = await asyncio.open_connection(self.hosts[1].address, ECHO)
         self.writers.append(writer)
         return reader, writer
 
     def end(self) -> None:
-        """Turn everything off."""
+        """Cut the power of all hosts, and end the world."""
         for host in self.hosts:
             host.kill("power")
         self.writers.clear()
         self.world.end()
 
     def run(self, host: int, main: Main, within_s: float = 5000) -> Any:
-        """Boot a program, and let time pass until it ends; what it returned."""
+        """Boot a program, let time pass until it ends, and return its result."""
         return self.world.run_until(self.hosts[host].boot(main), within_s)
 
 
@@ -64,7 +64,7 @@ def bare(
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send back whatever comes, until the peer has finished."""
+    """Send back all bytes until the peer closes."""
     with contextlib.suppress(OSError):
         while data := await reader.read(1 << 16):
             writer.write(data)

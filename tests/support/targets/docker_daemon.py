@@ -1,7 +1,7 @@
-"""A Docker daemon of the tests' own, and an image for it that no registry has.
+"""A Docker daemon for the tests, and a base image for it that needs no registry.
 
-Everything of the daemon is in a directory of its own, and its network in a namespace of its own, so
-that neither this machine's bridges and rules nor other daemons notice it.
+The daemon has its own directory and its own network namespace, so that it affects neither this
+machine's bridges and rules nor other daemons.
 """
 
 import os
@@ -23,7 +23,7 @@ START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 60.0
 BASE = "highwater-test-base"
 KEPT = Path(__file__).parents[3] / ".docker"
-"""Where the base is kept for the next time."""
+"""The directory where the base is kept for later test runs."""
 PACKAGES = (
     *("python3-minimal", "libpython3-stdlib", "dash", "coreutils"),
     *("libstdc++6", "zlib1g"),  # of the JVM
@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def base() -> Path:
-    """A tar file of a small Debian, of the release that this machine has, with Python in it."""
+    """Return a tar file of a small Debian of this machine's release, with Python."""
     release = platform.freedesktop_os_release()["VERSION_CODENAME"]
     path = KEPT / f"{release}.tar"
     if not path.exists():
@@ -46,7 +46,7 @@ def base() -> Path:
 
 @contextmanager
 def daemon() -> Iterator[str]:
-    """Where a daemon listens that has the base, and nothing else, for the block."""
+    """Start a daemon that has only the base, and return its address."""
     place = Path(tempfile.mkdtemp(prefix="highwater-docker-"))
     address = f"unix://{place}/socket"
     options = (
@@ -75,7 +75,7 @@ def daemon() -> Iterator[str]:
 
 
 def _answers(path: Path) -> bool:
-    # Asked for plainly: Docker's library leaks a connection that fails.
+    # Docker's library leaks failed connections, so this uses a socket.
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1.0)
         try:

@@ -1,4 +1,4 @@
-"""What tests ask of the machine itself: what of a run is there, and a run of their own."""
+"""Find a run's leftovers on the machine, and make a local target for a test."""
 
 import os
 import time
@@ -19,11 +19,11 @@ from harness.targets.linux.undo import process_of
 from harness.targets.local import LocalTarget
 
 _LOADED_S: Final = 60.0
-"""How long a process may take to load libfaketime; its number comes again only later."""
+"""How long a process may take to load libfaketime; its pid is reused only later."""
 
 
 def leftovers(run_id: str, run_dir: Path) -> list[str]:
-    """Everything of the run that the kernel still has: empty when it was undone."""
+    """Return all kernel objects of the run that still exist."""
     prefix = network.plan(run_id, [1]).name
     spaces = sorted(namespaces.netns_dir().glob(f"{prefix}-*"))
     links = sorted(Path("/sys/class/net").glob(f"{prefix}*"))
@@ -49,7 +49,7 @@ def leftovers(run_id: str, run_dir: Path) -> list[str]:
 
 
 def _shared_by(process: ProcessId) -> list[Path]:
-    """What libfaketime made in the process, and not in one that had its number before or after."""
+    """Return libfaketime's files of the process, but not of others with the same pid."""
     started_s = process.start_ticks / os.sysconf("SC_CLK_TCK")
     since_boot_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return [
@@ -60,7 +60,7 @@ def _shared_by(process: ProcessId) -> list[Path]:
 
 
 def limits() -> list[str]:
-    """Every limit that the kernel has of a loop device that nobody uses: it was left behind."""
+    """Return the limits of unused loop devices, which were left behind."""
     return [
         f"{entry}: {limit}"
         for entry in sorted(Path("/sys/block").glob("loop*"))
@@ -71,7 +71,7 @@ def limits() -> list[str]:
 
 
 def marked(mark: str) -> list[int]:
-    """The living processes whose command line holds `mark`."""
+    """Return the running processes whose command line contains `mark`."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -87,7 +87,7 @@ def marked(mark: str) -> list[int]:
 
 
 def new_run_id() -> str:
-    """A run of its own for every test: several test runs may share the machine."""
+    """Return a new run id: several test runs may share the machine."""
     return uuid.uuid4().hex
 
 
@@ -101,7 +101,7 @@ def local_target(
     subnet: str | None = None,
     clocks: bool = False,
 ) -> Iterator[LocalTarget]:
-    """A target that is up, and afterwards down; its run directory and registry are in `place`."""
+    """Start a target, and take it down after the block; its files are in `place`."""
     registry, run_dir, run_id = place / "registry", place / "run", new_run_id()
     registry.mkdir()
     run_dir.mkdir()

@@ -1,6 +1,6 @@
-"""A harness that breaks machines and then does nothing, to be killed: `python -m ...doomed PLACE`.
+"""A harness that makes faults and then waits to be killed: `python -m ...ssh_doomed PLACE`.
 
-Node 1 does not hear node 2, node 2's disk is stalled, node 3's process stands still.
+Node 1 receives nothing from node 2, node 2's disk is stalled, node 3's process is paused.
 """
 
 import os
@@ -18,7 +18,7 @@ from harness.targets.ssh.target import SshOptions, SshTarget
 from nemesis.hosts import Cut
 
 RUN_ID: Final = f"doomed-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
-"""Another one for each process of tests: on this machine, rules go by it."""
+"""A different id for each test process, because packet rules on this machine are named by it."""
 REGISTRY: Final = "unfinished"
 READY: Final = "all is broken"
 _BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"
@@ -34,7 +34,7 @@ def target_of(
 
 
 def begin(target: SshTarget) -> None:
-    """Up, with a process on each node that writes to its disk ten times a second."""
+    """Start the target, and a process on each node that writes to its disk ten times a second."""
     target.up()
     for node in target.node_ids():
         home = target.home(node)
@@ -44,7 +44,7 @@ def begin(target: SshTarget) -> None:
 
 
 def break_all(target: SshTarget) -> None:
-    """As the module says."""
+    """Make the faults of the module's docstring."""
     target.links.block(Cut(2, 1))
     target.disks.freeze(2)
     target.pause(3)
@@ -52,7 +52,7 @@ def break_all(target: SshTarget) -> None:
 
 
 def main(place: Path) -> None:
-    """Break, tell, and wait for the end."""
+    """Make the faults, print READY, and wait."""
     with Journal.create(
         place / RUN_ID / "journal.jsonl", run_id=RUN_ID, registry=place / REGISTRY
     ) as journal:

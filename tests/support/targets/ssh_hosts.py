@@ -1,7 +1,7 @@
-"""Three hosts with a real ssh server each: namespaces of this machine, on a network of their own.
+"""Three hosts with a real SSH server each: namespaces of this machine, on their own network.
 
-Every host has its own network, mounts, processes, shared memory and name; files are shared, so each
-is given a directory of its own. What a host runs ends with it.
+Every host has its own network, mounts, processes, shared memory and name. Files are shared, so each
+host gets its own directory. A host's processes end with it.
 """
 
 import os
@@ -48,7 +48,7 @@ exec {sshd} -D -e -f {place}/sshd_{node}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """What a test knows of them."""
+    """The hosts as tests see them."""
 
     place: Path
     target: LocalTarget
@@ -56,19 +56,19 @@ class Hosts:
 
     @property
     def inventory(self) -> Inventory:
-        """As the file says."""
+        """The inventory in the file."""
         return load(self.inventory_path)
 
     def directory(self, node: int) -> Path:
-        """Where everything of ours goes on a host."""
+        """Return highwater's directory on a host."""
         return self.place / f"h{node}"
 
     def homes(self) -> list[Path]:
-        """Those of every run that is not undone."""
+        """Return the home directories of all runs that are not undone."""
         return [path for node in NODES for path in self.directory(node).glob("runs/hw-*")]
 
     def agents(self) -> dict[int, int]:
-        """The pids, on their own hosts, of the agents that live; 0 for one that has ended."""
+        """Return the pids of the agents on their hosts, by node; 0 for an agent that has ended."""
         found = {}
         for home in self.homes():
             records = journals.read(home / "journal.jsonl")
@@ -77,24 +77,24 @@ class Hosts:
         return found
 
     def run(self, node: int, *argv: str) -> str:
-        """What a command prints on a host."""
+        """Run a command on a host and return its output."""
         host = next(each for each in self.inventory.hosts if each.node == node)
         with Connection(host, self.inventory) as connection:
             return connection.run(argv).decode()
 
     def left(self) -> list[str]:
-        """Everything of any run that the hosts still have."""
+        """Return everything that the hosts still have of any run."""
         loops = subprocess.run(["losetup", "-l"], capture_output=True, text=True, check=True).stdout
         mine = [line for line in loops.splitlines() if str(self.place) in line]
         return [*map(str, self.homes()), *mine]
 
     def rules_left(self, run_id: str) -> list[Path]:
-        """The networks that had packet rules of a run, which are gone now."""
+        """Remove the packet rules of a run, and return the namespaces that had some."""
         spaces = [namespaces.OWN, *(self.target.network.namespace(node) for node in NODES)]
         return [space for space in spaces if firewall.remove(space, network.name_of(run_id))]
 
     def write(self, name: str, **top: object) -> Path:
-        """An inventory of these hosts with other keys at its top."""
+        """Write an inventory of these hosts with other keys at the top."""
         keys = {
             "user": "root",
             "key": str(self.place / "key"),
@@ -118,7 +118,7 @@ class Hosts:
 
 @contextmanager
 def hosts(place: Path) -> Iterator[Hosts]:
-    """They are up, their keys known."""
+    """Start the hosts; their host keys are in `known_hosts`."""
     with ExitStack() as stack:
         target = stack.enter_context(local_target(place, nodes=len(NODES), uplink=True))
         (place / "unfinished").mkdir()
@@ -164,7 +164,7 @@ def _toml(value: object) -> str:
 
 
 def eventually(what: str, holds: Callable[[], bool], within_s: float = 120.0) -> None:
-    """Wait for it."""
+    """Wait until `holds` returns True."""
     deadline_s = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline_s, what

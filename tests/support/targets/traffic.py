@@ -15,7 +15,7 @@ PORT = 9092
 TIMEOUT_S = 60.0
 """For what must happen, however busy the machine is."""
 ABSENCE_S = 0.2
-"""How long it is watched that something does not happen."""
+"""How long tests wait for something that must not happen."""
 
 
 def udp(target: LocalTarget, machine: int, port: int = PORT) -> socket.socket:

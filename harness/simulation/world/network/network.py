@@ -1,44 +1,39 @@
-"""The network of a simulated world: machines, listeners, the making of connections.
+"""The network of a simulated world: machines, listeners, and new connections.
 
-Every ordered pair of machines is a `link`; connections are `transport`'s. Bytes arrive late, never
-wrong, and in the order in which they were sent; different connections overtake each other.
+Each ordered pair of machines has a link (`link`); `transport` has the connections. Bytes arrive
+late, never wrong, and in the order in which they were sent. Packets of different connections
+overtake each other.
 """
 
 import asyncio
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from harness.simulation.world.loop import HostLoop
-from harness.simulation.world.network.link import Link, NetworkSettings, Passage
+from harness.simulation.world.loop import HostLoop, Machine, ProtocolFactory
+from harness.simulation.world.network.link import Link, NetworkSettings, PacketHeader, SocketName
 from harness.simulation.world.network.observer import Observer
-from harness.simulation.world.network.tcp import Socket, SocketName
+from harness.simulation.world.network.tcp import Socket
 from harness.simulation.world.network.transport import Endpoint, pair
 from harness.simulation.world.world import NS, World
 
 SYN_RETRY_NS: Final = NS
 SYN_RETRIES: Final = 6
-"""tcp_syn_retries."""
+"""The default of tcp_syn_retries."""
 EPHEMERAL: Final = range(32_768, 61_000)
-
-Factory = Callable[[], asyncio.BaseProtocol]
-
-
-class Machine(Protocol):
-    """What the network needs of a host."""
-
-    number: int
-    address: str
-    powered: bool
-    loop: HostLoop | None
 
 
 class Listener(asyncio.AbstractServer):
-    """A socket of one incarnation: bound, and listening once it serves."""
+    """A listening socket of one incarnation: bound, and open for connections once it serves."""
 
     def __init__(
-        self, network: "Network", loop: HostLoop, factory: Factory, port: int, *, serving: bool
+        self,
+        network: "Network",
+        loop: HostLoop,
+        factory: ProtocolFactory,
+        port: int,
+        *,
+        serving: bool,
     ) -> None:
         self.port = port
         self.listens = serving
@@ -48,7 +43,7 @@ class Listener(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[Any, ...]:
-        """Stand-ins that know their address."""
+        """Stand-ins for sockets; they only know their address."""
         return (SocketName((self._loop.host.address, self.port)),) if self.is_serving() else ()
 
     def get_loop(self) -> HostLoop:
@@ -70,12 +65,12 @@ class Listener(asyncio.AbstractServer):
         self._network.unlisten(self)
 
     async def wait_closed(self) -> None:
-        """Closing takes no time."""
+        """Return at once: closing takes no time."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Places:
-    """The machines, by number and by address, and who listens where."""
+class _Registry:
+    """The machines by number and by address, and the listeners by machine and port."""
 
     by_number: dict[int, Machine] = field(default_factory=dict)
     by_address: dict[str, Machine] = field(default_factory=dict)
@@ -89,29 +84,29 @@ class Network:
         self.world = world
         self.settings = settings or NetworkSettings()
         self.observer: Observer | None = None
-        """Is told of everything; there is none unless somebody wants to see."""
+        """The observer that is called for each segment; None if nothing observes the network."""
         self.sockets: dict[int, Socket] = {}
-        """Of connections, by number: those that a kernel still knows."""
-        self._places = _Places()
+        """The sockets of connections that a kernel still knows, by number."""
+        self._registry = _Registry()
         self._links: dict[tuple[int, int], Link] = {}
         self._last_port = EPHEMERAL.start
 
     def attach(self, machine: Machine) -> None:
-        """The machine is on the network from now on."""
-        self._places.by_number[machine.number] = machine
-        self._places.by_address[machine.address] = machine
+        """Connect the machine to the network."""
+        self._registry.by_number[machine.number] = machine
+        self._registry.by_address[machine.address] = machine
 
     def detach(self, machine: Machine) -> None:
-        """The machine is gone for good."""
-        del self._places.by_number[machine.number]
-        del self._places.by_address[machine.address]
+        """Remove the machine for good."""
+        del self._registry.by_number[machine.number]
+        del self._registry.by_address[machine.address]
 
     def machine(self, number: int) -> Machine | None:
-        """The machine of that number, if there is one."""
-        return self._places.by_number.get(number)
+        """Return the machine with that number, if there is one."""
+        return self._registry.by_number.get(number)
 
     def link(self, src: int, dst: int) -> Link:
-        """The link from one machine to another."""
+        """Return the link from one machine to another."""
         found = self._links.get((src, dst))
         if found is None:
             found = self._links[src, dst] = Link(self.world, src, dst, self.settings)
@@ -120,31 +115,37 @@ class Network:
     # -- listening
 
     def listen(
-        self, loop: HostLoop, factory: Factory, host: str, port: int, *, serving: bool = True
+        self,
+        loop: HostLoop,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        *,
+        serving: bool = True,
     ) -> Listener:
-        """A socket of `loop`'s host, bound there, that listens if `serving`. Raises OSError."""
+        """Bind a socket on the loop's host; it listens if `serving`. Raises OSError."""
         machine = loop.host
         if host not in ("", "0.0.0.0", machine.address):
             raise OSError(errno.EADDRNOTAVAIL, f"{machine.name} has no address {host}")
         port = port or self._free_port()
         place = machine.number, port
-        if place in self._places.listeners:
+        if place in self._registry.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} of {machine.name} is in use")
-        listener = self._places.listeners[place] = Listener(
+        listener = self._registry.listeners[place] = Listener(
             self, loop, factory, port, serving=serving
         )
         return listener
 
     def listener(self, machine: int, port: int) -> Listener | None:
-        """Who listens there."""
-        bound = self._places.listeners.get((machine, port))
+        """Return the listener at that port, if it serves."""
+        bound = self._registry.listeners.get((machine, port))
         return bound if bound is not None and bound.listens else None
 
     def unlisten(self, listener: Listener) -> None:
-        """Close a socket that listens, or only might have."""
+        """Close a listening socket."""
         place = listener.get_loop().host.number, listener.port
-        if self._places.listeners.get(place) is listener:
-            del self._places.listeners[place]
+        if self._registry.listeners.get(place) is listener:
+            del self._registry.listeners[place]
 
     def _free_port(self) -> int:
         self._last_port += 1
@@ -155,53 +156,59 @@ class Network:
     # -- connecting
 
     async def connect(
-        self, loop: HostLoop, factory: Factory, host: str, port: int
+        self, loop: HostLoop, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[Endpoint, asyncio.BaseProtocol]:
-        """A connection from `loop`'s host. Raises OSError: refused, timed out, no such host."""
-        machine = self._places.by_address.get(host)
+        """Open a connection from the loop's host. Raises OSError: refused, timed out,
+        unknown host.
+        """
+        machine = self._registry.by_address.get(host)
         if machine is None:
-            raise OSError(errno.EHOSTUNREACH, f"no host of this world has the address {host}")
-        attempt = _Attempt(self, loop, machine, port)
+            raise OSError(errno.EHOSTUNREACH, f"no simulated host has the address {host}")
+        attempt = _ConnectAttempt(self, loop, machine, port)
         attempt.send()
         try:
             endpoint = await attempt.connected
         finally:
-            attempt.over()
+            attempt.abandon()
         endpoint.connect_to(factory())
         return endpoint, endpoint.get_protocol()
 
     # -- machines that go
 
     def process_died(self, loop: HostLoop) -> None:
-        """The kernel closes what the process had open; it goes on sending what was handed to it."""
+        """Close the process's sockets, as its kernel does; the kernel still sends what it was
+        given.
+        """
         self._close_listeners(loop)
         for socket in self._sockets_of(loop):
             socket.process_died()
 
     def power_lost(self, loop: HostLoop) -> None:
-        """Nobody is left who could say anything; the peers find out, or never do."""
+        """Drop the machine's sockets without a packet; the peers find out later, or never."""
         self._close_listeners(loop)
         for socket in self._sockets_of(loop):
             socket.power_lost()
 
     def reset(self, one: int, other: int) -> int:
-        """End every connection between two machines by a reset at both ends; how many."""
+        """Reset each connection between two machines at both ends; return the number of
+        connections.
+        """
         sockets = [s for s in self.sockets.values() if (s.here, s.there) == (one, other)]
         if one != other:
             sockets += [s for s in self.sockets.values() if (s.here, s.there) == (other, one)]
-        return sum(socket.cut_off() for socket in sockets)
+        return sum(socket.reset_both_ends() for socket in sockets)
 
     def _close_listeners(self, loop: HostLoop) -> None:
-        for place, listener in list(self._places.listeners.items()):
+        for place, listener in list(self._registry.listeners.items()):
             if listener.get_loop() is loop:
-                del self._places.listeners[place]
+                del self._registry.listeners[place]
 
     def _sockets_of(self, loop: HostLoop) -> list[Socket]:
         return [socket for socket in self.sockets.values() if socket.loop is loop]
 
 
-class _Attempt:
-    """One attempt to connect: what the kernels do until it is made, refused or given up."""
+class _ConnectAttempt:
+    """One attempt to connect: what the kernels do until it succeeds, is refused or is given up."""
 
     def __init__(self, network: Network, loop: HostLoop, target: Machine, port: int) -> None:
         self.connected: asyncio.Future[Endpoint] = loop.create_future()
@@ -216,19 +223,19 @@ class _Attempt:
         self._abandoned = False
 
     def send(self) -> None:
-        """Send a SYN; again, if nothing comes of it."""
+        """Send a SYN, and send it again if it is lost."""
         world = self._network.world
         world.after(self._out.delay_ns(0), self._syn_arrives)
 
-    def over(self) -> None:
-        """Nobody waits for it any more."""
+    def abandon(self) -> None:
+        """Stop the attempt: the caller no longer waits."""
         self._abandoned = True
 
     def _syn_arrives(self) -> None:
         if self._abandoned or self._loop.dead:
             return
-        out = Passage(source=self._own[1], target=self._there[1], data=False)
-        back = Passage(source=self._there[1], target=self._own[1], data=False)
+        out = PacketHeader(source=self._own[1], target=self._there[1], data=False)
+        back = PacketHeader(source=self._there[1], target=self._own[1], data=False)
         if self._out.drops(out) or not self._target.powered or self._back.drops(back):
             self._try_again()
             return

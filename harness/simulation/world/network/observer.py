@@ -1,28 +1,44 @@
-"""What may look on while a simulated world goes on: it is told, and changes nothing.
+"""The protocol of an observer of a simulated network. An observer changes nothing.
 
-The network tells its observer, if it has one, of segments, and of programs that begin and end. An
-observer keeps what it is told and looks at it later; it draws no random number, sets no timer and
-touches no socket, so that a run has the same trace with and without.
+The network calls its observer, if there is one, for each segment, and for programs that begin and
+end. An observer records the calls, and evaluates them later. It draws no random number, sets no
+timer and touches no socket: a run has the same trace with and without it.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from harness.simulation.world.host import Host
-    from harness.simulation.world.network.tcp import Socket
+from harness.simulation.world.loop import HostLoop, Machine
+from harness.simulation.world.network.link import SocketName
+
+
+class ConnectionEnd(Protocol):
+    """One end of a TCP connection (`tcp.Socket`), as an observer sees it."""
+
+    number: int
+    name: SocketName
+
+    @property
+    def loop(self) -> HostLoop:
+        """The program's loop."""
+        ...
+
+    @property
+    def peer(self) -> "ConnectionEnd":
+        """The other end."""
+        ...
 
 
 class Observer(Protocol):
-    """See the module. Segments of a socket's stream are numbered from 0 on."""
+    """See the module. Each end numbers the segments that it sends, from 0."""
 
-    def sent(self, socket: "Socket", number: int, data: bytes) -> None:
-        """The program has handed a segment to its kernel."""
+    def sent(self, socket: ConnectionEnd, number: int, data: bytes) -> None:
+        """A program passed a segment to its kernel."""
 
-    def held_up(self, socket: "Socket", number: int) -> None:
-        """A segment that `socket` sent did not get through; its kernel will try again."""
+    def held_up(self, socket: ConnectionEnd, number: int) -> None:
+        """A segment from `socket` was dropped on its way; the kernel will retransmit it."""
 
-    def arrived(self, socket: "Socket", number: int) -> None:
-        """A segment that `socket` sent is with the other kernel."""
+    def arrived(self, socket: ConnectionEnd, number: int) -> None:
+        """A segment from `socket` reached the other kernel."""
 
-    def noted(self, host: "Host", what: str) -> None:
+    def noted(self, host: Machine, what: str) -> None:
         """A program of the host began or ended."""

@@ -1,62 +1,61 @@
 """The kernel's side of a simulated TCP connection: it outlives the program.
 
-What was handed to it is sent, and sent again after ever longer pauses while nothing gets through,
-until TCP gives up. A segment arrives once, in order, or the connection ends. What the peer has not
-read yet, or has acknowledged in vain, fills a window, which is `transport`'s to mind.
+The kernel sends what the program gave it, and retransmits after ever longer pauses while nothing
+gets through, until TCP gives up. A segment arrives once, in order, or the connection ends. Bytes
+that the peer has not read, or has acknowledged with a lost packet, fill a window; `transport`
+manages that window.
 
-Left out: slow start and congestion, keep-alive, urgent data, Nagle's algorithm.
+Not simulated: slow start and congestion control, keep-alive, urgent data, Nagle's algorithm.
 """
 
 import errno
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from harness.simulation.world.loop import HostLoop
+from harness.simulation.world.loop import HostLoop, Machine
 from harness.simulation.world.network.link import (
     FIRST_RETRY_NS,
     GIVE_UP_NS,
     LAST_RETRY_NS,
+    Address,
     Link,
-    Passage,
+    PacketHeader,
+    SocketName,
 )
-from harness.simulation.world.world import Call
-
-if TYPE_CHECKING:
-    from harness.simulation.world.network.network import Network
+from harness.simulation.world.network.observer import Observer
+from harness.simulation.world.world import Call, World
 
 WINDOW_BYTES: Final = 256 << 10
 
-Address = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SocketName:
-    """A stand-in for a socket: it knows its address, nothing else."""
-
-    own: Address
-    peer: Address = ("", 0)
-
-    def getsockname(self) -> Address:
-        return self.own
-
-    def getpeername(self) -> Address:
-        return self.peer
-
-
 _Segment = tuple[int, bytes | None]
-"""A segment's number, and its bytes, or None for the end of them."""
+"""A segment's number, and its bytes; None marks the end of the stream."""
+
+
+class SocketNetwork(Protocol):
+    """What a socket needs of the network (`network.Network`)."""
+
+    world: World
+    observer: Observer | None
+    sockets: "dict[int, Socket]"
+
+    def link(self, src: int, dst: int) -> Link:
+        """The link from one machine to another."""
+        ...
+
+    def machine(self, number: int) -> Machine | None:
+        """The machine of that number, if there is one."""
+        ...
 
 
 class Socket(ABC):
-    """One side of a connection. What the program does with it is a subclass's."""
+    """One end of a connection. A subclass adds the program's side."""
 
     peer: "Socket"
 
     def __init__(
-        self, network: "Network", loop: HostLoop, there: int, own: Address, peer: Address
+        self, network: SocketNetwork, loop: HostLoop, there: int, own: Address, peer: Address
     ) -> None:
         self.loop = loop
         self.here = loop.host.number
@@ -65,20 +64,20 @@ class Socket(ABC):
         self._network = network
         self._world = network.world
         self._out: Link = network.link(self.here, there)
-        self._passage = Passage(source=own[1], target=peer[1])
-        self._ack_passage = Passage(source=own[1], target=peer[1], data=False)
+        self._header = PacketHeader(source=own[1], target=peer[1])
+        self._ack_header = PacketHeader(source=own[1], target=peer[1], data=False)
         self._closing = False
         self._ended = False
-        """The program is done with it, or gone."""
+        """The program closed the socket, or is gone."""
         self._next_number = 0
         self._expected = 0
         self._arrives_ns = 0
-        """When the last segment sent arrives: what is sent next does not overtake it."""
+        """When the last segment that was sent arrives: later segments do not overtake it."""
         self._in_window = 0
         self._unacknowledged = 0
-        """Bytes that arrived, and whose acknowledgement did not."""
+        """Bytes that arrived, and whose acknowledgement was lost."""
         self._unsent: deque[bytes] = deque()
-        """The program's, for which the window has no room."""
+        """Bytes of the program that do not fit into the window."""
         self._read_paused = False
         self._unread: deque[bytes | None] = deque()
         self._undelivered: list[_Segment] = []
@@ -86,30 +85,30 @@ class Socket(ABC):
         self._retry_ns = FIRST_RETRY_NS
         self._failing_since_ns = 0
         self._gave_up = False
-        """What was to be sent is not sent any more."""
-        self._cut_off = False
-        self._silent = False
-        """The machine lost its power: nobody answers for the socket any more."""
+        """The kernel sends nothing more."""
+        self._was_reset = False
+        self._powered_off = False
+        """The machine lost power: no kernel answers for the socket."""
         self.number = self._world.next_number()
         network.sockets[self.number] = self
 
-    # -- what the program's side adds
+    # -- implemented by the program's side
 
     @abstractmethod
     def _read(self) -> None:
-        """Take what came."""
+        """Read what arrived."""
 
     @abstractmethod
     def _fill_window(self) -> None:
-        """There is room in the window."""
+        """Send what the window has room for."""
 
     @abstractmethod
     def _fail(self, error: OSError) -> None:
-        """The connection ends now."""
+        """End the connection now."""
 
     @abstractmethod
-    def _let_go(self) -> bool:
-        """The program is gone; whether it had left the connection open."""
+    def _detach(self) -> bool:
+        """Drop the dead program; return whether it had left the connection open."""
 
     # -- sending
 
@@ -120,23 +119,23 @@ class Socket(ABC):
         if self._network.observer is not None and data is not None:
             self._network.observer.sent(self, number, data)
         if self.loop.held is not None:
-            # The program stands still in the middle of something: no byte of it can leave.
-            self.loop.delivered_at_ns(self._world.now_ns, self._leave, segment)
-        elif self._undelivered or self.peer._silent or self._out.cuts:
-            self._leave(segment)
+            # The program is blocked in the middle of an event: none of its bytes can leave.
+            self.loop.delivered_at_ns(self._world.now_ns, self._transmit, segment)
+        elif self._undelivered or self.peer._powered_off or self._out.cuts:
+            self._transmit(segment)
         else:
-            self._travel(segment)
+            self._propagate(segment)
 
-    def _leave(self, segment: _Segment) -> None:
-        stuck = self._undelivered or self.peer._silent
+    def _transmit(self, segment: _Segment) -> None:
+        stuck = self._undelivered or self.peer._powered_off
         if stuck or (self._out.cuts and self._is_dropped(segment)):
-            self._keep(segment)
+            self._queue_for_retry(segment)
         else:
-            self._travel(segment)
+            self._propagate(segment)
 
-    def _travel(self, segment: _Segment) -> None:
+    def _propagate(self, segment: _Segment) -> None:
         peer, data = self.peer, segment[1]
-        if peer.loop.dead:  # its kernel answers for it
+        if peer.loop.dead:  # the peer's kernel answers
             if data is not None:
                 self._is_reset(self._world.now_ns + 2 * self._out.delay_ns(0))
             return
@@ -148,11 +147,11 @@ class Socket(ABC):
         self._world.set_timer(arrives_ns, loop, peer._arrive, (segment,), loop._context)
 
     def _is_dropped(self, segment: _Segment) -> bool:
-        passage = self._ack_passage if segment[1] is None else self._passage
-        return self._out.drops(passage)
+        header = self._ack_header if segment[1] is None else self._header
+        return self._out.drops(header)
 
-    def _keep(self, segment: _Segment) -> None:
-        """It did not get through: send it again later, in order."""
+    def _queue_for_retry(self, segment: _Segment) -> None:
+        """Queue a lost segment: it is retransmitted later, in order."""
         if self._gave_up:
             return
         if self._network.observer is not None:
@@ -172,15 +171,15 @@ class Socket(ABC):
             self._retry = None
 
     def _send_again(self) -> None:
-        """The sender's kernel: try what did not get through."""
+        """Retransmit what did not get through; the sender's kernel does this."""
         self._retry = None
-        if self._silent or not (self._undelivered or self._unacknowledged):
+        if self._powered_off or not (self._undelivered or self._unacknowledged):
             return
-        if self.peer._silent:
+        if self.peer._powered_off:
             machine = self._network.machine(self.there)
-            blocked = self._out.cuts and self._out.drops(self._passage)
+            blocked = self._out.cuts and self._out.drops(self._header)
             if machine is not None and machine.powered and not blocked:
-                # It has started again, and knows no such connection.
+                # The machine has restarted and does not know the connection.
                 self._drop()
                 self._is_reset(self._world.now_ns + 2 * self._out.delay_ns(0))
                 self._forget_if_idle()
@@ -190,14 +189,14 @@ class Socket(ABC):
             if not (self._out.cuts and self._is_dropped(waiting[0])):
                 self._undelivered.clear()
                 for segment in waiting:
-                    self._travel(segment)
+                    self._propagate(segment)
                 self._forget_if_idle()
         else:
             self._ask_for_acknowledgement()
         if self._undelivered or self._unacknowledged:
-            self._go_on_trying()
+            self._schedule_retry()
 
-    def _go_on_trying(self) -> None:
+    def _schedule_retry(self) -> None:
         if self._world.now_ns - self._failing_since_ns > GIVE_UP_NS:
             self._drop()
             self._forget_if_idle()
@@ -209,11 +208,13 @@ class Socket(ABC):
         self._retry = self._world.after(self._retry_ns, self._send_again)
 
     def _ask_for_acknowledgement(self) -> None:
-        """What arrived is sent again, as its acknowledgement got lost; it is acknowledged again."""
-        if self._out.cuts and self._out.drops(self._passage):
+        """Retransmit bytes that arrived but whose acknowledgement was lost; the peer acknowledges
+        them again.
+        """
+        if self._out.cuts and self._out.drops(self._header):
             return
         back = self.peer._out
-        if not (back.cuts and back.drops(self.peer._ack_passage)):
+        if not (back.cuts and back.drops(self.peer._ack_header)):
             self._acknowledged(self._unacknowledged)
             self._unacknowledged = 0
 
@@ -230,7 +231,7 @@ class Socket(ABC):
     # -- arriving
 
     def nothing_arrives_before(self, when_ns: int) -> None:
-        """What is sent from here is not there before the connection is."""
+        """Delay the first arrival until the connection is open."""
         self._arrives_ns = when_ns
 
     def _arrive(self, segment: _Segment) -> None:
@@ -238,12 +239,12 @@ class Socket(ABC):
         link = sender._out
         number, data = segment
         if number != self._expected or (
-            link.cuts and sender._is_dropped(segment)  # cut off on its way
+            link.cuts and sender._is_dropped(segment)  # dropped on its way
         ):
-            sender._keep(segment)
+            sender._queue_for_retry(segment)
             return
         self._expected += 1
-        link.arrived(sender._ack_passage if data is None else sender._passage)
+        link.arrived(sender._ack_header if data is None else sender._header)
         if data is not None:
             world = self._world
             world.trace.noted(world.now_ns, self.loop.number, "bytes", zlib.crc32(data))
@@ -259,7 +260,7 @@ class Socket(ABC):
 
     def _acknowledge(self, size: int) -> None:
         sender = self.peer
-        if self._out.cuts and self._out.drops(self._ack_passage):
+        if self._out.cuts and self._out.drops(self._ack_header):
             sender._unacknowledged += size
             sender._retry_later()
         elif sender._unsent:
@@ -270,8 +271,8 @@ class Socket(ABC):
     # -- the end
 
     def _send_reset(self, not_before_ns: int) -> None:
-        """Tell the peer, once: a reset that gets lost is not sent again."""
-        if self._out.cuts and self._out.drops(self._ack_passage):
+        """Send one reset to the peer; a lost reset is not retransmitted."""
+        if self._out.cuts and self._out.drops(self._ack_header):
             return
         arrives_ns = max(self._world.now_ns + self._out.delay_ns(0), not_before_ns)
         self.peer._is_reset(arrives_ns)
@@ -281,40 +282,40 @@ class Socket(ABC):
             error = ConnectionResetError(errno.ECONNRESET, f"{self._out_name} reset the connection")
             self.loop.delivered_at_ns(when_ns, self._fail, error)
 
-    def cut_off(self) -> bool:
-        """Somebody resets both ends now; whether there was a connection to end, not counted yet."""
-        if self._ended or self._cut_off:
+    def reset_both_ends(self) -> bool:
+        """Reset both ends now; return whether an open connection ended that was not counted yet."""
+        if self._ended or self._was_reset:
             return False
         for end in (self, self.peer):
-            end._cut_off = True
+            end._was_reset = True
             end._is_reset(self._world.now_ns)
         return True
 
     def process_died(self) -> None:
-        """The kernel ends the connection: in order, unless something was never read."""
-        unread, orderly = bool(self._unread), self._let_go()
+        """End the connection as the kernel does: in order, unless some bytes were never read."""
+        unread, orderly = bool(self._unread), self._detach()
         if unread:
             self._drop()
             self._send_reset(self._arrives_ns)
         elif orderly:
             self._next_number += 1
-            self._leave((self._next_number - 1, None))
-            if self.peer._in_window:  # still on its way here, where nobody will take it
+            self._transmit((self._next_number - 1, None))
+            if self.peer._in_window:  # on its way to a program that is gone
                 self._send_reset(self._world.now_ns + self.peer._out.delay_ns(0))
         self._forget_if_idle()
 
     def power_lost(self) -> None:
-        """Nothing is left of this end; what the peer has on its way will not be acknowledged."""
-        self._let_go()
+        """Drop this end; nothing acknowledges what the peer has on its way."""
+        self._detach()
         self._drop()
-        self._silent = True
+        self._powered_off = True
         self._forget_if_idle()
-        if self.peer._in_window and not self.peer._silent:
+        if self.peer._in_window and not self.peer._powered_off:
             self.peer._unacknowledged = self.peer._in_window
             self.peer._retry_later()
 
     def _drop(self) -> None:
-        """Forget what was to be sent, and what came and was not read."""
+        """Forget what was still to be sent, and what arrived and was not read."""
         self._gave_up = True
         self._undelivered.clear()
         self._unread.clear()
@@ -322,7 +323,7 @@ class Socket(ABC):
         self._cancel_retry()
 
     def _forget_if_idle(self) -> None:
-        """The kernel forgets a socket that has no program and nothing left to send."""
+        """Forget a socket that has no program and nothing left to send."""
         if (self._ended or self.loop.dead) and not self._undelivered:
             self._network.sockets.pop(self.number, None)
 

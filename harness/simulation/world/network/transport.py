@@ -1,27 +1,25 @@
-"""TCP connections as programs of a simulated world have them: asyncio's transports.
+"""The program's side of a simulated TCP connection: an asyncio transport.
 
-Bytes go into a window that the kernels keep (`tcp`); what does not fit waits here, and the program
-is told to pause. What came and was not read, because reading is paused, fills the other's window.
+Bytes go into a window that the kernels keep (`tcp`). Bytes that do not fit wait here, and the
+program is asked to pause. While reading is paused, unread bytes fill the window of the other end.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.simulation.world.loop import HostLoop
-from harness.simulation.world.network.tcp import WINDOW_BYTES, Address, Socket
-
-if TYPE_CHECKING:
-    from harness.simulation.world.network.network import Network
+from harness.simulation.world.network.link import Address
+from harness.simulation.world.network.tcp import WINDOW_BYTES, Socket, SocketNetwork
 
 HIGH_WATER_BYTES: Final = 64 << 10
 
 
 def pair(
-    network: "Network", client: HostLoop, server: HostLoop, own: Address, there: Address
+    network: SocketNetwork, client: HostLoop, server: HostLoop, own: Address, there: Address
 ) -> "tuple[Endpoint, Endpoint]":
-    """Both sides of a new connection, the client's first."""
+    """Return both ends of a new connection, the client's first."""
     here = Endpoint(network, client, server.host.number, own, there)
     other = Endpoint(network, server, client.host.number, there, own)
     here.peer, other.peer = other, here
@@ -29,25 +27,25 @@ def pair(
 
 
 class Endpoint(asyncio.Transport, Socket):
-    """The program's side of a connection. See the module."""
+    """The program's end of a connection. See the module."""
 
     def __init__(
-        self, network: "Network", loop: HostLoop, there: int, own: Address, peer: Address
+        self, network: SocketNetwork, loop: HostLoop, there: int, own: Address, peer: Address
     ) -> None:
         Socket.__init__(self, network, loop, there, own, peer)
         names = {"sockname": own, "peername": peer, "socket": self.name}
         asyncio.Transport.__init__(self, names)
         self._protocol: asyncio.BaseProtocol | None = None
-        self._feed: Callable[[bytes], object] = _nobody
+        self._feed: Callable[[bytes], object] = _discard
         self._unsent_bytes = 0
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
         self._write_paused = False
         self._eof = False
 
-    # -- what asyncio asks for
+    # -- asyncio's interface
 
     def connect_to(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection to a protocol."""
+        """Pass the connection to a protocol."""
         self.set_protocol(protocol)
         protocol.connection_made(self)
 
@@ -145,7 +143,7 @@ class Endpoint(asyncio.Transport, Socket):
             self._send(data)
 
     def _fill_window(self) -> None:
-        """Hand over what the window has room for; pause the program, or let it go on."""
+        """Send what the window has room for; ask the program to pause or to resume writing."""
         if self._ended:
             return
         while self._unsent and self._in_window < WINDOW_BYTES:
@@ -171,7 +169,7 @@ class Endpoint(asyncio.Transport, Socket):
                 self._send(None)
 
     def _close_in_order(self) -> None:
-        if self._unread:  # a socket that is closed before all of it was read
+        if self._unread:  # closed before everything was read
             self._drop()
             self._send_reset(self._arrives_ns)
         else:
@@ -205,11 +203,11 @@ class Endpoint(asyncio.Transport, Socket):
         self._drop()
         self._end(error)
 
-    def _let_go(self) -> bool:
+    def _detach(self) -> bool:
         was_open = not (self._closing or self._eof)
         self._unsent.clear()
         self._closing = self._ended = True
-        self._protocol, self._feed = None, _nobody
+        self._protocol, self._feed = None, _discard
         return was_open
 
     def _end(self, error: OSError | None) -> None:
@@ -218,7 +216,7 @@ class Endpoint(asyncio.Transport, Socket):
         self._ended = self._closing = True
         self._unread.clear()
         self._forget_if_idle()
-        protocol, self._protocol, self._feed = self._protocol, None, _nobody
+        protocol, self._protocol, self._feed = self._protocol, None, _discard
         if protocol is not None:
             protocol.connection_lost(error)
 
@@ -232,5 +230,5 @@ def _fill_buffers(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
         data = data[size:]
 
 
-def _nobody(data: bytes) -> None:
-    """There is no protocol yet, or no more."""
+def _discard(data: bytes) -> None:
+    """Discard the bytes: there is no protocol, or no protocol any more."""

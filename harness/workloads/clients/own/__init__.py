@@ -1,7 +1,7 @@
-"""A Kafka client of our own on asyncio: no threads, no clocks and no chance but those handed in.
+"""A Kafka client of our own on asyncio. It has no threads, and gets clocks and randomness as
+arguments, so that the same seed and the same answers give the same requests on any event loop.
 
-On any event loop, a simulated one too, the same seed and the same answers make the same requests.
-`line` and `fates` decide what a producer sends when and what became of it, `leaders` who leads,
-`records` reads and writes batches: all pure. `link`, `cluster`, `producer` and `consumer` do the
-I/O; `recording` writes what happens into the history.
+`partition_queue`, `produce_errors`, `leaders` and `records` are pure: the order of sends and their
+results, the leaders, and record batches. `connection`, `cluster`, `producer` and `consumer` do the
+I/O. `recording` writes the history.
 """

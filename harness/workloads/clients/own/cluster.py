@@ -1,11 +1,10 @@
-"""One client's view of a cluster: who leads the partitions of a topic, and links to the brokers.
+"""One client's view of a cluster: the leaders of a topic's partitions, and connections to brokers.
 
-Metadata is asked for by a task of its own, on connections of its own, so that an answer that takes
-long does not hold it up: when it is old, and soon when somebody calls `refresh`. Every time another
-broker is asked, for one that is cut off knows nothing new; one that failed is left alone a while.
-Links open in the background; `on_change` is called whenever something is there that was not.
-
-Nothing is asked again here but metadata.
+A task of its own requests metadata, on connections of its own, so that slow answers to other
+requests do not delay it. It does so when the metadata is old, and soon after a call of `refresh`.
+It asks another broker each time, because an isolated broker knows nothing new. A broker that failed
+is not asked for a while. Connections are opened in the background. `on_change` is called when new
+metadata or a new connection is there. Only metadata requests are repeated here.
 """
 
 import asyncio
@@ -16,46 +15,46 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from harness.workloads.clients.own.connection import Address, Link, opened
+from harness.workloads.clients.own.connection import Address, BrokerConnection, open_connection
 from harness.workloads.clients.own.leaders import Leader, Leaders
 from harness.workloads.clients.own.waiting import Backoff, Signal
 from nodes.wire.errors import ChannelError
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
-SHUNNED_S: Final = 2.0
-"""How long a broker that did not answer is not asked for metadata, if there is another."""
+AVOIDED_S: Final = 2.0
+"""How long a broker that did not answer is not asked for metadata, if there is another one."""
 RETRY: Final = Backoff(first_s=0.05, last_s=0.25)
 RECONNECT: Final = Backoff(first_s=0.05, last_s=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How patient a client is; the defaults suit a cluster under faults."""
+    """The time limits of a client; the defaults suit a cluster under faults."""
 
     request_s: float = 3.0
-    """After this a request without an answer is given up, and its connection with it."""
+    """A request without an answer is given up after this time, together with its connection."""
     open_s: float = 1.0
-    """To connect and agree on versions."""
+    """How long connecting and agreeing on versions may take."""
     metadata_s: float = 1.0
-    """For one answer to a question for metadata."""
+    """How long a metadata request may take."""
     metadata_age_s: float = 5.0
-    """Metadata as old as this is asked for again, also when nothing speaks against it."""
+    """Metadata of this age is requested again, even if nothing seems wrong."""
     retry: Backoff = RETRY
     reconnect: Backoff = RECONNECT
 
 
 @dataclass(slots=True)
 class _Peer:
-    """A broker's address: the link, or the attempt to open one."""
+    """The connection to one broker's address, or the attempt to open one."""
 
-    link: Link | None = None
+    connection: BrokerConnection | None = None
     opening: "asyncio.Task[None] | None" = None
     failures: int = 0
     not_before_s: float = 0.0
 
 
 class Cluster:
-    """See the module. Made inside a running loop; `close` it."""
+    """One client's view of a cluster. Make it inside a running loop, and `close` it."""
 
     def __init__(
         self,
@@ -78,8 +77,8 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._leaders = Leaders()
         self._peers: dict[Address, _Peer] = {}
-        self._tellers: dict[Address, Link] = {}
-        self._shunned: dict[Address, float] = {}
+        self._metadata_connections: dict[Address, BrokerConnection] = {}
+        self._avoided: dict[Address, float] = {}
         self._asked = 0
         self._wanted = Signal()
         self._closed = False
@@ -88,64 +87,68 @@ class Cluster:
 
     @property
     def nodes(self) -> Sequence[int]:
-        """The brokers that are known, in the order of their numbers."""
+        """The known brokers, ascending."""
         return sorted(self._brokers)
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the refreshing of metadata, which nothing should."""
+        """The error that ended the metadata task; normally None."""
         task = self._refreshing
         return task.exception() if task.done() and not task.cancelled() else None
 
     def leader(self, partition: int) -> Leader | None:
-        """Who leads the partition; without one, metadata is asked for."""
+        """Return the partition's leader; request metadata if there is none."""
         leader = self._leaders.get(partition)
         if leader is None:
             self.refresh()
         return leader
 
     def refresh(self) -> None:
-        """Ask for metadata soon."""
+        """Request metadata soon."""
         self._wanted.set()
 
     def hint(self, partition: int, answer: Any, row: Any) -> bool:
-        """Take what a partition's row in an answer says of its leader (KIP-951); whether it is
-        news, and leads somewhere."""
-        told = getattr(row, "current_leader", None)
-        if told is None or told.leader_id < 0:
+        """Use the leader that a partition's row in an answer names (KIP-951).
+
+        Return whether the leader is new and its address is known.
+        """
+        leader_row = getattr(row, "current_leader", None)
+        if leader_row is None or leader_row.leader_id < 0:
             return False
         self._learn_brokers(getattr(answer, "node_endpoints", ()))
-        node = int(told.leader_id)
-        news = self._leaders.heard(partition, Leader(node, int(told.leader_epoch)))
+        node = int(leader_row.leader_id)
+        news = self._leaders.update(partition, Leader(node, int(leader_row.leader_epoch)))
         return news and node in self._brokers
 
-    def link(self, node: int) -> Link | None:
-        """A link to a broker that is ready; without one it is opened in the background."""
+    def connection(self, node: int) -> BrokerConnection | None:
+        """Return a ready connection to a broker; if there is none, open one in the background."""
         address = self._brokers.get(node)
         if address is None:
             self.refresh()
             return None
         peer = self._peers.setdefault(address, _Peer())
-        if peer.link is not None and peer.link.ready:
-            return peer.link
+        if peer.connection is not None and peer.connection.ready:
+            return peer.connection
         if peer.opening is None and self._loop.time() >= peer.not_before_s and not self._closed:
             peer.opening = self._loop.create_task(self._open(address, peer))
         return None
 
     @property
     def buffered_bytes(self) -> int:
-        """What was sent to any broker and the kernel has not taken yet."""
-        links = (peer.link for peer in self._peers.values())
-        return sum(link.buffered_bytes for link in links if link is not None)
+        """How many bytes to brokers the kernel has not accepted yet."""
+        connections = (peer.connection for peer in self._peers.values())
+        return sum(
+            connection.buffered_bytes for connection in connections if connection is not None
+        )
 
     async def _open(self, address: Address, peer: _Peer) -> None:
         timing = self.timing
-        if peer.link is not None:
-            peer.link.close()
-            peer.link = None
-            self.refresh()  # who hung up may lead no more
+        if peer.connection is not None:
+            peer.connection.close()
+            peer.connection = None
+            self.refresh()  # a broker that closed the connection may lead no more
         try:
-            peer.link = await opened(
+            peer.connection = await open_connection(
                 address,
                 client_id=self._client_id,
                 timeout_s=timing.request_s,
@@ -184,12 +187,12 @@ class Cluster:
                 await asyncio.sleep(pause_s)
 
     async def _ask(self) -> Any:
-        """The next broker's answer; None when there is none."""
+        """Return the next broker's answer; None if there is none."""
         address = self._next_address()
-        teller = self._tellers.get(address)
+        connection = self._metadata_connections.get(address)
         try:
-            if teller is None or not teller.ready:
-                teller = self._tellers[address] = await opened(
+            if connection is None or not connection.ready:
+                connection = self._metadata_connections[address] = await open_connection(
                     address,
                     client_id=self._client_id,
                     timeout_s=self.timing.metadata_s,
@@ -197,20 +200,22 @@ class Cluster:
                     security=self._security,
                 )
             topics = ({"name": self.topic},)
-            return await teller.start("metadata", topics=topics, allow_auto_topic_creation=False)
+            return await connection.start(
+                "metadata", topics=topics, allow_auto_topic_creation=False
+            )
         except ChannelError:
-            self._shunned[address] = self._loop.time() + SHUNNED_S
-            if (broken := self._tellers.pop(address, None)) is not None:
+            self._avoided[address] = self._loop.time() + AVOIDED_S
+            if (broken := self._metadata_connections.pop(address, None)) is not None:
                 broken.close()
             return None
 
     def _next_address(self) -> Address:
-        """Round robin; what failed lately only if everything did."""
+        """Choose the next broker in turn; one that failed lately only if all of them did."""
         known = [self._brokers[node] for node in self.nodes] or self._bootstrap
         now_s = self._loop.time()
         for step in range(len(known)):
             address = known[(self._asked + step) % len(known)]
-            if self._shunned.get(address, 0.0) <= now_s:
+            if self._avoided.get(address, 0.0) <= now_s:
                 self._asked += step + 1
                 return address
         everything = [*known, *self._bootstrap]
@@ -226,7 +231,7 @@ class Cluster:
             for part in topic.partitions:
                 epoch = int(getattr(part, "leader_epoch", -1))
                 leader = Leader(int(part.leader_id), epoch)
-                news = self._leaders.heard(int(part.partition_index), leader) or news
+                news = self._leaders.update(int(part.partition_index), leader) or news
         return news
 
     def _learn_brokers(self, rows: Iterable[Any]) -> bool:
@@ -243,10 +248,12 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        links = [peer.link for peer in self._peers.values() if peer.link is not None]
-        for link in [*links, *self._tellers.values()]:
-            link.close()
+        connections = [
+            peer.connection for peer in self._peers.values() if peer.connection is not None
+        ]
+        for connection in [*connections, *self._metadata_connections.values()]:
+            connection.close()
 
 
 def _nothing() -> None:
-    """Nobody waits for changes yet."""
+    """Do nothing."""

@@ -1,9 +1,9 @@
-"""A connection to one broker that is ready before anything is sent on it.
+"""A connection to one broker that is ready before a request is sent.
 
-`nodes.wire.client.Channel` connects when it is asked something; a producer has to know before,
-since what waits for a connection together might leave in another order. A link is opened, agrees on
-versions (ApiVersions), and then takes requests at once, in order, without awaiting anything. One
-that broke is not opened again: whoever wants one makes another.
+`nodes.wire.client.Channel` connects with the first request. A producer must know the connection
+before, because requests that wait for it together could be sent in another order. This connection
+is opened, agrees on versions (ApiVersions), and then sends requests at once and in order. A broken
+connection is not opened again; the caller makes a new one.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ NEWEST: Final = {
     "init_producer_id": 4,
     "offset_for_leader_epoch": 4,
 }
-"""The newest version of each request that we speak: topics by name, not by id."""
+"""The newest version of each request that this client uses: topics by name, not by id."""
 
 _KEYS: Final = {name: key for key, name in api_key_map.items() if name in NEWEST}
 
 
-class Link(Channel):
-    """See the module."""
+class BrokerConnection(Channel):
+    """A connection that is opened before it is used."""
 
     def __init__(
         self, address: Address, *, client_id: str, timeout_s: float, security: ClientSecurity
@@ -47,31 +47,31 @@ class Link(Channel):
         self._ranges: dict[int, tuple[int, int]] = {}
 
     async def open(self, timeout_s: float) -> None:
-        """Connect and learn what the broker speaks. Raises ChannelError; then close it."""
+        """Connect and learn the broker's versions. After a ChannelError, close it."""
         # Version 0: the only one that every broker of every age understands.
         answer = await self.request(ApiVersionsRequest(), timeout_s=timeout_s)
         self._ranges = {int(a.api_key): (a.min_version, a.max_version) for a in answer.api_keys}
         if not self.ready:
-            raise ConnectFailed(f"{self.peer} does not say which versions it speaks")
+            raise ConnectFailed(f"{self.peer} does not say which versions it supports")
 
     @property
     def ready(self) -> bool:
-        """Whether it was opened and has not broken."""
+        """Whether it is open."""
         connected = self._connection is not None and self._connection.transport is not None
         return connected and bool(self._ranges)
 
     @property
     def buffered_bytes(self) -> int:
-        """What was sent and the kernel has not taken yet."""
+        """How many bytes the kernel has not accepted yet."""
         if self._connection is None or self._connection.transport is None:
             return 0
         return self._connection.transport.get_write_buffer_size()
 
     def start(self, api: str, *, timeout_s: float | None = None, **values: Any) -> Any:
-        """Send a request now; a future of its answer, whatever error codes that holds.
+        """Send a request now; return a future of its answer, which may have error codes.
 
-        `api` is kio's name, `values` the fields (see `nodes.wire.versions.fill`). Raises
-        ConnectFailed, as the future may Disconnected and RequestTimedOut.
+        `api` is kio's name, and `values` are the fields (see `nodes.wire.versions.fill`). Raises
+        ConnectFailed; the future may raise Disconnected and RequestTimedOut.
         """
         if not self.ready:
             raise ConnectFailed(f"there is no connection to {self.peer}")
@@ -93,13 +93,13 @@ class Link(Channel):
         low, high = self._ranges.get(key, (0, -1))
         version = _version(api, low, high)
         if version is None:
-            raise ConnectFailed(f"{self.peer} serves {api} in no version of ours: {low} to {high}")
+            raise ConnectFailed(f"{self.peer} supports {api} only in versions {low} to {high}")
         return Draft(_schema(key, version), values)
 
 
 @cache
 def _version(api: str, low: int, high: int) -> int | None:
-    """The newest version that both sides speak."""
+    """Return the newest version that both sides support."""
     both = (v for v in schema_name_map[api] if low <= v <= min(high, NEWEST[api]))
     return max(both, default=None)
 
@@ -109,14 +109,16 @@ def _schema(api_key: int, version: int) -> type[Any]:
     return load_request_schema(api_key, version)
 
 
-async def opened(
+async def open_connection(
     address: Address, *, client_id: str, timeout_s: float, open_s: float, security: ClientSecurity
-) -> Link:
-    """A link that is ready. Raises ChannelError."""
-    link = Link(address, client_id=client_id, timeout_s=timeout_s, security=security)
+) -> BrokerConnection:
+    """Return a connection that is ready. Raises ChannelError."""
+    connection = BrokerConnection(
+        address, client_id=client_id, timeout_s=timeout_s, security=security
+    )
     try:
-        await link.open(open_s)
+        await connection.open(open_s)
     except (Exception, asyncio.CancelledError):
-        link.close()
+        connection.close()
         raise
-    return link
+    return connection

@@ -1,11 +1,11 @@
 """A consumer that reads given partitions of one topic from given offsets on.
 
-One fetch is under way to each leader, for all that it leads. A position is checked whenever the
-leader's epoch changes, by asking where the epoch of the last record read ends (KIP-320), and again
-by every fetch that says that epoch: a log that was cut below the position is never read on as if
-nothing had happened. Its reader is told, and decides whether to go back.
+It sends at most one fetch at a time to each leader, for all partitions of that leader. When the
+leader epoch changes, the consumer checks its position: it asks where the epoch of the last record
+ends (KIP-320). Every fetch names that epoch too. So a log that was truncated below the position is
+never read on silently: the reader is told, and decides whether to go back.
 
-Left to the reader: what records mean. Nothing is committed; there are no groups.
+The meaning of records is left to the reader. Nothing is committed, and there are no groups.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.connection import Link
+from harness.workloads.clients.own.connection import BrokerConnection
 from harness.workloads.clients.own.leaders import Leader
-from harness.workloads.clients.own.offsets import CONSUMER, NoAnswer, bounds
+from harness.workloads.clients.own.offsets import CONSUMER, BoundsUnknown, bounds
 from harness.workloads.clients.own.records import Fetched, decode
 from nodes.log.errors import CorruptBatch
 from nodes.wire.errors import ChannelError, ConnectFailed
@@ -31,47 +31,48 @@ TRUNCATED: Final = "LOG_TRUNCATION"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How much a fetch may bring, how long a leader may wait for something to say, how long a
-    partition is left alone after it had something, and how many records a consumer goes back when
-    the log below its position was cut."""
+    """Sizes and times of fetches."""
 
     max_wait_s: float = 0.5
+    """How long a leader may wait for records before it answers."""
     pause_s: float = 0.0
+    """How long a partition is not fetched after it had records."""
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 8 << 20
     rewind_records: int = 1_000
+    """How many records the consumer goes back when the log was truncated below its position."""
 
 
 class Reader(Protocol):
-    """Who wants the records."""
+    """Receives the records."""
 
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
-        """Records of partitions, by a fetch sent at `invoke_ns` to `node`; at least one."""
+        """Take records by partition, at least one, of a fetch sent at `invoke_ns` to `node`."""
         ...
 
-    def cut(self, partition: int, reason: str) -> bool:
-        """The log was cut below the position; whether to go back, and not to stop reading it."""
+    def truncated(self, partition: int, reason: str) -> bool:
+        """The log was truncated below the position. Return true to go back, false to stop."""
         ...
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
-        """The consumer went back to `offset`; looking for it began at `invoke_ns`."""
+        """The consumer went back to `offset`; it began to look for it at `invoke_ns`."""
         ...
 
     def failed(self, partition: int, error: str) -> None:
-        """A partition could not be read just now."""
+        """A partition could not be read at the moment."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class _Position:
-    """Where a partition is read next; `epoch` is that of the record before (-1: not known)."""
+    """The position in a partition; `epoch` is that of the record before it (-1: unknown)."""
 
     offset: int
     epoch: int = -1
     checked_epoch: int = -1
-    """The leader epoch in which the position is known to be on the leader's log."""
+    """The leader epoch in which the position was last found in the leader's log."""
     busy: bool = False
-    """Something is being asked about it."""
+    """Whether a request about it is in flight."""
     over: bool = False
     failures: int = 0
     not_before_s: float = 0.0
@@ -84,7 +85,7 @@ class _Wanted(NamedTuple):
 
 
 class Consumer:
-    """See the module. `cluster` is the consumer's own from here on, and closed with it."""
+    """Reads partitions of one topic. The consumer owns `cluster`, and closes it at its own end."""
 
     def __init__(
         self,
@@ -107,19 +108,19 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        cluster.on_change = self.look
+        cluster.on_change = self.fetch_due
 
     def add(self, partition: int, offset: int) -> None:
-        """Read one more partition, from there."""
+        """Read one more partition, from `offset` on."""
         self._positions[partition] = _Position(offset=offset)
-        self.look()
+        self.fetch_due()
 
     def position(self, partition: int) -> int:
-        """The offset that is read next."""
+        """Return the offset that is read next."""
         return self._positions[partition].offset
 
-    def look(self) -> None:
-        """Ask every leader for what it has, unless it is being asked already."""
+    def fetch_due(self) -> None:
+        """Send a fetch to every leader that has none in flight."""
         if self._closed:
             return
         by_node: dict[int, list[_Wanted]] = {}
@@ -133,20 +134,20 @@ class Consumer:
             elif (leader := self._cluster.leader(partition)) is not None:
                 by_node.setdefault(leader.node, []).append(_Wanted(partition, position, leader))
         for node, wanted in by_node.items():
-            link = self._cluster.link(node)
-            if link is not None and not self._fetching.get(node):
-                self._ask(node, link, wanted)
-        self._look_at(min(later_s, default=None))
+            connection = self._cluster.connection(node)
+            if connection is not None and not self._fetching.get(node):
+                self._ask(node, connection, wanted)
+        self._wake_at(min(later_s, default=None))
 
-    def _look_at(self, when_s: float | None) -> None:
+    def _wake_at(self, when_s: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if when_s is None else self._loop.call_at(when_s, self.look)
+        self._timer = None if when_s is None else self._loop.call_at(when_s, self.fetch_due)
 
     async def close(self) -> None:
         """Stop reading."""
         self._closed = True
-        self._look_at(None)
+        self._wake_at(None)
         resets = list(self._resets.values())
         for reset in resets:
             reset.cancel()
@@ -155,7 +156,7 @@ class Consumer:
 
     # -- asking
 
-    def _ask(self, node: int, link: Link, wanted: Sequence[_Wanted]) -> None:
+    def _ask(self, node: int, connection: BrokerConnection, wanted: Sequence[_Wanted]) -> None:
         unchecked = [w for w in wanted if w.position.epoch >= 0 and _is_new(w)]
         asked, ask, answered = (
             (unchecked, self._epoch_ends, self._checked)
@@ -163,7 +164,7 @@ class Consumer:
             else (wanted, self._fetch, self._fetched)
         )
         try:
-            future = ask(link, asked)
+            future = ask(connection, asked)
         except ConnectFailed:
             self._cluster.refresh()
             return
@@ -172,7 +173,7 @@ class Consumer:
             each.position.busy = True
         future.add_done_callback(partial(self._answered, node, asked, self._now_ns(), answered))
 
-    def _epoch_ends(self, link: Link, wanted: Sequence[_Wanted]) -> Any:
+    def _epoch_ends(self, connection: BrokerConnection, wanted: Sequence[_Wanted]) -> Any:
         rows = [
             {
                 "partition": partition,
@@ -182,9 +183,9 @@ class Consumer:
             for partition, position, leader in wanted
         ]
         topics = ({"topic": self._cluster.topic, "partitions": rows},)
-        return link.start("offset_for_leader_epoch", replica_id=CONSUMER, topics=topics)
+        return connection.start("offset_for_leader_epoch", replica_id=CONSUMER, topics=topics)
 
-    def _fetch(self, link: Link, wanted: Sequence[_Wanted]) -> Any:
+    def _fetch(self, connection: BrokerConnection, wanted: Sequence[_Wanted]) -> Any:
         settings = self._settings
         rows = [
             {
@@ -196,7 +197,7 @@ class Consumer:
             }
             for partition, position, leader in wanted
         ]
-        return link.start(
+        return connection.start(
             "fetch",
             replica_id=CONSUMER,
             max_wait=timedelta(seconds=settings.max_wait_s),
@@ -228,7 +229,7 @@ class Consumer:
                 self.fatal = f"an answer to a fetch could not be handled: {error!r}"
             for each in asked:
                 self._failed(each, type(error).__name__)
-        self.look()
+        self.fetch_due()
 
     def _checked(self, node: int, invoke_ns: int, asked: Sequence[_Wanted], answer: Any) -> None:
         rows = {int(row.partition): row for topic in answer.topics for row in topic.partitions}
@@ -238,7 +239,7 @@ class Consumer:
                 name = "NO_ANSWER" if row is None else row.error_code.name.upper()
                 self._failed(each, name)
             elif 0 <= row.end_offset < each.position.offset:
-                self._cut(each, TRUNCATED, int(row.end_offset))
+                self._truncated(each, TRUNCATED, int(row.end_offset))
             else:
                 each.position.checked_epoch = each.leader.epoch
 
@@ -262,7 +263,7 @@ class Consumer:
             self._failed(wanted, "NO_ANSWER")
             return None
         if row.error_code is ErrorCode.offset_out_of_range:
-            self._cut(wanted, OUT_OF_RANGE, position.offset)
+            self._truncated(wanted, OUT_OF_RANGE, position.offset)
             return None
         if row.error_code is not ErrorCode.none:
             self._failed(wanted, row.error_code.name.upper())
@@ -271,7 +272,7 @@ class Consumer:
             return None
         diverging = getattr(row, "diverging_epoch", None)
         if diverging is not None and diverging.end_offset >= 0:
-            self._cut(wanted, TRUNCATED, int(diverging.end_offset))
+            self._truncated(wanted, TRUNCATED, int(diverging.end_offset))
             return None
         try:
             fetched = decode(row.records or b"", offset=position.offset, epoch=position.epoch)
@@ -295,8 +296,8 @@ class Consumer:
 
     # -- going back
 
-    def _cut(self, wanted: _Wanted, reason: str, end: int) -> None:
-        if not self._reader.cut(wanted.partition, reason):
+    def _truncated(self, wanted: _Wanted, reason: str, end: int) -> None:
+        if not self._reader.truncated(wanted.partition, reason):
             wanted.position.over = True
             return
         wanted.position.busy = True
@@ -304,7 +305,7 @@ class Consumer:
         self._resets[wanted.partition] = self._loop.create_task(going_back)
 
     async def _go_back(self, partition: int, position: _Position, reason: str, end: int) -> None:
-        """Go on from a place that exists, some records before where the log was cut."""
+        """Go on from an offset that exists, some records before the truncation."""
         invoke_ns = self._now_ns()
         failures = 0
         cluster = self._cluster
@@ -312,7 +313,7 @@ class Consumer:
             try:
                 low, high = await bounds(cluster, partition)
                 break
-            except NoAnswer as error:
+            except BoundsUnknown as error:
                 failures += 1
                 self._reader.failed(partition, str(error))
                 await asyncio.sleep(cluster.timing.retry.pause_s(failures, cluster.rng))
@@ -320,9 +321,9 @@ class Consumer:
         position.offset, position.epoch = max(low, back_to), -1
         position.busy = False
         self._reader.moved(invoke_ns, partition, position.offset, reason)
-        self.look()
+        self.fetch_due()
 
 
 def _is_new(wanted: _Wanted) -> bool:
-    """The leader leads in an epoch in which the position was not checked."""
+    """Return whether the position was not checked in the leader's epoch yet."""
     return wanted.leader.epoch > wanted.position.checked_epoch

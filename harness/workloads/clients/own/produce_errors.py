@@ -1,17 +1,17 @@
-"""What a broker's error code says of an attempt to produce. Pure.
+"""The meaning of a broker's error code for an attempt to produce. Pure.
 
-Sure is only what brokers say before they append. A leader that appended and then lost its
-leadership, its followers, its disk or the partition answers with codes that it also has for what it
-never took, so these leave the fate open: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
-KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, and all that we do not
-know.
+Only codes that brokers send before they append are certain. A leader that appended a batch and then
+lost its leadership, its followers, its disk or the partition answers with codes that it also sends
+for batches that it never appended. So these codes leave the result unknown: NOT_LEADER_OR_FOLLOWER,
+UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+and every code that is not listed here.
 """
 
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from harness.workloads.clients.own.partition_queue import Fate
+from harness.workloads.clients.own.partition_queue import AttemptResult
 
 _LANDED: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})
 _REFUSED: Final = frozenset({ErrorCode.not_enough_replicas, ErrorCode.corrupt_message})
@@ -40,12 +40,12 @@ _HOPELESS: Final = frozenset(
 )
 
 
-def fate_of(code: ErrorCode) -> Fate:
-    """See the module."""
+def attempt_result(code: ErrorCode) -> AttemptResult:
+    """Return what an error code says about the attempt."""
     if code in _LANDED:
-        return Fate.LANDED
+        return AttemptResult.APPENDED
     if code in _OUT_OF_SEQUENCE:
-        return Fate.OUT_OF_SEQUENCE
+        return AttemptResult.OUT_OF_SEQUENCE
     if code in _HOPELESS:
-        return Fate.HOPELESS
-    return Fate.REFUSED if code in _REFUSED else Fate.OPEN
+        return AttemptResult.NEVER_APPENDED
+    return AttemptResult.NOT_APPENDED if code in _REFUSED else AttemptResult.UNKNOWN

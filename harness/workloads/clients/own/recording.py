@@ -1,10 +1,10 @@
-"""Our own producer and consumer, recording every operation as the librdkafka clients do.
+"""Our own producer and consumer; they record every operation as the librdkafka clients do.
 
 The rows are those of `harness.workloads.clients.librdkafka`: a send and its outcome, polls,
-assignments,
-`start` and `end`. Beyond them the broker that answered is named, and `fail` is known for more
-sends: of every attempt it is known whether it can have reached a log. A new producer epoch is a row
-too; it excuses nothing: under two epochs this client writes only what a broker refused.
+assignments, `start` and `end`. In addition they name the broker that answered, and more sends end
+as `fail`, because this client knows of every attempt whether it can have reached a log. A new
+producer epoch is a row too. It excuses no duplicate: this client writes a value under two epochs
+only if a broker refused it.
 """
 
 import random
@@ -17,7 +17,11 @@ from harness.workloads.clients.counts import REWIND_RECORDS
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
-from harness.workloads.clients.own.partition_queue import Bump, End, Ended
+from harness.workloads.clients.own.partition_queue import (
+    EndedMessages,
+    MessageOutcome,
+    PartitionEpochBump,
+)
 from harness.workloads.clients.own.producer import Producer, ProducerSettings
 from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
@@ -26,9 +30,13 @@ from harness.workloads.clients.sends import UNFINISHED, USED_UP, Sends
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 LEFT: Final = "left its epoch"
-"""How the error of an epoch's row begins where it is the client's own doing."""
+"""The beginning of the error of an epoch's row, if the client itself caused the new epoch."""
 
-_OUTCOMES: Final = {End.OK: Outcome.OK, End.FAIL: Outcome.FAIL, End.INFO: Outcome.INFO}
+_OUTCOMES: Final = {
+    MessageOutcome.OK: Outcome.OK,
+    MessageOutcome.FAIL: Outcome.FAIL,
+    MessageOutcome.INFO: Outcome.INFO,
+}
 
 
 def connect(
@@ -40,7 +48,7 @@ def connect(
     timing: Timing,
     security: ClientSecurity = PLAINTEXT_CLIENT,
 ) -> Cluster:
-    """A client's own view of the cluster, with randomness of its own."""
+    """Make a client's own view of the cluster, with randomness of its own."""
     return Cluster(
         parse_bootstrap(bootstrap),
         topic,
@@ -52,7 +60,7 @@ def connect(
 
 
 class RecordingProducer:
-    """Sends values of its own to the partitions of one topic and records what became of each."""
+    """Sends unique values to the partitions of one topic, and records the outcome of each."""
 
     def __init__(
         self,
@@ -62,7 +70,7 @@ class RecordingProducer:
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self.progress = Signal()
-        """Set by outcomes, for the one who sends."""
+        """Set by outcomes, for the task that sends."""
         self._sends = sends
         self._producer = Producer(
             cluster,
@@ -84,11 +92,11 @@ class RecordingProducer:
         self._producer.send(partition, value, payload)
 
     async def close(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
+        """Wait up to `timeout_s` for outcomes, record the others as `info`, end the client."""
         await self._producer.close(timeout_s)
         self._sends.close()
 
-    def _ended(self, partition: int, ended: Ended, node: int | None) -> None:
+    def _ended(self, partition: int, ended: EndedMessages, node: int | None) -> None:
         at_ns: int | None = self._sends.now_ns()
         outcome, error = _OUTCOMES[ended.end], ended.error
         if outcome is Outcome.INFO and error is None:
@@ -100,7 +108,7 @@ class RecordingProducer:
             )
         self.progress.set()
 
-    def _bumped(self, partition: int, bump: Bump) -> None:
+    def _bumped(self, partition: int, bump: PartitionEpochBump) -> None:
         sends, now_ns = self._sends, self._sends.now_ns()
         how = REFUSED_HEAD if bump.refused else f"{LEFT} in this partition"
         sends.writer.record(
@@ -111,7 +119,7 @@ class RecordingProducer:
 
 
 class RecordingConsumer:
-    """Reads partitions of one topic from given offsets on and records every record and jump."""
+    """Reads partitions of one topic from given offsets on, and records every record and jump."""
 
     def __init__(
         self,
@@ -125,7 +133,7 @@ class RecordingConsumer:
         reads.open()
         reads.assigned(offsets, reads.now_ns())
         self._consumer = Consumer(cluster, settings, offsets, self, now_ns=reads.now_ns)
-        self._consumer.look()
+        self._consumer.fetch_due()
 
     @property
     def fatal(self) -> str | None:
@@ -138,21 +146,21 @@ class RecordingConsumer:
         await self._consumer.close()
 
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
-        """See `harness.workloads.clients.own.consumer.Reader`."""
+        """Record the records of a fetch."""
         records = (Read(partition, *each) for partition, got in read for each in got.records)
         self._reads.polled(records, invoke_ns, node=node)
 
-    def cut(self, partition: int, reason: str) -> bool:
-        """Go back, and read what is there now."""
+    def truncated(self, partition: int, reason: str) -> bool:
+        """Go back, and read what the log has now."""
         self._reads.note(reason)
         return True
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
-        """A jump is an assignment with a reason."""
+        """Record the jump as an assignment with a reason."""
         self._reads.moved({partition: offset}, invoke_ns, reason=reason)
 
     def failed(self, partition: int, error: str) -> None:
-        """Only counted among the errors."""
+        """Show the error among the counters."""
         self._reads.note(error)
 
 

@@ -1,6 +1,6 @@
-"""Record batches that hold values and nothing else: written, and read out of what a fetch gave.
+"""Writes record batches that hold only values, and reads the batches of a fetch. Pure.
 
-Pure. `nodes.log.batch` knows the format whole; here is the part that a client under load repeats.
+`nodes.log.batch` implements the whole format; here is the part that a client under load repeats.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Read(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Records from the wanted offset on, the offset to go on from, and its last record's epoch."""
+    """Records from the wanted offset on, the offset to go on from, and the last record's epoch."""
 
     records: list[Read]
     next_offset: int
@@ -29,7 +29,7 @@ class Fetched(NamedTuple):
 def encode(
     values: Sequence[bytes], *, timestamp_ms: int, producer_id: int, epoch: int, sequence: int
 ) -> bytes:
-    """A batch of at least one value; -1 for what a producer without idempotence does not have."""
+    """Return a batch of at least one value. A producer without idempotence gives -1 for the ids."""
     return encode_batch(
         [Record(value=value) for value in values],
         timestamp_ms=timestamp_ms,
@@ -40,10 +40,10 @@ def encode(
 
 
 def decode(data: bytes, *, offset: int, epoch: int) -> Fetched:
-    """What a fetch from `offset` on gave, after a record of `epoch` (-1: not known).
+    """Return the records of a fetch from `offset` on, after a record of `epoch` (-1: unknown).
 
-    It ends before a batch that is damaged: the next fetch begins with that one. Raises CorruptBatch
-    where that is the first, or is compressed.
+    They end before a damaged batch, with which the next fetch begins. Raises CorruptBatch when the
+    first batch is damaged or compressed.
     """
     records: list[Read] = []
     position, last_epoch = offset, epoch

@@ -1,4 +1,4 @@
-"""Waiting without tasks of its own, and backing off: what every part of the client does."""
+"""Backoff, and a signal for waiting without a task."""
 
 import asyncio
 import random
@@ -13,20 +13,20 @@ class Backoff:
     last_s: float
 
     def pause_s(self, failures: int, rng: random.Random) -> float:
-        """The pause after so many failures in a row, at least one."""
+        """Return the pause after `failures` failures in a row, at least one."""
         doubled_s = self.first_s * (1 << min(failures - 1, 16))
         return min(doubled_s, self.last_s) * rng.uniform(0.8, 1.2)
 
 
 class Signal:
-    """One task waits for it, with a bound; set before the wait counts too."""
+    """One task waits for it, with a time limit. A `set` before the wait counts too."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiting: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiter, now or when it comes."""
+        """Wake the waiting task, or the next one that waits."""
         self._is_set = True
         self._wake()
 
@@ -35,7 +35,7 @@ class Signal:
             self._waiting.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Until it is set, at most `timeout_s`; it is not set afterwards."""
+        """Wait until it is set, at most `timeout_s`, and clear it."""
         if not self._is_set and timeout_s > 0:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()

@@ -180,11 +180,11 @@ class FetchHandler:
 
         Only fetches in the current leader epoch count: the follower may have truncated what it had
         in an older epoch. For partitions that are not due nothing changed since the last fetch, so
-        the time of this fetch (the session's pulse) is enough.
+        the time of this fetch (the session's activity) is enough.
         """
         now_ms = self._now_ms()
         partitions, params = fetch.partitions, fetch.params
-        partitions.pulse.fetched_ms = now_ms
+        partitions.activity.fetched_ms = now_ms
         for partition in list(partitions.due):
             replica = self._partition_reader.matching_replica(partition, params)
             if replica is not None:
@@ -194,7 +194,7 @@ class FetchHandler:
                     params.broker_epoch,
                     now_ms,
                     log_start=partition.log_start,
-                    pulse=partitions.pulse,
+                    activity=partitions.activity,
                 )
                 self._isr.maybe_expand_isr(replica, params.replica_id)
 

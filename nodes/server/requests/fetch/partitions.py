@@ -21,7 +21,7 @@ from nodes.ids import (
     Offset,
     TopicPartition,
 )
-from nodes.replication.progress import Pulse
+from nodes.replication.progress import SessionActivity
 from nodes.server.replicas.replica import Replica
 
 
@@ -122,7 +122,7 @@ class FetchPartitionSet:
         self.follower = follower
         self._broker_epoch = broker_epoch
         self.wakes_on_commit = wakes_on_commit
-        self.pulse = Pulse()
+        self.activity = SessionActivity()
         self.by_key: dict[FetchPartitionKey, FetchPartition] = {}
         self.due: dict[FetchPartition, None] = {}
         self.unread_changes: dict[FetchPartition, None] = {}
@@ -152,7 +152,7 @@ class FetchPartitionSet:
         partition.unwatch()
         replica = partition.replica
         if replica is not None:
-            replica.state.left_session(self.follower, self.pulse, replica.log.end_offset)
+            replica.state.left_session(self.follower, self.activity, replica.log.end_offset)
 
     def set_follower(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         """Set who fetches now. If a follower registered again, all partitions are due (KIP-903)."""

@@ -65,7 +65,7 @@ def test_literals_survive_beside_others(
 
 def test_what_is_no_literal_is_refused() -> None:
     """A list, for instance."""
-    with pytest.raises(TypeError, match="is no literal"):
+    with pytest.raises(TypeError, match="is not a literal"):
         literal([1])  # type: ignore[arg-type]
 
 

@@ -157,7 +157,7 @@ def test_a_full_join_has_the_key_of_whichever_side_there_is(engine: DuckDbEngine
 
 def test_what_has_no_name_is_refused(engine: DuckDbEngine, left: Any) -> None:
     """A column that is computed has to be called something."""
-    with pytest.raises(ValueError, match="give it one with alias"):
+    with pytest.raises(ValueError, match="use alias"):
         left.select(engine.functions.max("n"))
 
 

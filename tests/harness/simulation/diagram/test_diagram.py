@@ -1,4 +1,4 @@
-"""The diagram of a failure: what is said of messages, which matter, and where they lie."""
+"""Tests of the diagram: captions of messages, the selection of messages, and the layout."""
 
 from collections import Counter
 from itertools import pairwise
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from harness.simulation.diagram import events
-from harness.simulation.diagram.captions import METADATA, Part, said
-from harness.simulation.diagram.capture import Noted, Stream, frames
-from harness.simulation.diagram.events import Mark, Wrong
+from harness.simulation.diagram.captions import METADATA, Part, caption
+from harness.simulation.diagram.capture import ProgramEvent, Stream, frames
+from harness.simulation.diagram.events import Finding, Mark
 from harness.simulation.diagram.layout import BREAK, Order, Rows, clipped, draw
 from harness.simulation.diagram.messages import Message, messages
 from harness.simulation.diagram.page import Story, render, sentences
-from harness.simulation.diagram.selection import SHOWN, Selection, everything, select, window
+from harness.simulation.diagram.selection import MAX_SHOWN, Selection, everything, select, window
 from harness.simulation.run import Simulation
 from harness.simulation.shrinking.search import processes
 from harness.workloads.clients.payload import PayloadCodec, value_of
@@ -65,8 +65,8 @@ def granted(number: int) -> bytes:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
-def test_frames_are_found_however_a_stream_is_torn(sizes: list[int], data: Any) -> None:
-    """A frame is sent with its first byte, and is there with its last."""
+def test_frames_are_found_in_any_fragmentation(sizes: list[int], data: Any) -> None:
+    """A frame is sent with its first byte, and arrives with its last."""
     whole = b"".join(len(b).to_bytes(4, "big") + b for b in (b"x" * size for size in sizes))
     inner = st.integers(1, max(1, len(whole) - 1))
     cuts = sorted(data.draw(st.sets(inner, max_size=5)) - {len(whole)})
@@ -79,8 +79,8 @@ def test_frames_are_found_however_a_stream_is_torn(sizes: list[int], data: Any) 
     assert list(frames(torn))[-1].arrived_ns is None
 
 
-def test_an_answer_is_named_after_its_request() -> None:
-    """By its correlation id, whatever else the connection carries."""
+def test_response_gets_the_api_of_its_request() -> None:
+    """The correlation id joins them."""
     out = stream(vote(4), vote(5))
     back = stream(granted(4), by_client=False, number=2)
     first, second, answer = sorted(messages({1: out, 2: back}), key=lambda m: m.response)
@@ -91,8 +91,8 @@ def test_an_answer_is_named_after_its_request() -> None:
     assert answer.parts[0].words == "epoch 5, granted yes"
 
 
-def test_a_message_is_said_by_what_replication_turns_on() -> None:
-    """Values that it carries, offsets, the high watermark, errors; a topic by its name."""
+def test_caption_has_values_offsets_high_watermark_and_errors() -> None:
+    """A topic id is replaced by the topic's name."""
     record = Record(value=PayloadCodec("run", 64).encode(7, 3))
     part = {
         "records": encode_batch([record], base_offset=Offset(27), timestamp_ms=1),
@@ -104,15 +104,15 @@ def test_a_message_is_said_by_what_replication_turns_on() -> None:
     answer = fill(
         response_schema(FETCH, 15), responses=[{"topic_id": TOPIC_ID, "partitions": [part]}]
     )
-    (found,) = said(answer, {TOPIC_ID: "orders"}).parts
+    (found,) = caption(answer, {TOPIC_ID: "orders"}).parts
     assert (found.topic, found.partition, found.error) == ("orders", 1, "fenced_leader_epoch")
     assert (found.values, found.offsets) == ((value_of(7, 3),), (27, 27))
     told = "records 27, 7#3, hw 28, diverges: epoch 2 ended at 27"
     assert found.words == f"fenced_leader_epoch, {told}"
 
 
-def test_what_nodes_said_is_what_lanes_are() -> None:
-    """Roles and truncations of the partition, and the quorum's leaders; nothing of others."""
+def test_role_marks_come_from_the_nodes_log_lines() -> None:
+    """Only of this partition and of the quorum."""
     logs = {
         2: [
             "1.5 INFO nodes.replicas: t-0: leader in leader epoch 3 (leader 2, ISR [2], end 9)",
@@ -121,7 +121,7 @@ def test_what_nodes_said_is_what_lanes_are() -> None:
             "1.8 INFO nodes.raft: leads epoch 7 from offset 12",
         ]
     }
-    found = events.roles(logs, "t-0")
+    found = events.role_marks(logs, "t-0")
     assert [(m.kind, m.grave, m.lane) for m in found] == [
         ("leader", False, "node-2"),
         ("cut", True, "node-2"),
@@ -130,17 +130,17 @@ def test_what_nodes_said_is_what_lanes_are() -> None:
     assert found[0].at_ns == 3 * NS // 2
 
 
-def test_how_the_simulation_ends_is_no_incident() -> None:
+def test_end_of_the_simulation_is_not_a_mark() -> None:
     """That everything loses its power at the end says nothing of the run."""
     notes = [
-        Noted(at_ns=5, host="node-1", what="end by process with -9"),
-        Noted(at_ns=6, host="node-1", what="boot"),
-        Noted(at_ns=9, host="node-1", what="end by power with -9"),
+        ProgramEvent(at_ns=5, host="node-1", what="end by process with -9"),
+        ProgramEvent(at_ns=6, host="node-1", what="boot"),
+        ProgramEvent(at_ns=9, host="node-1", what="end by power with -9"),
     ]
-    assert [m.words for m in events.lives(notes, 9)] == ["is killed", "starts"]
+    assert [m.words for m in events.process_marks(notes, 9)] == ["is killed", "starts"]
 
 
-LOST = Wrong(
+LOST = Finding(
     kind="lost-write",
     sentence="1 acknowledged write lost",
     topic="t",
@@ -168,8 +168,8 @@ def message(api: str, at_ns: int, number: int = 0, **changes: Any) -> Message:
     return Message(**(values | changes))
 
 
-def test_the_window_reaches_to_the_truncation_of_what_was_lost() -> None:
-    """Not to one before it, and not beyond."""
+def test_window_ends_at_the_truncation_that_removes_the_value() -> None:
+    """Not at an earlier truncation, and not later."""
     cut = "truncates from {} to {}: the leader ended epoch 1 at {}"
     marks = [
         Mark(at_ns=9 * NS, lane="node-1", kind="cut", words=cut.format(8, 2, 2)),
@@ -182,7 +182,7 @@ def test_the_window_reaches_to_the_truncation_of_what_was_lost() -> None:
     assert 14 * NS < ended_ns < 15 * NS
 
 
-def test_what_concerns_the_partition_is_shown_and_the_rest_is_counted() -> None:
+def test_messages_about_the_partition_are_shown_and_others_counted() -> None:
     """Heartbeats, other partitions, empty fetches and the harness's questions are left out."""
     other = (Part(topic="other", partition=0, words=""),)
     empty = (Part(topic="t", partition=0, words="hw 5"),)
@@ -212,19 +212,19 @@ def test_what_concerns_the_partition_is_shown_and_the_rest_is_counted() -> None:
     assert len(everything(all_of_it, (0, 100)).chosen) == 8
 
 
-def test_too_much_is_cut_down_to_what_is_close_to_an_incident() -> None:
-    """The value that was lost is shown in any case."""
-    writes = [message("Produce", n * NS, n) for n in range(2 * SHOWN)]
+def test_selection_keeps_the_messages_closest_to_an_event() -> None:
+    """The lost value is always shown."""
+    writes = [message("Produce", n * NS, n) for n in range(2 * MAX_SHOWN)]
     mine = (Part(topic="t", partition=0, words="", values=(value_of(7, 3),)),)
     first = message("Produce", 0, 9999, parts=mine)
     found = select([first, *writes], LOST, (0, 1000 * NS), [100 * NS])
-    assert len(found.chosen) == SHOWN
+    assert len(found.chosen) == MAX_SHOWN
     assert first in found.chosen
     assert min(m.sent_ns for m in found.chosen[1:]) > 50 * NS
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.sampled_from(Order)), min_size=1, max_size=30))
-def test_the_later_lies_lower(moments: list[tuple[int, Order]]) -> None:
+def test_later_moments_lie_lower(moments: list[tuple[int, Order]]) -> None:
     """Every moment has a place of its own, in the order of time and of an instant."""
     rows = Rows(moments, 0)
     places = [rows.take(*moment) for moment in sorted(moments)]
@@ -232,22 +232,22 @@ def test_the_later_lies_lower(moments: list[tuple[int, Order]]) -> None:
     assert rows.end > places[-1]
 
 
-def test_much_time_is_a_break() -> None:
-    """That says how much passed."""
+def test_idle_time_becomes_a_break() -> None:
+    """The break shows how much time passed."""
     rows = Rows([(0, Order.SENT), (2 * NS, Order.SENT)], 0)
     assert [words for _, words in rows.breaks] == ["2.00 s later"]
     assert rows.take(2 * NS, Order.SENT) - rows.take(0, Order.SENT) > BREAK
 
 
-def test_a_lost_message_ends_before_its_receiver() -> None:
-    """One that arrived reaches it, lower down; words that have no room are cut."""
+def test_arrow_of_a_lost_message_ends_before_its_receiver() -> None:
+    """An arrow that arrives reaches the receiver, lower down; long texts are cut."""
     chosen = [message("Produce", NS), message("Produce", 2 * NS, 1, arrived_ns=None)]
     drawing = draw(
         chosen,
         [],
         [],
         ["node-1", "node-2"],
-        seen=(0, 3 * NS),
+        shown=(0, 3 * NS),
         base_ns=0,
         words=lambda m: (m.api * 100, "", ""),
     )
@@ -261,20 +261,20 @@ def test_a_lost_message_ends_before_its_receiver() -> None:
     assert clipped("short", 10) == "short"
 
 
-def test_a_lane_shows_when_a_node_leads_and_when_it_is_down() -> None:
-    """From what it was before the window on."""
+def test_lane_shows_leadership_and_down_time() -> None:
+    """Marks before the window give its first state."""
     marks = [
         Mark(at_ns=1, lane="node-1", kind="leader", words="leader"),
         Mark(at_ns=NS, lane="node-1", kind="end", words="is killed"),
         Mark(at_ns=2 * NS, lane="node-1", kind="boot", words="starts"),
     ]
     drawing = draw(
-        [], marks, [], ["node-1"], seen=(10, 3 * NS), base_ns=0, words=lambda m: ("", "", "")
+        [], marks, [], ["node-1"], shown=(10, 3 * NS), base_ns=0, words=lambda m: ("", "", "")
     )
     assert [piece.css for piece in drawing.pieces] == ["leads", "down", "up"]
 
 
-def test_a_page_tells_the_story_escapes_and_loads_nothing() -> None:
+def test_page_tells_the_story_escapes_text_and_loads_nothing() -> None:
     """What a run said is text, and no address is in it but the one of SVG."""
     cut = "truncates from 8 to 5: the leader <b>ended</b> epoch 1 at 5"
     mark = Mark(at_ns=12 * NS, lane="node-1", kind="cut", words=cut, grave=True)
@@ -282,7 +282,7 @@ def test_a_page_tells_the_story_escapes_and_loads_nothing() -> None:
     story = Story(
         title="a <run>",
         repeat="highwater simulate",
-        wrong=LOST,
+        finding=LOST,
         marks=[mark],
         spans=[],
         nodes=["node-1"],
@@ -301,23 +301,23 @@ def test_a_page_tells_the_story_escapes_and_loads_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_looking_on_changes_nothing() -> None:
-    """A run has the same trace with and without, and every message of it can be read."""
-    from harness.simulation.diagram.capture import Tap
+def test_recorder_changes_nothing_and_all_messages_are_readable() -> None:
+    """The run has the same trace with and without the recorder."""
+    from harness.simulation.diagram.capture import NetworkRecorder
 
     made = prepared(nemesis=KILLS, duration_s=4)
     plain = Simulation(made).run()
     simulation = Simulation(made)
-    tap = simulation.cluster.network.observer = Tap(simulation.world)
+    recorder = simulation.cluster.network.observer = NetworkRecorder(simulation.world)
     assert simulation.run().digest == plain.digest
-    told = messages(tap.streams)
+    told = messages(recorder.streams)
     assert {"Produce", "Fetch", "Vote"} <= {m.api for m in told}
     assert not [m for m in told if m.error == "unreadable"]
-    assert [n.what for n in tap.notes if n.what == "end by process with -9"]
+    assert [n.what for n in recorder.notes if n.what == "end by process with -9"]
 
 
 @pytest.mark.slow
-def test_a_broken_broker_is_explained() -> None:
+def test_diagram_explains_the_failure_of_a_broken_broker() -> None:
     """A paused leader acknowledges what it alone has: the page says when, to whom, and why."""
     from harness.simulation.diagram.make import diagram
 

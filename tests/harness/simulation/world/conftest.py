@@ -1,4 +1,4 @@
-"""Worlds for tests, turned off at the end of each."""
+"""Small worlds for tests; each is ended after its test."""
 
 from collections.abc import Iterator
 from typing import Any

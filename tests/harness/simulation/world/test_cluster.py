@@ -1,4 +1,4 @@
-"""Three real nodes in a simulated world: what they do, twice the same."""
+"""Three real nodes in a simulated world: their behaviour, and that it repeats."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ from tests.support.simulation import scenario
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_leader_loses_power_and_nothing_acknowledged_is_lost(seed: int) -> None:
-    """Quorum, topic, sends, the leader's end, its successor, its return: all converge."""
+def test_power_loss_of_the_leader_loses_no_acknowledged_record(seed: int) -> None:
+    """Election, topic, sends, power loss, new leader, return: all replicas converge."""
     outcome = scenario.run(seed)
     assert len(outcome.acked) == scenario.SENDS
     assert set(outcome.acked) <= set(outcome.read)
@@ -27,15 +27,15 @@ def test_a_leader_loses_power_and_nothing_acknowledged_is_lost(seed: int) -> Non
     assert not outcome.troubles
 
 
-def test_seeds_differ_and_one_seed_does_not() -> None:
+def test_equal_seeds_have_equal_traces_and_other_seeds_differ() -> None:
     """A run is a function of its seed, in one process too."""
     first, again, other = (scenario.run(seed, sends=30) for seed in (1, 1, 2))
     assert first == again
     assert first.digest != other.digest
 
 
-def test_runs_do_not_depend_on_hashes_or_addresses() -> None:
-    """Other hashes of strings, another heap, another run before: the same trace, to the event."""
+def test_trace_does_not_depend_on_hashes_or_addresses() -> None:
+    """Other string hashes, another heap, another run before: the traces are equal to the event."""
 
     def start(hash_seed: int, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -60,8 +60,8 @@ def test_runs_do_not_depend_on_hashes_or_addresses() -> None:
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_leader_that_is_cut_off_is_replaced_and_comes_back() -> None:
-    """A partition of the leader from the other nodes, not from its clients."""
+def test_leader_cut_off_from_other_nodes_is_replaced_and_rejoins() -> None:
+    """Its clients can still reach it."""
     world = World(3)
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     links = SimLinks(cluster.network)
@@ -96,8 +96,8 @@ def test_a_leader_that_is_cut_off_is_replaced_and_comes_back() -> None:
     assert not world.troubles
 
 
-def test_nodes_stop_in_order() -> None:
-    """SIGTERM: leaderships are handed over, files flushed, the clean mark left; exit code 0."""
+def test_sigterm_stops_nodes_in_order() -> None:
+    """They hand over leaderships, flush files, mark a clean stop, and end with exit code 0."""
     world = World(5)
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     with guard(world):
@@ -112,8 +112,8 @@ def test_nodes_stop_in_order() -> None:
     assert ".kafka_cleanshutdown" in disk.content.listdir("")
 
 
-def test_separate_controllers_and_clocks_that_are_wrong() -> None:
-    """Layouts are the harness's; a wall clock an hour ahead does no harm to a session."""
+def test_separate_controllers_work_with_a_wrong_wall_clock() -> None:
+    """A wall clock an hour ahead does not end a session."""
     world = World(6)
     cluster = SimCluster(world, Layout.split(controllers=3, brokers=2, racks=("a", "b")))
     cluster.nodes[4].clock.skew("test", 3_600_000)

@@ -1,4 +1,6 @@
-"""The disk of a simulated host: what a power loss takes, how long things take, how they fail."""
+"""The disk of a simulated host: what a loss of power removes, how long syncs take, how
+they fail.
+"""
 
 import asyncio
 import errno
@@ -34,8 +36,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_kill_loses_nothing_a_power_cut_what_was_not_synced(make: MakeBare) -> None:
-    """The page cache is the kernel's; names need a sync of their own."""
+def test_kill_loses_nothing_and_power_loss_loses_unsynced_data(make: MakeBare) -> None:
+    """The page cache survives a kill; file names need a sync of their own."""
     world = make()
 
     async def write() -> None:
@@ -69,8 +71,8 @@ async def _again(world: Bare) -> None:
     disk.open("unsynced", create=True).append(b"x")
 
 
-def test_a_sync_keeps_what_was_there_when_it_began(make: MakeBare) -> None:
-    """What is appended while it runs is not on the disk when it returns."""
+def test_sync_keeps_what_the_file_held_at_its_beginning(make: MakeBare) -> None:
+    """Bytes appended during the sync are not on the disk when it returns."""
     world = make(disk=DiskSettings(sync_ns=(5 * MS, 5 * MS)))
 
     async def main() -> float:
@@ -90,8 +92,8 @@ def test_a_sync_keeps_what_was_there_when_it_began(make: MakeBare) -> None:
     assert disk_of(world).content.read("log") == b"before"
 
 
-def test_power_that_goes_during_a_sync_may_take_all_of_it(make: MakeBare) -> None:
-    """Until the sync has returned, nothing is promised."""
+def test_power_loss_during_a_sync_may_lose_all_of_it(make: MakeBare) -> None:
+    """A sync promises nothing before it returns."""
     lost = 0
     for seed in range(12):
         world = make(seed=seed, disk=DiskSettings(sync_ns=(5 * MS, 5 * MS)))
@@ -110,7 +112,7 @@ def test_power_that_goes_during_a_sync_may_take_all_of_it(make: MakeBare) -> Non
     assert 1 < lost < 12
 
 
-def test_a_blocking_sync_stops_the_whole_host(make: MakeBare) -> None:
+def test_blocking_sync_blocks_the_whole_host(make: MakeBare) -> None:
     """Who syncs without awaiting keeps everybody else of the program waiting."""
     world = make(disk=DiskSettings(sync_ns=(50 * MS, 50 * MS)))
     ticks: list[float] = []
@@ -132,8 +134,8 @@ def test_a_blocking_sync_stops_the_whole_host(make: MakeBare) -> None:
     assert 0.049 < max(gaps) < 0.061
 
 
-def test_a_frozen_disk_stops_who_writes_and_hangs_who_syncs(make: MakeBare) -> None:
-    """Syncs hang and grow old; a write stops the host in the middle of it, until the thaw."""
+def test_frozen_disk_blocks_writers_and_hangs_syncs(make: MakeBare) -> None:
+    """A write blocks the host in the middle of the event until the thaw."""
     world = make()
     disk = disk_of(world)
     seen: list[tuple[str, float]] = []
@@ -162,7 +164,7 @@ def test_a_frozen_disk_stops_who_writes_and_hangs_who_syncs(make: MakeBare) -> N
     assert seen[1][1] == pytest.approx(11, abs=0.01)
 
 
-def test_what_a_host_in_the_middle_of_a_write_sends_waits(make: MakeBare) -> None:
+def test_bytes_sent_after_a_blocked_write_wait_for_the_thaw(make: MakeBare) -> None:
     """An answer that the code wrote after the write leaves when the disk lets it go on."""
     world = make()
     disk = disk_of(world)
@@ -199,14 +201,14 @@ def test_what_a_host_in_the_middle_of_a_write_sends_waits(make: MakeBare) -> Non
         (SimDisk.fail, SimDisk.repair, False, errno.EIO),
     ],
 )
-def test_disks_that_refuse(
+def test_full_read_only_or_failing_disk_raises_the_kernels_error(
     make: MakeBare,
     break_it: Callable[[SimDisk], None],
     heal: Callable[[SimDisk], None],
     reads: bool,
     code: int,
 ) -> None:
-    """Full, read-only, failing: the errors are the kernel's, and go with the fault."""
+    """The errors end with the fault."""
     world = make()
     disk = disk_of(world)
 
@@ -235,8 +237,8 @@ def test_disks_that_refuse(
     world.run(NODE, main)
 
 
-def test_a_limit_makes_syncs_slow(make: MakeBare) -> None:
-    """Bytes and operations cost time while it is there."""
+def test_limit_makes_syncs_slower(make: MakeBare) -> None:
+    """Bytes and operations cost time while it is in force."""
     world = make()
     disk = disk_of(world)
 
@@ -260,7 +262,7 @@ def test_a_limit_makes_syncs_slow(make: MakeBare) -> None:
     assert quick < 0.1
 
 
-def test_a_bit_flips(make: MakeBare) -> None:
+def test_flipped_bit_is_read_from_disk_and_cache(make: MakeBare) -> None:
     """On the disk and in the cache: who reads it next sees it."""
     world = make()
 
@@ -274,8 +276,8 @@ def test_a_bit_flips(make: MakeBare) -> None:
     assert world.run(NODE, main) == b"aa`a"
 
 
-def test_a_later_sync_is_not_undone_by_an_older_one(make: MakeBare) -> None:
-    """Two syncs of a file that was cut between them may end in either order."""
+def test_older_sync_does_not_undo_a_later_one(make: MakeBare) -> None:
+    """Two syncs of a file that was truncated between them may end in either order."""
     content = disk_of(make()).content
     file = content.open("log", create=True)
     content.sync_dir("")
@@ -289,8 +291,8 @@ def test_a_later_sync_is_not_undone_by_an_older_one(make: MakeBare) -> None:
     assert content.read("log") == b"a" * 10 + b"b" * 40
 
 
-def test_a_sync_that_fails_drops_what_it_was_to_write(make: MakeBare) -> None:
-    """It is reported once; the next sync succeeds, and a loss of power takes what was dropped."""
+def test_failed_sync_drops_its_pages(make: MakeBare) -> None:
+    """The failure is reported once; the next sync succeeds, and a loss of power loses the pages."""
     world = make()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Fsyncs that fail and drop what they were to write, each in turn; then everybody loses power."""
+"""Fsyncs that fail and drop their pages, each in turn; then all nodes lose power."""
 
 import asyncio
 from contextlib import suppress
@@ -35,8 +35,8 @@ async def _fail(stage: Stage, node: int, after: int) -> None:
 
 @pytest.mark.parametrize("node", [CONTROLLER, LEADER])
 @pytest.mark.parametrize("after", range(0, 20, 3))
-def test_no_sync_that_fails_costs_what_was_promised(node: int, after: int) -> None:
-    """Of whatever file: what is acknowledged after a flush is there when all come back."""
+def test_failed_sync_loses_no_acknowledged_record(node: int, after: int) -> None:
+    """For each file: what is acknowledged after a flush is there when all nodes are back."""
     stage = Stage(MessageSchedule(play=partial(_fail, node=node, after=after)), seed=after)
     stage.run()
     assert not disk(stage.host(node)).sync_failure_pending, "nothing failed"
@@ -66,7 +66,7 @@ async def _unheard(stage: Stage, *, stopping: bool) -> None:
 
 
 @pytest.mark.parametrize("stopping", [True, False])
-def test_a_failure_that_comes_too_late_to_be_heard(stopping: bool) -> None:
+def test_unnoticed_sync_failure_loses_nothing_after_a_restart(stopping: bool) -> None:
     """The process that is started next does not take for flushed what is not (the invariants look),
     whether the one before left a clean mark or nothing at all."""
     Stage(MessageSchedule(play=partial(_unheard, stopping=stopping)), seed=1).run()

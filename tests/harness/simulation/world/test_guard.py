@@ -1,4 +1,4 @@
-"""Code that reaches around the simulation fails the run, whatever it makes of the error."""
+"""Code that uses the real world fails the run, whatever it does with the error."""
 
 import asyncio
 import contextlib
@@ -40,8 +40,10 @@ from tests.support.simulation.worlds import MakeBare
         (lambda: subprocess.Popen(["true"]), "a real process"),
     ],
 )
-def test_the_real_world_is_refused(make: MakeBare, reach: Callable[[], Any], named: str) -> None:
-    """Even where the code under test swallows every exception."""
+def test_use_of_the_real_world_fails_the_run(
+    make: MakeBare, reach: Callable[[], Any], named: str
+) -> None:
+    """Also if the code under test catches all exceptions."""
     world = make()
 
     async def main() -> None:
@@ -55,8 +57,8 @@ def test_the_real_world_is_refused(make: MakeBare, reach: Callable[[], Any], nam
     assert "on node-1" in str(touched.value)
 
 
-def test_everything_is_put_back(make: MakeBare) -> None:
-    """After the guard, also one that failed, clocks, chance and sockets are the real ones."""
+def test_guard_restores_the_real_functions(make: MakeBare) -> None:
+    """Also after a guard that failed."""
 
     def real() -> list[object]:
         chance = [random.random, random.Random, os.urandom]
@@ -69,8 +71,8 @@ def test_everything_is_put_back(make: MakeBare) -> None:
     assert real() == before
 
 
-def test_seeded_chance_and_log_lines_are_fine(make: MakeBare) -> None:
-    """Log records bear the world's time."""
+def test_seeded_random_numbers_and_log_lines_are_permitted(make: MakeBare) -> None:
+    """Log records have the world's time."""
     world = make()
     records: list[logging.LogRecord] = []
 
@@ -92,8 +94,8 @@ def test_seeded_chance_and_log_lines_are_fine(make: MakeBare) -> None:
     assert records[0].created == pytest.approx(EPOCH_MS / 1000 + 3, abs=0.01)
 
 
-def test_other_threads_are_left_alone() -> None:
-    """A thread of some library, started before, may sleep: it is no part of the world."""
+def test_other_threads_may_use_the_real_world() -> None:
+    """A thread of a library, started before, may sleep."""
     world = World(1)
     go, slept = threading.Event(), threading.Event()
 

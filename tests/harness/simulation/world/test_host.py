@@ -1,4 +1,4 @@
-"""Machines of a simulated world: boots, kills, stops; nothing of the dead has an effect."""
+"""Machines of a simulated world: boots, kills and stops. A dead program has no effect."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,8 @@ def later(world: Bare, seconds: float, do: Any, *arguments: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["process", "power", "crash"])
-def test_nothing_of_the_dead_has_an_effect(make: MakeBare, mode: Any) -> None:
-    """`finally` blocks run when frames are unwound; what they try to do is not done."""
+def test_dead_program_has_no_effect(make: MakeBare, mode: Any) -> None:
+    """`finally` blocks run while frames are unwound, but their calls do nothing."""
     world = make()
     host = world.hosts[NODE]
     assert host.disk is not None
@@ -74,8 +74,8 @@ def test_nothing_of_the_dead_has_an_effect(make: MakeBare, mode: Any) -> None:
     assert not world.world.troubles
 
 
-def test_a_program_may_be_killed_before_its_first_step(make: MakeBare) -> None:
-    """It never ran, and nothing complains."""
+def test_program_may_be_killed_before_its_first_step(make: MakeBare) -> None:
+    """No exception is reported."""
     world = make()
     world.hosts[NODE].boot(echo_server)
     world.hosts[NODE].kill()
@@ -83,8 +83,8 @@ def test_a_program_may_be_killed_before_its_first_step(make: MakeBare) -> None:
     assert not world.world.troubles
 
 
-def test_how_programs_end(make: MakeBare) -> None:
-    """By themselves with 0, with 1 when they failed; by SIGTERM, in order when they handle it."""
+def test_exit_code_tells_how_the_program_ended(make: MakeBare) -> None:
+    """0 by itself, 1 after an error; by SIGTERM in order if the program handles it."""
     world = make()
     host = world.hosts[NODE]
 
@@ -119,8 +119,8 @@ def test_how_programs_end(make: MakeBare) -> None:
     assert codes == [0, 1, 1, 0, -15]
 
 
-def test_a_stopped_process_runs_late_and_in_order(make: MakeBare) -> None:
-    """Time goes on; its timers fire, and its connections are served, when it goes on."""
+def test_resumed_process_handles_waiting_events_in_order(make: MakeBare) -> None:
+    """Time continues meanwhile."""
     world = make()
     host = world.hosts[NODE]
     fired: list[tuple[float, float]] = []
@@ -154,8 +154,8 @@ def test_a_stopped_process_runs_late_and_in_order(make: MakeBare) -> None:
     assert all(when == pytest.approx(11.5) for _, when in fired)
 
 
-def test_a_restart_is_a_new_incarnation(make: MakeBare) -> None:
-    """Its tasks, sockets and randomness are its own; its disk is the one of before."""
+def test_restart_has_new_tasks_and_sockets_and_the_old_disk(make: MakeBare) -> None:
+    """Its random numbers are new too."""
     world = make()
     host = world.hosts[NODE]
 
@@ -173,8 +173,8 @@ def test_a_restart_is_a_new_incarnation(make: MakeBare) -> None:
     assert host.disk.content.read("log") == b"xxx"
 
 
-def test_wall_clocks_are_set_apart_and_time_is_not(make: MakeBare) -> None:
-    """Layers add up, a drift goes on, and `loop.time()` is the world's all the while."""
+def test_skewed_wall_clock_does_not_change_loop_time(make: MakeBare) -> None:
+    """Layers add up, and a drift continues."""
     world = make()
     clock = world.hosts[NODE].clock
     assert clock.ms() == EPOCH_MS + 1000
@@ -191,8 +191,8 @@ def test_wall_clocks_are_set_apart_and_time_is_not(make: MakeBare) -> None:
     assert world.world.now_ns == 21 * 10**9
 
 
-def test_many_lives_leave_nothing_behind(make: MakeBare) -> None:
-    """Kills and restarts under traffic leak no task, timer, connection or object."""
+def test_restarts_under_traffic_leak_nothing(make: MakeBare) -> None:
+    """No task, timer, connection or object."""
     counts = cycles(1000, sample_every=250)
     first, last = counts[0], counts[-1]
     assert last.timers <= first.timers + 20
@@ -203,7 +203,7 @@ def test_many_lives_leave_nothing_behind(make: MakeBare) -> None:
 
 
 @pytest.mark.slow
-def test_nor_do_many_lives_of_nodes() -> None:
+def test_restarts_of_real_nodes_leak_nothing() -> None:
     """The same of real nodes and their client; connections come and go, and none stays."""
     counts = cluster_cycles(100, sample_every=10)
     first, last = counts[0], counts[-1]

@@ -40,8 +40,8 @@ Main = Callable[[], Coroutine[Any, Any, Any]]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bytes_arrive_in_order_however_they_are_torn_and_lost(make: MakeBare, seed: int) -> None:
-    """Fragments and losses delay bytes; none is lost, doubled or out of order."""
+def test_bytes_arrive_in_order_despite_fragments_and_losses(make: MakeBare, seed: int) -> None:
+    """Nothing is lost, doubled or reordered."""
     world = serving(make, seed=seed, network=NetworkSettings(fragmented=0.5, lost=0.05))
     sent = b"".join(number.to_bytes(4, "big") for number in range(50_000))
 
@@ -64,8 +64,8 @@ def test_bytes_arrive_in_order_however_they_are_torn_and_lost(make: MakeBare, se
     assert not world.network.sockets
 
 
-def test_order_survives_cuts_that_come_and_go(make: MakeBare) -> None:
-    """Segments that were under way when a cut began are not overtaken by those after it."""
+def test_order_survives_repeated_cuts(make: MakeBare) -> None:
+    """Segments in flight at the beginning of a cut are not overtaken by later ones."""
     world = serving(make, network=NetworkSettings(jitter_ns=(1_000_000, 9_000_000)))
     cut = Cut(CLIENT, SERVER)
     for turn in range(200):
@@ -85,8 +85,8 @@ def test_order_survives_cuts_that_come_and_go(make: MakeBare) -> None:
     assert world.network.link(CLIENT, SERVER).dropped > 10
 
 
-def test_a_reader_that_does_not_read_stops_the_writer(make: MakeBare) -> None:
-    """The window and both buffers fill; the writer waits, and goes on when they are emptied."""
+def test_paused_reader_stops_the_writer(make: MakeBare) -> None:
+    """The window and both buffers fill; the writer continues when they are emptied."""
     world = serving(make)
 
     async def main() -> tuple[int, int]:
@@ -110,7 +110,7 @@ def test_a_reader_that_does_not_read_stops_the_writer(make: MakeBare) -> None:
     assert received == stuck
 
 
-def test_a_closed_half_still_carries_the_other_direction(make: MakeBare) -> None:
+def test_half_closed_connection_still_receives(make: MakeBare) -> None:
     """write_eof ends what goes out; what comes back arrives all the same."""
     world = make()
 
@@ -133,22 +133,22 @@ def test_a_closed_half_still_carries_the_other_direction(make: MakeBare) -> None
     assert world.run(CLIENT, main) == b"cba"
 
 
-def test_nobody_listens(make: MakeBare) -> None:
-    """A connection to a machine that is up is refused; an unknown address has no route."""
+def test_connection_without_a_listener_is_refused(make: MakeBare) -> None:
+    """An unknown address has no route."""
     world = serving(make)
 
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError, match="nobody listens"):
             await asyncio.open_connection(address(world), ECHO + 1)
-        with pytest.raises(OSError, match="no host") as refused:
+        with pytest.raises(OSError, match="no simulated host") as refused:
             await asyncio.open_connection("198.18.9.9", ECHO)
         assert refused.value.errno == errno.EHOSTUNREACH
 
     world.run(CLIENT, main)
 
 
-def test_a_port_is_had_once(make: MakeBare) -> None:
-    """The second listener of a port is told so; a closed one leaves it."""
+def test_second_listener_on_a_port_is_refused(make: MakeBare) -> None:
+    """A closed listener frees its port."""
     world = make()
 
     async def main() -> None:
@@ -164,8 +164,8 @@ def test_a_port_is_had_once(make: MakeBare) -> None:
 
 
 @pytest.mark.parametrize("cut", [Cut(CLIENT, SERVER), Cut(SERVER, CLIENT)])
-def test_a_partition_hangs_and_heals(make: MakeBare, cut: Cut) -> None:
-    """Nothing fails while it lasts, either way; after it what was sent arrives."""
+def test_cut_connection_hangs_and_continues_after_the_heal(make: MakeBare, cut: Cut) -> None:
+    """Nothing fails meanwhile; what was sent arrives afterwards."""
     world = serving(make)
 
     async def main() -> float:
@@ -184,7 +184,7 @@ def test_a_partition_hangs_and_heals(make: MakeBare, cut: Cut) -> None:
     assert 12.5 < world.run(CLIENT, main) < 12.8
 
 
-def test_a_partition_that_stays_ends_in_etimedout(make: MakeBare) -> None:
+def test_permanent_cut_ends_in_etimedout(make: MakeBare) -> None:
     """TCP gives up on data after a quarter of an hour, on a connection after two minutes."""
     world = serving(make)
 
@@ -207,8 +207,8 @@ def test_a_partition_that_stays_ends_in_etimedout(make: MakeBare) -> None:
     assert 120 < not_connected < 130
 
 
-def test_lost_acknowledgements_fill_the_window(make: MakeBare) -> None:
-    """One way cut: bytes get through, but the sender cannot know, and stops after a window."""
+def test_one_way_cut_stops_the_sender_after_a_window(make: MakeBare) -> None:
+    """Bytes get through, but their acknowledgements do not."""
     world = make()
     received: list[bytes] = []
 
@@ -236,8 +236,8 @@ def test_lost_acknowledgements_fill_the_window(make: MakeBare) -> None:
     assert world.run(CLIENT, main) == 1 << 18
 
 
-def test_only_the_answers_are_cut(make: MakeBare) -> None:
-    """The request passes and is counted; its answer never comes; other ports are not touched."""
+def test_cut_of_answers_lets_requests_pass_and_counts_them(make: MakeBare) -> None:
+    """Other ports are not affected."""
     world = serving(make)
     cut = Cut(SERVER, CLIENT, ECHO, answers=True, layer="a")
 
@@ -260,8 +260,8 @@ def test_only_the_answers_are_cut(make: MakeBare) -> None:
     world.run(CLIENT, main)
 
 
-def test_a_reset_ends_both_sides(make: MakeBare) -> None:
-    """Somebody resets the connections of a pair: both programs see ECONNRESET, once is counted."""
+def test_reset_ends_both_ends_with_econnreset(make: MakeBare) -> None:
+    """It is counted once."""
     world = serving(make)
 
     async def main() -> None:
@@ -279,10 +279,12 @@ def test_a_reset_ends_both_sides(make: MakeBare) -> None:
 
 
 @pytest.mark.parametrize(("mode", "least_s", "most_s"), [("process", 0, 0.1), ("power", 1, 4)])
-def test_the_peer_of_a_dead_process_hears_of_it_sooner_or_later(
+def test_peer_of_a_dead_process_learns_of_its_end(
     make: MakeBare, mode: Any, least_s: float, most_s: float
 ) -> None:
-    """A kernel closes what its process had open; a lost one answers only when it is back."""
+    """A kernel closes the process's connections; a machine without power answers after its
+    restart.
+    """
     world = serving(make)
     server = world.hosts[SERVER]
 
@@ -304,8 +306,8 @@ def test_the_peer_of_a_dead_process_hears_of_it_sooner_or_later(
     assert least_s <= world.run(CLIENT, main) < most_s
 
 
-def test_an_abort_is_a_reset(make: MakeBare) -> None:
-    """What the peer had under way is gone, and it is told."""
+def test_abort_sends_a_reset(make: MakeBare) -> None:
+    """The peer's bytes in flight are lost, and the peer sees the reset."""
     world = serving(make)
 
     async def main() -> None:
@@ -319,8 +321,8 @@ def test_an_abort_is_a_reset(make: MakeBare) -> None:
     assert not world.network.sockets
 
 
-def test_a_bad_link_delays_limits_and_loses(make: MakeBare) -> None:
-    """Layers add up, and say what they did; taken away, nothing is left of them."""
+def test_layers_of_a_link_add_up_and_count_their_effects(make: MakeBare) -> None:
+    """A removed layer has no effect."""
     world = serving(make)
     quality = LinkQuality(delay_ms=50, jitter_ms=10, lost=0.1, bytes_per_s=100_000, duplicated=0.2)
 

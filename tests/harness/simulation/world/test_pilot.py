@@ -1,4 +1,4 @@
-"""Synchronous code in the world's time: it waits, excludes, calls coroutines, and is unwound."""
+"""Synchronous code in the world's time: it waits, locks, calls coroutines, and is unwound."""
 
 import asyncio
 
@@ -23,8 +23,8 @@ def task_runner(make: MakeBare) -> GreenletRunner:
     return GreenletRunner(world.world, host)
 
 
-def test_time_passes_while_a_strand_sleeps(task_runner: GreenletRunner) -> None:
-    """Exactly as much as was asked for, and others go on meanwhile."""
+def test_time_passes_while_a_task_sleeps(task_runner: GreenletRunner) -> None:
+    """Exactly as long as requested; other tasks run meanwhile."""
     said: list[tuple[str, float]] = []
 
     def sleeper(name: str, seconds: float) -> None:
@@ -47,8 +47,8 @@ def test_time_passes_while_a_strand_sleeps(task_runner: GreenletRunner) -> None:
     assert said == [("quick", 1.0), ("quick", 2.0), ("slow", 3.0), ("slow", 6.0)]
 
 
-def test_what_a_strand_raises_is_its_results(task_runner: GreenletRunner) -> None:
-    """Waiting says only that it is over; whoever asks for the result gets the error."""
+def test_result_raises_what_the_task_raised(task_runner: GreenletRunner) -> None:
+    """`wait` only tells that the task has ended."""
 
     def fails() -> None:
         task_runner.sleep(1)
@@ -63,7 +63,7 @@ def test_what_a_strand_raises_is_its_results(task_runner: GreenletRunner) -> Non
         task_runner.run_main(main, 60)
 
 
-def test_a_coroutine_is_called_like_a_function(task_runner: GreenletRunner) -> None:
+def test_call_returns_or_raises_like_the_coroutine(task_runner: GreenletRunner) -> None:
     """With its result or its error, after the time that it took."""
 
     async def doubled(number: int) -> int:
@@ -97,8 +97,8 @@ def exclusion(task_runner: TaskRunner, unit_s: float) -> list[str]:
     return done
 
 
-def test_a_mutex_is_held_by_one_strand_at_a_time(task_runner: GreenletRunner) -> None:
-    """As with threads: its holder may take it again, the others wait for it."""
+def test_mutex_is_held_by_one_task_at_a_time(task_runner: GreenletRunner) -> None:
+    """Its holder may take it again; the others wait."""
     found: list[list[str]] = []
     task_runner.run_main(lambda: found.append(exclusion(task_runner, 1)), 60)
     assert found == [["a in", "a out", "b in", "b out", "c in", "c out"]]
@@ -107,7 +107,7 @@ def test_a_mutex_is_held_by_one_strand_at_a_time(task_runner: GreenletRunner) ->
     assert all(real[n][0] == real[n + 1][0] for n in (0, 2, 4))
 
 
-def test_a_mutex_is_free_again_after_an_error(task_runner: GreenletRunner) -> None:
+def test_mutex_is_released_after_an_error(task_runner: GreenletRunner) -> None:
     """And goes to who waits for it."""
     mutex, order = task_runner.mutex(), list[str]()
 
@@ -130,8 +130,8 @@ def test_a_mutex_is_free_again_after_an_error(task_runner: GreenletRunner) -> No
     assert order == ["got it"]
 
 
-def test_a_world_that_ends_unwinds_its_strands(task_runner: GreenletRunner) -> None:
-    """`finally` blocks run, and cannot wait any more."""
+def test_close_unwinds_tasks_that_have_not_ended(task_runner: GreenletRunner) -> None:
+    """`finally` blocks run, and cannot wait."""
     unwound: list[str] = []
 
     def stuck() -> None:
@@ -148,8 +148,8 @@ def test_a_world_that_ends_unwinds_its_strands(task_runner: GreenletRunner) -> N
     assert unwound == ["stuck"]
 
 
-def test_who_waits_for_nothing_is_found_out(task_runner: GreenletRunner) -> None:
-    """A strand that nobody will wake ends the run instead of hanging it."""
+def test_task_that_nothing_wakes_ends_the_run(task_runner: GreenletRunner) -> None:
+    """The run does not hang."""
     mutex = task_runner.mutex()
 
     def holds() -> None:

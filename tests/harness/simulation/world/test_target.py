@@ -1,4 +1,4 @@
-"""Simulated machines as a target: what faults ask of them, and what they show for it."""
+"""Simulated machines as a target: the faults' operations, and the measurements that prove them."""
 
 import asyncio
 import errno
@@ -52,13 +52,13 @@ def place() -> Iterator[Place]:
     made.cluster.close()
 
 
-def test_it_can_do_everything(place: Place) -> None:
-    """No fault has to be left out, but the hypervisor's: its machines have none."""
+def test_simulated_target_has_all_abilities_but_power(place: Place) -> None:
+    """Its machines have no hypervisor."""
     assert {each.value for each in Ability} - {Ability.MACHINE_POWER} == place.target.abilities
 
 
-def test_processes_start_and_end(place: Place) -> None:
-    """By a kill, in order, and by themselves; a stopped one is there."""
+def test_nodes_start_and_end_by_kill_and_by_themselves(place: Place) -> None:
+    """A stopped node still runs."""
     target, world = place.target, place.world
     with pytest.raises(NodeState, match="not running"):
         target.pause(1)
@@ -80,8 +80,8 @@ def test_processes_start_and_end(place: Place) -> None:
         target.start(CLIENTS)
 
 
-def test_a_node_is_stopped_in_order_or_killed(place: Place) -> None:
-    """At the bound; whether it ended by itself is told."""
+def test_stop_kills_a_node_at_the_timeout(place: Place) -> None:
+    """Its result tells whether the node ended by itself."""
     target, ended = place.target, list[bool]()
 
     async def idle() -> None:
@@ -100,7 +100,7 @@ def test_a_node_is_stopped_in_order_or_killed(place: Place) -> None:
     assert not any(target.is_running(node) for node in (1, 2))
 
 
-def test_machines_come_and_go(place: Place) -> None:
+def test_added_broker_joins_and_is_removed_without_a_trace(place: Place) -> None:
     """A broker more, which joins by itself; and no trace of it afterwards."""
     target = place.target
     place.cluster.start()
@@ -116,8 +116,8 @@ def test_machines_come_and_go(place: Place) -> None:
         target.is_running(4)
 
 
-def test_a_probe_is_held_up_by_a_frozen_disk(place: Place) -> None:
-    """Until it is thawed; a quick one takes as long as a sync."""
+def test_probe_waits_for_a_frozen_disk(place: Place) -> None:
+    """Without a freeze it takes as long as a sync."""
     disks, world = place.target.disks, place.world
     disks.freeze(1)
     disks.probe(1, "p", 4096)
@@ -134,7 +134,7 @@ def test_a_probe_is_held_up_by_a_frozen_disk(place: Place) -> None:
     assert disks.probed(1, "p") is None
 
 
-def test_a_slow_disk_takes_its_time(place: Place) -> None:
+def test_probe_of_a_limited_disk_is_slow(place: Place) -> None:
     """As long as its limits say, and no longer without them."""
     disks, world = place.target.disks, place.world
     disks.limit(1, bytes_per_s=100_000, operations_per_s=0)
@@ -152,8 +152,10 @@ def test_a_slow_disk_takes_its_time(place: Place) -> None:
     ("how", "number"),
     [("fill", errno.ENOSPC), ("set_read_only", errno.EROFS), ("fail", errno.EIO)],
 )
-def test_what_refuses_says_how(place: Place, how: str, number: int) -> None:
-    """In the kernel's words; not any more once it is undone."""
+def test_probe_of_a_refusing_disk_has_the_kernels_error(
+    place: Place, how: str, number: int
+) -> None:
+    """The error ends with the fault."""
     disks = place.target.disks
     getattr(disks, how)(1)
     disks.probe(1, "p", 4096)
@@ -173,8 +175,8 @@ def test_what_refuses_says_how(place: Place, how: str, number: int) -> None:
     assert not disks.disk_problem(1)
 
 
-def test_power_loses_what_was_not_synced(place: Place) -> None:
-    """How much, by directory, and at the same instant everywhere."""
+def test_power_cut_reports_lost_bytes_by_directory(place: Place) -> None:
+    """All nodes lose power at one instant."""
     disks = place.target.disks
     place.write(b"a" * 100)
     place.write(b"b" * 50_000, synced=False)
@@ -186,19 +188,19 @@ def test_power_loses_what_was_not_synced(place: Place) -> None:
     assert dict(cuts[1].lost) == {}
 
 
-def test_a_sync_is_to_fail_once_at_a_time(place: Place) -> None:
+def test_second_sync_failure_is_refused_until_the_first_is_undone(place: Place) -> None:
     """Until it is said that none is to any more."""
     disks = place.target.disks
     disks.fail_next_sync(1)
     with pytest.raises(NodeState, match="has failed already, or is about to"):
         disks.fail_next_sync(1)
-    assert disks.dropped(1) is None
+    assert disks.failed_sync_bytes(1) is None
     disks.stop_sync_failures(1)
     disks.fail_next_sync(1)
 
 
-def test_files_are_read_changed_and_put_back(place: Place) -> None:
-    """On the disk at once: a loss of power keeps it."""
+def test_files_are_read_changed_and_restored(place: Place) -> None:
+    """Changes are on the disk at once: a loss of power keeps them."""
     disks = place.target.disks
     damaged: list[tuple[int, bool]] = []
     disks.on_damage = lambda node, wiped=False: damaged.append((node, wiped))
@@ -218,7 +220,7 @@ def test_files_are_read_changed_and_put_back(place: Place) -> None:
     assert damaged == [(1, False)] * 3 + [(1, True)]
 
 
-def test_evidence_is_kept_and_journalled(place: Place) -> None:
+def test_evidence_is_kept_and_written_to_the_journal(place: Place) -> None:
     """For the one moment when it could be measured."""
     place.target.disks.keep_evidence("key", "lost 7 bytes")
     assert place.target.disks.kept_evidence("key") == "lost 7 bytes"
@@ -226,8 +228,8 @@ def test_evidence_is_kept_and_journalled(place: Place) -> None:
     assert place.journal == [("disk-evidence", {"key": "key", "evidence": "lost 7 bytes"})]
 
 
-def test_clocks_show_what_was_asked(place: Place) -> None:
-    """In layers; and whether the node has looked."""
+def test_clock_reading_has_the_requested_offset(place: Place) -> None:
+    """It also tells whether the node has read the clock."""
     clocks = place.target.clocks
     assert clocks.read(1) is None
     place.cluster.start()
@@ -249,7 +251,7 @@ def test_clocks_show_what_was_asked(place: Place) -> None:
     assert clocks.read(1).allows(0)  # type: ignore[union-attr]
 
 
-def test_a_layer_of_cuts_counts_over_its_turns(place: Place) -> None:
+def test_cut_with_a_layer_counts_packets_over_all_its_turns(place: Place) -> None:
     """In force or not."""
     links = place.target.links
     cuts = [Cut(one, 2, layer="flap") for one in (1, 3)]
@@ -263,7 +265,7 @@ def test_a_layer_of_cuts_counts_over_its_turns(place: Place) -> None:
     assert 0 < counts[0] < counts[1]
 
 
-def test_clients_stand_still_and_the_harness_does_not(place: Place) -> None:
+def test_paused_clients_do_not_pause_the_harness(place: Place) -> None:
     """They are two programs on one machine."""
     ticks = {"clients": 0, "harness": 0}
 

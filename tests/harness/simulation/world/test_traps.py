@@ -58,7 +58,7 @@ def _makes_a_set(node: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_sources_hold_no_trap(path: Path) -> None:
+def test_sources_do_nothing_that_depends_on_more_than_the_seed(path: Path) -> None:
     """Whatever runs in the world does the same for the same seed."""
     name = str(path.relative_to(ROOT))
     if name == "nodes/__main__.py" or name in EXCUSED:
@@ -80,13 +80,13 @@ def test_sources_hold_no_trap(path: Path) -> None:
         "import threading",
     ],
 )
-def test_the_lint_sees(line: str) -> None:
+def test_lint_finds_each_trap(line: str) -> None:
     """Each of the traps."""
     assert list(trapped(ast.parse(line)))
 
 
-def test_sets_of_tasks_have_one_order(make: MakeBare) -> None:
-    """`asyncio.wait` returns sets, a task group keeps one: both in the order of the numbers."""
+def test_sets_of_tasks_are_ordered_by_number(make: MakeBare) -> None:
+    """`asyncio.wait` returns sets, and a task group keeps one."""
     world = make()
     cancelled: list[int] = []
 
@@ -119,8 +119,8 @@ def test_sets_of_tasks_have_one_order(make: MakeBare) -> None:
     assert (again.run(0, main), tuple(cancelled)) == first
 
 
-def test_tasks_are_named_by_host(make: MakeBare) -> None:
-    """Not by a counter of the process, which another run before would have moved."""
+def test_task_names_come_from_the_host(make: MakeBare) -> None:
+    """A counter of the process would depend on earlier runs."""
     world = make()
 
     async def main() -> str:

@@ -1,4 +1,4 @@
-"""Replicas that may all have lost something are asked for their logs: a loss of power is borne."""
+"""Replicas that may all have lost records report their logs: one loss of power loses nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -76,8 +76,8 @@ def after_outage(
     assert not world.troubles
 
 
-def test_who_has_everything_leads() -> None:
-    """The leader lost its power, the follower was only killed: what was acknowledged is there."""
+def test_replica_with_the_longest_log_leads_after_one_power_loss() -> None:
+    """The leader lost power, the follower was only killed: no acknowledged record is lost."""
     moved = []
 
     async def main(outage: Outage) -> None:
@@ -89,8 +89,8 @@ def test_who_has_everything_leads() -> None:
     assert any(moved), "no leader lost anything by its loss of power: nothing was shown"
 
 
-def test_two_losses_of_power_are_not_borne() -> None:
-    """Where both lost it, the better of two bad logs is all there is."""
+def test_two_power_losses_lose_records() -> None:
+    """The better of two incomplete logs is all there is."""
     lost = []
 
     async def main(outage: Outage) -> None:
@@ -101,8 +101,8 @@ def test_two_losses_of_power_are_not_borne() -> None:
     assert max(lost) > 0
 
 
-def test_nobody_leads_while_one_of_them_is_away_but_by_order() -> None:
-    """It may have more than who is back. An unclean election asks only those that are live."""
+def test_no_leader_while_a_replica_is_down_except_by_unclean_election() -> None:
+    """The missing replica may have more. An unclean election asks only live replicas."""
 
     async def main(outage: Outage) -> None:
         outage.cluster.start(*CONTROLLERS, outage.follower)

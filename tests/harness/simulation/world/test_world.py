@@ -1,4 +1,4 @@
-"""The clock, the order of events and the chance of a simulated world."""
+"""The clock, the order of events and the random streams of a simulated world."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from harness.simulation.world.world import NS, Livelock, NothingLeft, TooLate, W
 from tests.support.simulation.worlds import MakeBare
 
 
-def test_timers_fire_in_order_and_at_their_time() -> None:
+def test_timers_fire_in_order_of_time_then_of_setting() -> None:
     """By time, and in the order in which they were set when that is equal."""
     world = World(1)
     fired: list[tuple[int, str]] = []
@@ -28,7 +28,7 @@ def test_timers_fire_in_order_and_at_their_time() -> None:
     assert world.now_ns == 2 * NS
 
 
-def test_streams_are_independent_and_repeatable() -> None:
+def test_stream_depends_on_the_seed_and_the_purpose_only() -> None:
     """A purpose's numbers depend on the seed and the purpose alone."""
     first = World(1).stream("link", 1, 2)
     other = World(1)
@@ -38,8 +38,8 @@ def test_streams_are_independent_and_repeatable() -> None:
     assert World(2).stream("link", 1, 2).random() != World(1).stream("link", 1, 2).random()
 
 
-def test_cancelled_timers_do_not_pile_up() -> None:
-    """A million time-outs that never strike leave the heap small."""
+def test_cancelled_timers_leave_the_heap() -> None:
+    """A million cancelled time-outs leave the heap small."""
     world = World(1)
     for _ in range(10_000):
         world.after(NS, print).cancel()
@@ -47,7 +47,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     assert world.pending == 0
 
 
-def test_no_passing_of_time_is_a_livelock(make: MakeBare) -> None:
+def test_code_that_never_waits_is_a_livelock(make: MakeBare) -> None:
     """Code that goes round without waiting for anything is stopped."""
     world = make()
 
@@ -59,8 +59,8 @@ def test_no_passing_of_time_is_a_livelock(make: MakeBare) -> None:
         world.run(0, main)
 
 
-def test_timers_set_for_the_same_instant_are_a_livelock_too(make: MakeBare) -> None:
-    """Time must pass, not only timers fire."""
+def test_timers_for_the_same_instant_are_a_livelock(make: MakeBare) -> None:
+    """Time must pass; it is not enough that timers fire."""
     world = make()
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_timers_set_for_the_same_instant_are_a_livelock_too(make: MakeBare) -> N
         world.run(0, main)
 
 
-def test_timers_do_not_fire_before_their_time_in_milliseconds(make: MakeBare) -> None:
+def test_timers_do_not_fire_early_after_unit_conversions(make: MakeBare) -> None:
     """However often a time is turned from one unit into another on its way."""
     world = make()
     early: list[float] = []
@@ -96,8 +96,8 @@ def test_timers_do_not_fire_before_their_time_in_milliseconds(make: MakeBare) ->
     assert not early
 
 
-def test_waiting_for_what_cannot_happen_ends(make: MakeBare) -> None:
-    """Nothing left to do, or not in time: both end the run, in words."""
+def test_awaiting_an_impossible_event_raises(make: MakeBare) -> None:
+    """NothingLeft without events, TooLate after the time limit."""
     world = make()
 
     async def main() -> None:
@@ -112,8 +112,8 @@ def test_waiting_for_what_cannot_happen_ends(make: MakeBare) -> None:
         world.run(1, slow, within_s=10)
 
 
-def test_the_collector_does_not_run_by_itself() -> None:
-    """Finalizers run where garbage is collected on purpose, and the setting is put back."""
+def test_garbage_is_collected_only_on_purpose() -> None:
+    """The collector's setting is restored."""
     world = World(1)
     seen: list[bool] = []
     world.after(1, lambda: seen.append(gc.isenabled()))
@@ -122,8 +122,8 @@ def test_the_collector_does_not_run_by_itself() -> None:
     assert gc.isenabled()
 
 
-def test_exceptions_that_nobody_takes_are_kept(make: MakeBare) -> None:
-    """By host; the run goes on."""
+def test_uncaught_exceptions_are_recorded_by_host(make: MakeBare) -> None:
+    """The run continues."""
     world = make()
 
     async def main() -> None:
@@ -136,8 +136,8 @@ def test_exceptions_that_nobody_takes_are_kept(make: MakeBare) -> None:
     assert isinstance(trouble.error, ZeroDivisionError)
 
 
-def test_what_is_not_simulated_says_so(make: MakeBare) -> None:
-    """Descriptors, processes, other sockets: refused in words, never half done."""
+def test_unsimulated_loop_methods_raise(make: MakeBare) -> None:
+    """Descriptors, processes, other sockets."""
     world = make()
 
     async def main() -> None:
@@ -152,8 +152,8 @@ def test_what_is_not_simulated_says_so(make: MakeBare) -> None:
     world.run(0, main)
 
 
-def test_the_usual_tools_of_asyncio_work(make: MakeBare) -> None:
-    """Timeouts, groups, locks, queues, threads that are none."""
+def test_asyncio_timeouts_groups_locks_and_queues_work(make: MakeBare) -> None:
+    """Executor calls work without threads."""
     world = make()
 
     async def main() -> list[int]:

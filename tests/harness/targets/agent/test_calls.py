@@ -1,4 +1,4 @@
-"""Calls as JSON lines: what goes in comes out, for every kind of thing that a method takes."""
+"""Calls as JSON lines: encoding and decoding keep the values of every type that methods use."""
 
 import json
 from collections.abc import Callable
@@ -36,10 +36,10 @@ def travelled(value: Any) -> Any:
         (Clocks.skew, (1, "layer", -2.5), {}),
     ],
 )
-def test_arguments_travel(
+def test_arguments_are_the_same_after_encoding_and_decoding(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Positional, named, and any number of them."""
+    """Positional, named and variable arguments."""
     asked = json.loads(calls.request("7", method, args, kwargs))
     assert (asked["id"], asked["call"]) == ("7", method.__qualname__)
     positional, named = calls.arguments(method, asked["arguments"])
@@ -61,8 +61,10 @@ def test_arguments_travel(
         (Clocks.read, ClockReading(-1.0, 1.0, True)),
     ],
 )
-def test_results_travel(method: Callable[..., Any], value: Any) -> None:
-    """As the method's annotation says, to the last bit."""
+def test_results_are_the_same_after_encoding_and_decoding(
+    method: Callable[..., Any], value: Any
+) -> None:
+    """The method's annotation decodes them without loss."""
     assert calls.result(method, travelled(value)) == value
 
 
@@ -74,8 +76,10 @@ def test_results_travel(method: Callable[..., Any], value: Any) -> None:
         (KeyError("x"), TargetError),
     ],
 )
-def test_errors_travel(error: Exception, kind: type[Exception]) -> None:
-    """As themselves where a target raises such, and with the machine's name."""
+def test_errors_keep_their_type_and_name_the_machine(
+    error: Exception, kind: type[Exception]
+) -> None:
+    """TargetErrors and OSErrors; other errors become TargetErrors."""
     again = calls.exception_of(travelled(calls.error_reply(error)), "node 1's host lab-1")
     assert type(again) is kind
     assert "node 1's host lab-1: " in str(again)
@@ -84,7 +88,7 @@ def test_errors_travel(error: Exception, kind: type[Exception]) -> None:
         assert again.errno == error.errno
 
 
-def test_what_is_no_argument_is_refused() -> None:
-    """Before anything is done."""
+def test_an_invalid_argument_is_refused() -> None:
+    """Before anything is executed."""
     with pytest.raises(ValueError):
         calls.arguments(Disks.freeze, {"node": "all"})

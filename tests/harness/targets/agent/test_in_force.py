@@ -1,4 +1,4 @@
-"""What is in force on a machine, as calls that make it again."""
+"""The faults in force on a machine, as calls that make them again."""
 
 from typing import Any
 
@@ -17,16 +17,16 @@ def standing(*calls: tuple[Any, ...]) -> list[tuple[Method, tuple[Any, ...]]]:
     return [(call.method, call.args) for call in made.calls()]
 
 
-def test_cuts_end_one_by_one() -> None:
-    """However many were made by one call, of each layer apart; again is no error."""
+def test_each_cut_ends_separately() -> None:
+    """Also cuts made by one call, and cuts of different layers; ending a cut twice is no error."""
     one, two, again = Cut(1, 2), Cut(3, 2), Cut(1, 2, layer="x")
     assert standing(
         (Links.block, one, two, again), (Links.block, one), (Links.unblock, one, Cut(9, 2))
     ) == [(Links.block, (two,)), (Links.block, (again,))]
 
 
-def test_layers_of_links_end_one_by_one() -> None:
-    """A link is given back by the layer that took it."""
+def test_each_layer_of_a_link_ends_separately() -> None:
+    """Restoring one layer of a link keeps the others."""
     both = [(1, 2), (3, 2)]
     assert standing(
         (Links.degrade, both, SLOW, "a"),
@@ -36,8 +36,8 @@ def test_layers_of_links_end_one_by_one() -> None:
     ) == [(Links.degrade, ([(3, 2)], SLOW, "a"))]
 
 
-def test_a_clock_is_where_its_layers_last_put_it() -> None:
-    """Layers that move have one place; each goes alone."""
+def test_the_last_offset_of_each_clock_layer_is_in_force() -> None:
+    """A second offset replaces the first one of the same layer."""
     assert standing(
         (Clocks.skew, 2, "drift", 10.0),
         (Clocks.skew, 2, "jump", 60_000.0),
@@ -46,8 +46,8 @@ def test_a_clock_is_where_its_layers_last_put_it() -> None:
     ) == [(Clocks.skew, (2, "drift", 20.0))]
 
 
-def test_the_last_command_is_that_of_the_next_start() -> None:
-    """A slow and a full disk are so again; what only looks or does not last leaves nothing."""
+def test_the_last_command_and_the_disk_faults_are_in_force() -> None:
+    """A slow and a full disk are; calls that only read leave nothing."""
     assert standing(
         (Machine.set_command, 2, ("old",)),
         (Machine.set_command, 2, ("new",)),
@@ -59,8 +59,8 @@ def test_the_last_command_is_that_of_the_next_start() -> None:
     ) == [(Machine.set_command, (2, ("new",)))]
 
 
-def test_arguments_by_name_are_kept() -> None:
-    """A limit's are."""
+def test_named_arguments_are_kept() -> None:
+    """Such as those of a disk limit."""
     made = CallsInForce()
     made.update(Call(Disks.limit, (2,), {"bytes_per_s": 5, "operations_per_s": 0}))
     [call] = made.calls()

@@ -1,4 +1,4 @@
-"""Calls to a machine that loses its power: what is answered, what waits, what is made again."""
+"""Calls to a machine that loses its power: some are answered, some wait, some are repeated."""
 
 import threading
 from collections.abc import Callable
@@ -38,8 +38,8 @@ def agent(client: FakeClient) -> PowerAwareClient:
     return PowerAwareClient(cast(AgentClient, client), "node 2's host")
 
 
-def test_with_power_calls_are_the_clients() -> None:
-    """Answers and errors are."""
+def test_with_power_calls_go_to_the_client() -> None:
+    """Its results and its errors are returned."""
     client = FakeClient()
     made = agent(client)
     assert made.call(cast(Any, Disks.files), 2) == "answered"
@@ -48,8 +48,8 @@ def test_with_power_calls_are_the_clients() -> None:
         made.call(Machine.is_running, 2)
 
 
-def test_without_power_nothing_runs_and_no_packet_arrives() -> None:
-    """Nobody is asked."""
+def test_without_power_calls_about_processes_and_packets_are_answered() -> None:
+    """Without a call to the agent."""
     client = FakeClient()
     made = agent(client)
     made.power_lost()
@@ -60,8 +60,8 @@ def test_without_power_nothing_runs_and_no_packet_arrives() -> None:
     assert client.asked == []
 
 
-def test_what_is_in_force_is_made_again_at_the_boot() -> None:
-    """What began before, and what began meanwhile; not what ended."""
+def test_faults_in_force_are_made_again_after_the_boot() -> None:
+    """Those that began before or during the power loss, but not those that ended."""
     made = agent(FakeClient())
     made.call(cast(Any, Links.block), CUT, Cut(3, 2))
     made.power_lost()
@@ -73,8 +73,8 @@ def test_what_is_in_force_is_made_again_at_the_boot() -> None:
     assert made.has_power
 
 
-def test_a_boot_that_makes_it_not_again_is_none() -> None:
-    """It can be tried once more."""
+def test_a_failed_restoration_leaves_the_machine_without_power() -> None:
+    """It can be tried again."""
     made = agent(FakeClient())
     made.call(cast(Any, Links.block), CUT)
     made.power_lost()
@@ -83,8 +83,8 @@ def test_a_boot_that_makes_it_not_again_is_none() -> None:
     assert not made.has_power
 
 
-def test_other_calls_wait_for_the_boot() -> None:
-    """Of a disk, say."""
+def test_disk_calls_wait_for_the_boot() -> None:
+    """They are sent to the new agent."""
     made = agent(FakeClient())
     made.power_lost()
     found: list[object] = []
@@ -96,8 +96,8 @@ def test_other_calls_wait_for_the_boot() -> None:
     assert found == ["answered"]
 
 
-def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine does not come back."""
+def test_waiting_for_power_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that does not boot raises an error."""
     monkeypatch.setattr(power_loss, "POWER_TIMEOUT_S", 0.01)
     made = agent(FakeClient())
     made.power_lost()
@@ -105,8 +105,8 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         made.call(cast(Any, Disks.files), 2)
 
 
-def test_a_call_on_its_way_when_the_power_goes_has_the_same_answer() -> None:
-    """What needs the machine fails, and is not done later behind the caller's back."""
+def test_a_call_in_progress_at_the_power_loss_has_the_answer_without_power() -> None:
+    """Calls that need the machine fail, and are not executed later."""
     client = FakeClient(TargetError("the connection was closed"))
     made = agent(client)
     client.losing = made.power_lost
@@ -116,7 +116,7 @@ def test_a_call_on_its_way_when_the_power_goes_has_the_same_answer() -> None:
         made.call(Machine.start, 2)
 
 
-def test_answers_without_power_are_of_the_methods_kinds() -> None:
+def test_answers_without_power_have_the_methods_types() -> None:
     """A count is a number, a state a text."""
     for method, answer in WITHOUT_POWER.items():
         hint = get_type_hints(method)["return"]

@@ -1,4 +1,4 @@
-"""An agent over a UNIX socket: answers, lost connections, and what it does when nobody calls."""
+"""An agent over a UNIX socket: its answers, lost connections, and the dead-man's timer."""
 
 import contextlib
 import socket
@@ -112,8 +112,8 @@ def agent(path: Path, dead_man_s: float = LONG_S) -> Iterator[Agent]:
     assert not made.thread.is_alive()
 
 
-def test_calls_are_answered(tmp_path: Path) -> None:
-    """With what the machine returns, or raises; one that takes long holds up nobody."""
+def test_calls_return_results_and_errors_in_any_order(tmp_path: Path) -> None:
+    """A slow call does not delay the others."""
     with agent(tmp_path) as made:
         client = made.client()
         waiting = threading.Thread(target=client.call, args=(cast(Any, Disks.flush), 1))
@@ -128,8 +128,8 @@ def test_calls_are_answered(tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_call_whose_answer_was_lost_is_done_once(tmp_path: Path) -> None:
-    """The next connection has the answer."""
+def test_a_call_whose_answer_was_lost_is_executed_once(tmp_path: Path) -> None:
+    """The next connection gets the answer."""
     with agent(tmp_path) as made:
         client = made.client()
         asked: list[object] = []
@@ -147,8 +147,8 @@ def test_a_call_whose_answer_was_lost_is_done_once(tmp_path: Path) -> None:
         client.close()
 
 
-def test_silence_heals_and_then_ends(tmp_path: Path) -> None:
-    """A connection that is open and says nothing is silence."""
+def test_silence_heals_the_machine_and_then_ends_the_agent(tmp_path: Path) -> None:
+    """An open connection without calls counts as silence."""
     with agent(tmp_path, SOON_S) as made:
         line = made.dial()
         assert made.machine.healed.wait(PATIENCE_S)
@@ -157,8 +157,8 @@ def test_silence_heals_and_then_ends(tmp_path: Path) -> None:
         line.close()
 
 
-def test_who_comes_back_too_late_is_told(tmp_path: Path) -> None:
-    """What was broken is healed: a run must not take it for broken."""
+def test_a_call_after_the_healing_fails(tmp_path: Path) -> None:
+    """The run must not count a healed fault as in force."""
     with agent(tmp_path, 3.0) as made:
         assert made.machine.healed.wait(PATIENCE_S)
         client = made.client(3.0)
@@ -168,8 +168,8 @@ def test_who_comes_back_too_late_is_told(tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_machine_that_is_gone_fails_all_calls(tmp_path: Path) -> None:
-    """Those that wait, and those to come, with what was wrong last."""
+def test_an_unreachable_machine_fails_all_calls(tmp_path: Path) -> None:
+    """Waiting and later calls fail with the last error."""
 
     def nowhere() -> Line:
         raise TargetError("no route")

@@ -135,8 +135,10 @@ def says(log: Path, text: str) -> bool:
     return kernel.wait_until(lambda: log.exists() and text in log.read_text(), SOON_S)
 
 
-def test_a_container_may_do_nothing_and_sees_little(tmp_path: Path, address: str) -> None:
-    """No capability, none to be had, a root that takes no file, no network but the run's."""
+def test_a_container_has_no_privileges_and_only_the_runs_network(
+    tmp_path: Path, address: str
+) -> None:
+    """No capability, no way to get one, a read-only root."""
     script = "cat /proc/self/status; ls /sys/class/net; touch /x || echo refused; echo done"
     with target_in(tmp_path, address) as (target, run_id):
         assert containers(address, run_id) == [target.network.namespace(1).name]
@@ -151,8 +153,8 @@ def test_a_container_may_do_nothing_and_sees_little(tmp_path: Path, address: str
         assert f"exec -it {target.network.name}-n1 sh" in target.enter(1)
 
 
-def test_processes_in_a_container_obey(tmp_path: Path, address: str) -> None:
-    """Their states and exit codes are those of processes on this machine."""
+def test_signals_reach_the_processes_in_a_container(tmp_path: Path, address: str) -> None:
+    """States and exit codes are those of processes on this machine."""
     with target_in(tmp_path, address) as (target, _):
         log = runs(target, "trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done")
         assert says(log, "up")
@@ -170,8 +172,8 @@ def test_processes_in_a_container_obey(tmp_path: Path, address: str) -> None:
         assert kernel.wait_until(lambda: target.exit_code(1) == 3, SOON_S)
 
 
-def test_a_container_follows_its_disk(tmp_path: Path, address: str) -> None:
-    """Through a loss of power, after which it is another mount; limits and stalls hold inside."""
+def test_a_container_sees_its_disk_after_a_power_loss(tmp_path: Path, address: str) -> None:
+    """The disk is another mount then; limits and stalls hold inside."""
     with target_in(tmp_path, address) as (target, _):
         data = target.data_dir(1)
         log = runs(target, f"echo kept > {data}/a; sync {data}/a; echo lost > {data}/b; echo up")
@@ -198,8 +200,8 @@ def test_a_container_follows_its_disk(tmp_path: Path, address: str) -> None:
     assert limits() == []
 
 
-def test_a_node_joins_and_leaves(tmp_path: Path, address: str) -> None:
-    """It is a container like the others, and nothing is left of it."""
+def test_a_node_is_added_and_removed(tmp_path: Path, address: str) -> None:
+    """It works like the other nodes, and leaves nothing behind."""
     with target_in(tmp_path, address) as (target, run_id):
         target.add_node(2)
         assert len(containers(address, run_id)) == 2
@@ -239,8 +241,8 @@ def ended(address: str, path: Path, *arguments: str, store: Path | None = None) 
     return Ended(exit_code=done.returncode, verdict=verdict, faults=rows)
 
 
-def test_a_sound_broker_is_valid(tmp_path: Path, address: str) -> None:
-    """Every kind of fault shows its effect and its healing."""
+def test_a_correct_broker_is_valid(tmp_path: Path, address: str) -> None:
+    """A partition, a kill, a pause, a disk stall, a power loss and a clock jump, each proven."""
     run = ended(address, plan(tmp_path, *FAULTS))
     assert run.verdict["verdict"] == "VALID", run.verdict["reasons"]
     assert run.exit_code == 0
@@ -249,7 +251,7 @@ def test_a_sound_broker_is_valid(tmp_path: Path, address: str) -> None:
 
 
 def test_a_mutant_is_invalid(tmp_path: Path, address: str) -> None:
-    """The broker is that of the harness, whatever the image has."""
+    """The broker is the harness's present source, whatever the image contains."""
     path = Path("acks-all-leader-cut-off")
     mutant = ("--broker-module", "harness.zoo.mutants.ack_before_replication")
     run = ended(address, path, *mutant, store=tmp_path / "store")
@@ -257,14 +259,14 @@ def test_a_mutant_is_invalid(tmp_path: Path, address: str) -> None:
     assert run.exit_code == 1
 
 
-def test_kafka_runs_in_containers(tmp_path: Path, address: str) -> None:
-    """Java and the jars are this machine's."""
+def test_kafka_in_containers_is_valid(tmp_path: Path, address: str) -> None:
+    """With this machine's Java and jars."""
     require("kafka")
     run = ended(address, plan(tmp_path, "kill", more=KAFKA), "--system", "kafka")
     assert run.verdict["verdict"] == "VALID", run.verdict["reasons"]
 
 
-def test_what_a_killed_harness_leaves_is_cleaned(tmp_path: Path, address: str) -> None:
+def test_clean_removes_what_a_killed_harness_left(tmp_path: Path, address: str) -> None:
     """With faults in force: containers, namespaces, mounts, loop devices, clients."""
     path, registry = plan(tmp_path, "disk.stall"), tmp_path / "runtime"
     registry.mkdir()

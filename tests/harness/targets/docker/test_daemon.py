@@ -1,4 +1,4 @@
-"""What is said where no daemon can be used."""
+"""The messages when no Docker daemon can be used."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ from harness.targets.docker import daemon
 from tests.support.require import require
 
 
-def test_a_daemon_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults are made on the machine of the harness."""
+def test_a_remote_daemon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults are made on the harness's machine."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
     with pytest.raises(Unsupported, match=r"tcp://10.0.0.1:2375.*on this machine.*unset or unix"):
         daemon.chosen()
 
 
-def test_the_environment_chooses_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_host_chooses_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for Docker's own programs."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///here")
     assert daemon.chosen() == "unix:///here"
@@ -27,15 +27,15 @@ def test_the_environment_chooses_the_daemon(monkeypatch: pytest.MonkeyPatch) -> 
     assert daemon.chosen() == daemon.DEFAULT
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is asked of the daemon."""
+def test_a_user_who_is_not_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any call of the daemon."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(PrivilegeMissing, match=r"as root.*or use --target local"):
         daemon.check("unix:///nowhere")
 
 
 def test_a_run_without_a_daemon_fails_with_one_sentence(tmp_path: Path) -> None:
-    """It names the socket and the remedy, and has made nothing."""
+    """The sentence names the socket and the fix, and nothing was made."""
     require("root")
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", "run", "quick", "--target", "docker"],

@@ -1,4 +1,4 @@
-"""What goes into the image, as far as it can be told without a daemon."""
+"""The content of the image, tested without a daemon."""
 
 import ast
 import sys
@@ -10,8 +10,8 @@ import nodes
 from harness.targets.docker import image
 
 
-def test_the_image_has_what_the_broker_imports() -> None:
-    """No more and no less, beside the standard library."""
+def test_the_image_has_exactly_the_packages_that_the_broker_imports() -> None:
+    """Besides the standard library."""
     imported = set()
     for path in Path(nodes.__file__).parent.rglob("*.py"):
         for each in ast.walk(ast.parse(path.read_bytes())):
@@ -22,8 +22,8 @@ def test_the_image_has_what_the_broker_imports() -> None:
     assert imported - sys.stdlib_module_names - {"nodes"} == set(image.NEEDED)
 
 
-def test_the_name_follows_from_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal content, equal name: a changed one is another image."""
+def test_the_image_name_depends_on_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changed content gives another name."""
     before = image.tag()
     assert before == image.tag()
     monkeypatch.setattr(image, "_context", lambda: {"Dockerfile": b"FROM nothing"})

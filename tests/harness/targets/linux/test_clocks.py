@@ -1,4 +1,4 @@
-"""Wall clocks of the nodes' own: what a node's process says its time is, and what it is not."""
+"""The nodes' own wall clocks, as the nodes' processes read them."""
 
 import json
 import os
@@ -89,10 +89,10 @@ def hosts(target: LocalTarget) -> Any:
 
 
 @pytest.mark.parametrize("offset_ms", [HOUR_MS, -HOUR_MS])
-def test_a_node_says_another_time_and_its_neighbour_the_true_one(
+def test_a_skewed_node_reads_another_time_and_its_neighbour_the_true_time(
     target: LocalTarget, offset_ms: int
 ) -> None:
-    """By its own word, from the next look on; spans of time stay what they are; healing ends it."""
+    """From the next reading on; durations stay correct; the heal ends it."""
     assert about(said(target, 1)["ahead_ms"], 0)
     target.clocks.skew(1, "a", offset_ms)
     assert about(said(target, 1)["ahead_ms"], offset_ms)
@@ -109,7 +109,7 @@ def test_a_node_says_another_time_and_its_neighbour_the_true_one(
     assert about(said(target, 1)["ahead_ms"], 0)
 
 
-def test_layers_add_up_and_go_alone(target: LocalTarget) -> None:
+def test_offsets_of_layers_add_up_and_end_separately(target: LocalTarget) -> None:
     """An hour and a day are 25 hours, and a day without the hour."""
     target.clocks.skew(1, "hour", HOUR_MS)
     target.clocks.skew(1, "day", 24 * HOUR_MS)
@@ -123,8 +123,8 @@ def test_layers_add_up_and_go_alone(target: LocalTarget) -> None:
     )
 
 
-def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget) -> None:
-    """As a machine whose clock is wrong; while the node is down its clock shows nobody anything."""
+def test_a_restarted_node_keeps_its_offset(target: LocalTarget) -> None:
+    """While the node is down, its clock has no reading."""
     target.clocks.skew(1, "a", HOUR_MS)
     assert about(said(target, 1)["ahead_ms"], HOUR_MS), "it has started, and loaded the library"
     pid = target.pid(1)
@@ -136,8 +136,8 @@ def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget)
     assert about(said(target, 1)["ahead_ms"], HOUR_MS)
 
 
-def test_a_stopped_node_has_not_looked_at_its_clock(target: LocalTarget) -> None:
-    """Who is paused sees nothing of a jump; our own looking is not taken for the node's."""
+def test_a_paused_node_has_not_read_its_clock(target: LocalTarget) -> None:
+    """The harness's own reading does not count as the node's."""
     target.pause(1)
     target.clocks.skew(1, "a", HOUR_MS)
     for _ in range(2):
@@ -152,8 +152,8 @@ def test_a_stopped_node_has_not_looked_at_its_clock(target: LocalTarget) -> None
 
 
 @pytest.mark.parametrize("name", ["clock.jump", "clock.strobe", "clock.drift"])
-def test_each_fault_proves_itself_and_its_healing(target: LocalTarget, name: str) -> None:
-    """With what the clocks really show, on every node that it is aimed at."""
+def test_each_clock_fault_proves_its_effect_and_its_heal(target: LocalTarget, name: str) -> None:
+    """With the clocks of all nodes that it hits."""
     fault, params = (
         find(name),
         {"clock.drift": {"rate": "1.5"}, "clock.jump": {"offset_ms": "5000"}},
@@ -186,7 +186,7 @@ def test_each_fault_proves_itself_and_its_healing(target: LocalTarget, name: str
 
 
 def test_clocks_are_set_quickly(target: LocalTarget) -> None:
-    """The median of twenty is far from the 50 ms that a fault may take."""
+    """The median of twenty is far below the 50 ms that a fault may take."""
     spans = []
     for number in range(20):
         began = time.monotonic()
@@ -216,8 +216,8 @@ def traces(pid: int) -> list[Path]:
     return list(Path("/dev/shm").glob(f"*faketime_*_{pid}"))
 
 
-def test_nothing_is_left_of_who_is_dead_and_not_waited_for(target: LocalTarget) -> None:
-    """A zombie's shared memory is removed, like that of a node whose harness was killed."""
+def test_the_shared_memory_of_a_zombie_is_removed(target: LocalTarget) -> None:
+    """As of a node whose harness was killed."""
     with asleep(target, lambda env: subprocess.Popen(["sleep", "1000"], env=env)) as pid:
         clocks.remove_shared_memory(pid)
         assert len(traces(pid)) == 2
@@ -227,8 +227,8 @@ def test_nothing_is_left_of_who_is_dead_and_not_waited_for(target: LocalTarget) 
         assert traces(pid) == []
 
 
-def test_nothing_is_left_of_who_was_never_journalled(target: LocalTarget) -> None:
-    """Started by a harness that was killed before it wrote it down: its namespace tells of it."""
+def test_the_shared_memory_of_a_process_without_record_is_removed(target: LocalTarget) -> None:
+    """The harness was killed before the record; the process is found by its namespace."""
     space = target.network.namespace(1)
 
     def start(env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -239,10 +239,10 @@ def test_nothing_is_left_of_who_was_never_journalled(target: LocalTarget) -> Non
         assert traces(pid) == []
 
 
-def test_nothing_is_left_of_asking_in_vain(
+def test_a_slow_clock_measurement_leaves_no_shared_memory(
     target: LocalTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who does not tell the time in time is killed."""
+    """The process that does not answer in time is killed."""
     asked: list[int] = []
     remove = clocks.remove_shared_memory
     monkeypatch.setattr(
@@ -256,8 +256,8 @@ def test_nothing_is_left_of_asking_in_vain(
     assert traces(pid) == []
 
 
-def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) -> None:
-    """No library in their processes, and a refusal instead of a fault that does nothing."""
+def test_without_own_clocks_the_library_is_not_loaded(tmp_path: Path) -> None:
+    """The fault is refused."""
     require("root", "netns")
     with local_target(tmp_path, 1) as target:
         run_nodes(target)
@@ -289,8 +289,8 @@ with Journal.create(place / "journal.jsonl", run_id=sys.argv[2], registry=place 
 """
 
 
-def test_clean_sets_the_clocks_of_a_dead_harness_right(tmp_path: Path) -> None:
-    """Once; a second time there is nothing to do."""
+def test_clean_removes_the_clocks_of_a_dead_harness(tmp_path: Path) -> None:
+    """A second call finds nothing to do."""
     require("root", "netns", "faketime")
     (tmp_path / "registry").mkdir()
     argv = [sys.executable, "-c", HARNESS, str(tmp_path), new_run_id(), os.environ["PATH"]]

@@ -39,7 +39,7 @@ def start(target: LocalTarget, script: str, log_path: Path) -> None:
 
 
 def test_a_pause_stops_every_process_of_the_node(target: LocalTarget, tmp_path: Path) -> None:
-    """All of the group stand still, children too, and go on afterwards."""
+    """The whole group, children too, continues afterwards."""
     start(target, FAMILY, tmp_path / "log")
     group = target.pid(1)
     assert group is not None
@@ -53,7 +53,7 @@ def test_a_pause_stops_every_process_of_the_node(target: LocalTarget, tmp_path: 
 
 
 def test_a_kill_ends_the_whole_group_even_when_paused(target: LocalTarget, tmp_path: Path) -> None:
-    """SIGKILL reaches children and stopped processes; the exit code tells of the signal."""
+    """SIGKILL ends children and stopped processes; the exit code names the signal."""
     start(target, FAMILY, tmp_path / "log")
     group = target.pid(1)
     assert group is not None
@@ -69,32 +69,32 @@ def test_a_kill_ends_the_whole_group_even_when_paused(target: LocalTarget, tmp_p
 
 
 def test_a_stop_lets_a_node_end_by_itself(target: LocalTarget, tmp_path: Path) -> None:
-    """A node that heeds SIGTERM ends with its own code, a paused one is woken for it."""
+    """It keeps its own exit code; a paused node is continued first."""
     start(target, "trap 'exit 3' TERM; echo ready; sleep 1000 & wait", tmp_path / "log")
     target.pause(1)
     assert target.stop(1, timeout_s=60)
     assert target.exit_code(1) == 3
 
 
-def test_a_stop_kills_a_node_that_does_not_listen(target: LocalTarget, tmp_path: Path) -> None:
-    """At the bound the node is killed, and the caller is told."""
+def test_a_stop_kills_a_node_that_ignores_sigterm(target: LocalTarget, tmp_path: Path) -> None:
+    """After the time limit; the caller learns of it."""
     start(target, DEAF, tmp_path / "log")
     assert not target.stop(1, timeout_s=0.1)
     assert target.exit_code(1) == -9
 
 
 def test_a_restarted_node_appends_to_its_log(target: LocalTarget, tmp_path: Path) -> None:
-    """Nothing that a killed node said is lost."""
+    """The output before the kill stays."""
     start(target, "echo ready; exec sleep 1000", tmp_path / "log")
     target.kill(1)
     start(target, "echo ready; exec sleep 1000", tmp_path / "log")
     assert (tmp_path / "log").read_text() == "ready\nready\n"
 
 
-def test_a_node_that_ended_by_itself_is_seen_and_can_be_started_again(
+def test_a_crashed_node_is_detected_and_can_be_started_again(
     target: LocalTarget, tmp_path: Path
 ) -> None:
-    """A crash is no running process, and leaves its exit code."""
+    """Its exit code is known."""
     start(target, "echo ready; exit 7", tmp_path / "log")
     assert kernel.wait_until(lambda: not target.is_running(1), 60)
     assert target.exit_code(1) == 7
@@ -104,8 +104,8 @@ def test_a_node_that_ended_by_itself_is_seen_and_can_be_started_again(
         target.start(1)
 
 
-def test_what_cannot_be_done_to_a_node_is_an_error(target: LocalTarget) -> None:
-    """No command, no process, no such node: each is said."""
+def test_impossible_calls_are_errors(target: LocalTarget) -> None:
+    """No command, no process, no such node."""
     with pytest.raises(NodeState, match="no command"):
         target.start(1)
     with pytest.raises(NodeState, match="not running"):
@@ -116,10 +116,8 @@ def test_what_cannot_be_done_to_a_node_is_an_error(target: LocalTarget) -> None:
         target.kill(9)
 
 
-def test_a_program_that_does_not_exist_is_an_error_at_start(
-    target: LocalTarget, tmp_path: Path
-) -> None:
-    """The caller hears of it at once; the thread is back in its own namespace."""
+def test_a_missing_program_is_an_error_at_start(target: LocalTarget, tmp_path: Path) -> None:
+    """The calling thread is back in its own namespace."""
     home = OWN_NAMESPACE.readlink()
     target.set_command(1, ["/no/such/program"], {}, tmp_path / "log")
     with pytest.raises(FileNotFoundError):
@@ -128,8 +126,8 @@ def test_a_program_that_does_not_exist_is_an_error_at_start(
     assert OWN_NAMESPACE.readlink() == home
 
 
-def test_a_client_runs_on_the_clients_network(target: LocalTarget, tmp_path: Path) -> None:
-    """A spawned client and a thread that moved there share one namespace; the thread comes back."""
+def test_clients_run_in_the_clients_namespace(target: LocalTarget, tmp_path: Path) -> None:
+    """A spawned client and a moved thread share it; the thread returns."""
     home = OWN_NAMESPACE.readlink()
     with target.in_client_netns():
         there = OWN_NAMESPACE.readlink()
@@ -140,16 +138,16 @@ def test_a_client_runs_on_the_clients_network(target: LocalTarget, tmp_path: Pat
     assert (tmp_path / "client").read_text().strip() == str(there)
 
 
-def test_down_ends_clients_that_nobody_waited_for(tmp_path: Path) -> None:
-    """A client left running is killed and reaped with its target."""
+def test_down_ends_running_clients(tmp_path: Path) -> None:
+    """They are killed and reaped."""
     require("root", "netns")
     with local_target(tmp_path) as target:
         client = target.spawn_client(["sleep", "1000"])
     assert client.returncode == -9
 
 
-def test_a_pid_alone_names_nobody() -> None:
-    """Another start time, or another boot, is another process: it is neither seen nor killed."""
+def test_a_pid_alone_does_not_identify_a_process() -> None:
+    """Another start time or boot is another process, which is neither seen nor killed."""
     with subprocess.Popen(["sleep", "1000"]) as child:
         mine = processes.identify(child.pid)
         assert mine is not None
@@ -166,8 +164,8 @@ def test_a_pid_alone_names_nobody() -> None:
         assert child.wait(60) == -9
 
 
-def test_a_process_name_with_parentheses_is_read_right(tmp_path: Path) -> None:
-    """The command in /proc/<pid>/stat may hold anything, its own delimiter too."""
+def test_a_process_name_with_parentheses_is_parsed(tmp_path: Path) -> None:
+    """The name in /proc/<pid>/stat may contain anything, its delimiter too."""
     odd = tmp_path / "a) R 1 1"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([odd, "1000"], start_new_session=True) as child:
@@ -178,8 +176,8 @@ def test_a_process_name_with_parentheses_is_read_right(tmp_path: Path) -> None:
         child.kill()
 
 
-def test_told_to_end_a_node_ends_by_itself(target: LocalTarget, tmp_path: Path) -> None:
-    """At once says nobody: it is only told. It can be started again as soon as it has."""
+def test_terminate_returns_before_the_node_has_ended(target: LocalTarget, tmp_path: Path) -> None:
+    """The node can be started again as soon as it has ended."""
     start(target, FAMILY, tmp_path / "log")
     target.terminate(1)
     assert kernel.wait_until(lambda: not target.is_running(1), 60)
@@ -190,8 +188,8 @@ def test_told_to_end_a_node_ends_by_itself(target: LocalTarget, tmp_path: Path) 
     assert target.is_running(1)
 
 
-def test_clients_are_stopped_and_continued_together(target: LocalTarget) -> None:
-    """Those that the target started and those that it was told of, not those that have ended."""
+def test_all_running_clients_are_stopped_and_continued(target: LocalTarget) -> None:
+    """Spawned and adopted ones, but not those that have ended."""
     target.spawn_client(["sleep", "1000"])
     ended = target.spawn_client(["true"])
     ended.wait(60)
@@ -204,9 +202,8 @@ def test_clients_are_stopped_and_continued_together(target: LocalTarget) -> None
     target.clients.pause()  # the target's end must not wait for who stands still
 
 
-def test_a_death_that_nobody_asked_for_is_told_once(target: LocalTarget, tmp_path: Path) -> None:
-    """By a signal of somebody else, or by itself; also where the node was started again before
-    anybody looked."""
+def test_an_unexpected_exit_is_reported_once(target: LocalTarget, tmp_path: Path) -> None:
+    """By a foreign signal or by itself, also if the node was restarted before the report."""
     start(target, FAMILY, tmp_path / "log")
     assert target.take_unexpected_exits() == []
     group = target.pid(1)
@@ -222,8 +219,8 @@ def test_a_death_that_nobody_asked_for_is_told_once(target: LocalTarget, tmp_pat
     assert target.take_unexpected_exits() == [(1, 7)]
 
 
-def test_an_end_that_was_asked_for_is_no_death(target: LocalTarget, tmp_path: Path) -> None:
-    """A kill, a stop, a SIGTERM that is heard later; but not who was killed while it stopped."""
+def test_a_requested_end_is_no_unexpected_exit(target: LocalTarget, tmp_path: Path) -> None:
+    """A kill, a stop, a late SIGTERM; but a foreign SIGKILL during a stop is one."""
     start(target, FAMILY, tmp_path / "log")
     target.kill(1)
     start(target, FAMILY, tmp_path / "log")

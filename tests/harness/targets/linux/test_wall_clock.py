@@ -1,4 +1,4 @@
-"""The machine's own clock: set apart, set right, and undone by whoever finds the journal."""
+"""The machine's own clock: skewed, corrected, and undone by the journal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,8 +57,8 @@ def node(clock: Clock, journal: Journal) -> MachineClock:
     return MachineClock(journal, lambda node: 42, clock)
 
 
-def test_layers_add_up(node: MachineClock, clock: Clock) -> None:
-    """And the clock is right again, and kept right, without any."""
+def test_offsets_add_up_and_the_time_service_returns(node: MachineClock, clock: Clock) -> None:
+    """After the last layer the clock is right and synchronized."""
     node.skew(1, "a", 500)
     node.skew(1, "b", -2000)
     assert clock.ahead == TRUE_NS - 1_500_000_000
@@ -73,19 +73,19 @@ def test_layers_add_up(node: MachineClock, clock: Clock) -> None:
     assert node.requested_offset_ms(1) == 0
 
 
-def test_the_journal_undoes_it(node: MachineClock, clock: Clock, journal: Journal) -> None:
-    """Once."""
+def test_undo_corrects_the_clock_once(node: MachineClock, clock: Clock, journal: Journal) -> None:
+    """By the journal's record."""
     node.skew(1, "a", 60_000)
     assert undone(journal, clock) == ["clock of the machine, +60000 ms off"]
     assert (clock.ahead, clock.kept) == (TRUE_NS, True)
     assert undone(journal, clock) == [None]
 
 
-def test_a_boot_sets_the_clock_right_and_does_not_keep_it_so(
+def test_undo_after_a_boot_starts_the_time_service(
     node: MachineClock, clock: Clock, journal: Journal
 ) -> None:
-    """The service that was stopped is off after it too, until the journal is undone; also when
-    there was another jump since, which found it off.
+    """The boot corrects the clock but does not start the service; also after a second jump, which
+    found the service off.
     """
     node.skew(1, "a", 60_000)
     clock.booted, clock.ahead = "next", TRUE_NS + 7

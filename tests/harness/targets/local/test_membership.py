@@ -1,4 +1,4 @@
-"""Machines that come and go while a target is up, also from another process than made it."""
+"""Nodes added to and removed from a running target, also by another process."""
 
 import os
 import signal
@@ -42,10 +42,8 @@ def reaches(target: LocalTarget, source: int, goal: int) -> bool:
         return subprocess.run(argv, check=False, timeout=30).returncode == 0
 
 
-def test_a_node_joins_and_leaves(target: LocalTarget) -> None:
-    """The new machine has a volume and a network like the others, can be broken like them, and
-    takes everything with it; its number can be given again.
-    """
+def test_a_node_is_added_and_removed(target: LocalTarget) -> None:
+    """It works like the other nodes, and leaves nothing behind."""
     for _ in range(2):
         target.add_node(3)
         assert list(target.node_ids()) == [1, 2, 3]
@@ -69,14 +67,14 @@ def test_a_node_joins_and_leaves(target: LocalTarget) -> None:
         assert reaches(target, 1, 2)
 
 
-def test_a_number_is_given_once(target: LocalTarget) -> None:
-    """A node that is there cannot be added."""
+def test_adding_an_existing_node_is_refused(target: LocalTarget) -> None:
+    """A node number is unique."""
     with pytest.raises(NodeState, match="node 2 exists already"):
         target.add_node(2)
 
 
-def test_a_node_with_a_disk_of_its_own(tmp_path: Path) -> None:
-    """Its image is mounted for it and gone with it, or kept when that is asked for."""
+def test_the_disk_of_an_added_node_is_removed_with_it(tmp_path: Path) -> None:
+    """Or kept on request."""
     require("root", "netns", "loop")
     with local_target(tmp_path, 1, Volume.IMAGE_EXT4) as target:
         for kept in (True, False):
@@ -89,8 +87,8 @@ def test_a_node_with_a_disk_of_its_own(tmp_path: Path) -> None:
             assert data.with_name("data.img").exists() is kept
 
 
-def test_another_process_takes_over(tmp_path: Path) -> None:
-    """What a journal tells is enough to go on: nodes, those that came and went since, processes."""
+def test_another_process_attaches_to_a_running_target(tmp_path: Path) -> None:
+    """The journal names nodes, added and removed ones, and processes."""
     require("root", "netns")
     registry, run_dir, run_id = tmp_path / "registry", tmp_path / "run", new_run_id()
     registry.mkdir()
@@ -127,8 +125,8 @@ def test_another_process_takes_over(tmp_path: Path) -> None:
     assert maker.exit_code(1) == -signal.SIGKILL  # ours all the time: nobody else may reap it
 
 
-def test_nothing_to_take_over(tmp_path: Path) -> None:
-    """A journal without a target says so."""
+def test_attaching_without_a_running_target_is_refused(tmp_path: Path) -> None:
+    """The journal has no such record."""
     with Journal.create(tmp_path / "j.jsonl", run_id="r", registry=tmp_path) as journal:
         with pytest.raises(TargetError, match="records no running cluster"):
             LocalTarget.attach("r", tmp_path, journal)

@@ -1,4 +1,4 @@
-"""A user who is not root gets the same machines, and they end with the run."""
+"""A user who is not root gets the same machines, which end with the run."""
 
 import json
 import os
@@ -133,7 +133,7 @@ def run(argv: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_user_without_privileges_gets_a_working_network(python: str, home: Path) -> None:
-    """Namespaces, links, packet drops and signals work, and everything is taken down."""
+    """Namespaces, links, cuts and signals work, and everything is removed."""
     run_id = new_run_id()
     done = run(unprivileged(CLUSTER, run_id, "end", python=python), home)
     assert (done.returncode, done.stderr) == (0, "")
@@ -142,10 +142,10 @@ def test_a_user_without_privileges_gets_a_working_network(python: str, home: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_everything_inside_ends_with_the_harness(
+def test_every_process_inside_ends_with_the_harness(
     python: str, home: Path, number: signal.Signals
 ) -> None:
-    """However the process that the user sees ends, no process survives, and clean does the rest."""
+    """However the visible process ends; `clean` removes the rest."""
     run_id = new_run_id()
     with subprocess.Popen(
         unprivileged(CLUSTER, run_id, "linger", python=python),
@@ -164,8 +164,8 @@ def test_everything_inside_ends_with_the_harness(
     assert [path.name for path in (home / "highwater").rglob("*")] == ["netns"]
 
 
-def test_the_exit_status_comes_through(python: str, home: Path) -> None:
-    """Codes as they are, signals as a shell gives them; orphans do not hold up the end."""
+def test_the_exit_status_is_passed_on(python: str, home: Path) -> None:
+    """Signals as a shell reports them; orphans do not delay the end."""
     script = (
         "from harness.targets.local import rootless; import sys;"
         "rootless.ensure_privileges(['sh', '-c', sys.argv[1]])"
@@ -174,10 +174,10 @@ def test_the_exit_status_comes_through(python: str, home: Path) -> None:
         assert run(unprivileged(script, command, python=python), home).returncode == status
 
 
-def test_where_nothing_is_allowed_the_user_is_told_what_to_do(
+def test_without_user_namespaces_the_message_says_how_to_allow_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No user namespace either: one text that says why and how to get one."""
+    """One text with the reason and the fix."""
 
     def refuse(flags: int) -> None:
         raise OSError(1, "Operation not permitted")
@@ -189,8 +189,8 @@ def test_where_nothing_is_allowed_the_user_is_told_what_to_do(
     assert "sysctl" in text
 
 
-def test_who_may_make_namespaces_is_left_as_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root, or whoever is inside already, goes on in the same process."""
+def test_a_user_who_may_make_namespaces_keeps_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, and a process that is inside already."""
     require("root", "netns")
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("nothing had to be replaced"))
     rootless.ensure_privileges()
@@ -212,8 +212,8 @@ def attempts() -> Iterator[dict[str, list[str]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_without_root_a_fault_can_be_made_exactly_if_the_doctor_offers_it(
+def test_without_root_exactly_the_faults_of_the_doctors_table_work(
     name: str, attempts: dict[str, list[str]]
 ) -> None:
-    """Injected, proven and healed in a user namespace; or the target lacks what it needs."""
+    """They are made, proven and healed; for the others the target lacks an ability."""
     assert attempts[name] == []

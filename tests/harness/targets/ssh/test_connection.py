@@ -1,4 +1,4 @@
-"""Machines are reached, or it is said in a sentence why not; nothing of ours is left there."""
+"""Connections to machines: jump hosts, copied software, and one sentence for each refusal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +23,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield made
 
 
-def test_a_jump_host_leads_there(lab: Hosts) -> None:
-    """The machine sees the jump host come."""
+def test_a_jump_host_is_used(lab: Hosts) -> None:
+    """The machine sees the jump host's address."""
     known = load(lab.write("jump.toml", jump=f"root@{lab.target.address(1)}"))
     with Connection(known.hosts[1], known) as connection:
         seen = connection.run(["sh", "-c", "echo $SSH_CONNECTION"]).decode().split()
@@ -46,8 +46,8 @@ def refused(inventory: Path, software: Software = NODES) -> str:
     return said
 
 
-def test_what_nodes_read_is_brought_once(lab: Hosts, tmp_path: Path) -> None:
-    """A directory as it is, and a file; what changed is another one."""
+def test_files_that_nodes_read_are_copied_once(lab: Hosts, tmp_path: Path) -> None:
+    """A directory and a file; a changed file is copied again."""
     jars, file = tmp_path / "jars", tmp_path / "log.properties"
     (jars / "deep").mkdir(parents=True)
     (jars / "deep/a.jar").write_bytes(bytes(range(256)))
@@ -72,30 +72,30 @@ def test_what_nodes_read_is_brought_once(lab: Hosts, tmp_path: Path) -> None:
     assert changed[1] != first[1]
 
 
-def test_another_java(lab: Hosts) -> None:
-    """What is needed, what there is, and what to install."""
+def test_a_machine_with_an_old_java_is_refused(lab: Hosts) -> None:
+    """The message names the needed and the found version, and the package."""
     require("java")
     said = refused(lab.inventory_path, Software(module="nodes", java=99))
     assert "Kafka needs Java 99 or later there, and the machine has Java 17 on its PATH" in said
     assert said.endswith("apt-get install openjdk-99-jre-headless on that machine")
 
 
-def test_a_wrong_key(lab: Hosts) -> None:
-    """Who, where, and with which key."""
+def test_a_wrong_key_is_refused(lab: Hosts) -> None:
+    """The message names the key."""
     said = refused(lab.write("wrong.toml", key=str(lab.place / "host_key_1")))
     assert f"accepts none of the keys ({lab.place}/host_key_1)" in said
 
 
-def test_an_unknown_host_key(lab: Hosts) -> None:
-    """The command that adds it is named."""
+def test_an_unknown_host_key_is_refused(lab: Hosts) -> None:
+    """The message contains the command that adds it."""
     (lab.place / "nobody").write_text("")
     said = refused(lab.write("unknown.toml", known_hosts=str(lab.place / "nobody")))
     assert f"ssh-keyscan {lab.target.address(1)} >> {lab.place}/nobody" in said
     assert (lab.place / "nobody").read_text() == ""
 
 
-def test_a_changed_host_key(lab: Hosts) -> None:
-    """The command that forgets the old one is named."""
+def test_a_changed_host_key_is_refused(lab: Hosts) -> None:
+    """The message contains the command that removes the old one."""
     address = lab.target.address(1)
     public = (lab.place / "host_key_2.pub").read_text()
     (lab.place / "changed").write_text(f"{address} {public}")
@@ -103,20 +103,20 @@ def test_a_changed_host_key(lab: Hosts) -> None:
     assert f"ssh-keygen -f {lab.place}/changed -R '{address}'" in said
 
 
-def test_an_unreachable_host(lab: Hosts) -> None:
-    """Where nobody listens."""
+def test_an_unreachable_host_is_refused(lab: Hosts) -> None:
+    """No server listens on the port."""
     assert "port 2222 cannot be reached" in refused(lab.write("away.toml", port=2222))
 
 
-def test_no_sudo(lab: Hosts) -> None:
-    """For a user who may not, and one who is not to."""
+def test_a_user_without_root_is_refused(lab: Hosts) -> None:
+    """Without permission to use sudo, and with `sudo = false`."""
     assert f"{PLAIN} may not use sudo" in refused(lab.write("plain.toml", user=PLAIN))
     said = refused(lab.write("no-sudo.toml", user=PLAIN, sudo=False))
     assert f"{PLAIN} is not root" in said
 
 
-def test_no_python(lab: Hosts) -> None:
-    """That is none, or is too old."""
+def test_a_missing_or_old_python_is_refused(lab: Hosts) -> None:
+    """The message names the interpreter."""
     said = refused(lab.write("none.toml", python="/no/python"))
     assert "/no/python does not run there" in said
     old = lab.place / "old-python"
@@ -125,8 +125,8 @@ def test_no_python(lab: Hosts) -> None:
     assert "is Python 3.9.2, too old" in refused(lab.write("old.toml", python=str(old)))
 
 
-def test_nothing_is_left_by_a_refusal(lab: Hosts) -> None:
-    """Nothing was brought to a machine that was refused."""
+def test_a_refusal_leaves_nothing_on_the_machine(lab: Hosts) -> None:
+    """No file was copied."""
     before = set(lab.directory(1).rglob("*"))  # by other tests
     refused(lab.write("none.toml", python="/no/python"))
     assert set(lab.directory(1).rglob("*")) == before
@@ -141,14 +141,14 @@ def test_nothing_is_left_by_a_refusal(lab: Hosts) -> None:
         (("--inventory", "{away}"), 255, "port 2222 cannot be reached"),
     ],
 )
-def test_the_exit_code_says_whose_fault_it_is(
+def test_the_exit_code_distinguishes_bad_input_from_bad_machines(
     lab: Hosts,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     code: int,
     said: str,
 ) -> None:
-    """254 for what was asked, 255 for what is not there."""
+    """254 for the plan or the inventory, 255 for the machines."""
     places = {"lab": lab.inventory_path, "away": lab.write("away.toml", port=2222)}
     with pytest.raises(SystemExit) as ended:
         main(["run", "--target", "ssh", *(each.format(**places) for each in arguments)])

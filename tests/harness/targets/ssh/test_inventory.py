@@ -1,4 +1,4 @@
-"""What an inventory says, and how a wrong one is refused."""
+"""The inventory: its defaults, and the refusal of a wrong one."""
 
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_what_stands_at_the_top_holds_for_every_host(tmp_path: Path) -> None:
-    """Unless the host says otherwise."""
+def test_keys_at_the_top_are_defaults_for_all_hosts(tmp_path: Path) -> None:
+    """A host's own key has priority."""
     one, two = load(write(tmp_path, GOOD)).hosts
     assert (one.user, two.user) == ("admin", "root")
     assert one.key == two.key == Path.home() / "keys/lab"
@@ -53,8 +53,8 @@ def test_what_stands_at_the_top_holds_for_every_host(tmp_path: Path) -> None:
         (GOOD.replace("node = 2", "node = 1"), "node 1 is on two hosts"),
     ],
 )
-def test_a_wrong_one_is_refused_in_a_sentence(tmp_path: Path, text: str, said: str) -> None:
-    """With the file, the key, and what is wrong with it."""
+def test_a_wrong_inventory_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """The message names the file, the key, and the error."""
     path = write(tmp_path, text)
     with pytest.raises(PlanError) as refused:
         load(path)
@@ -62,15 +62,15 @@ def test_a_wrong_one_is_refused_in_a_sentence(tmp_path: Path, text: str, said: s
     assert said in str(refused.value)
 
 
-def test_every_node_of_a_plan_has_a_host(tmp_path: Path) -> None:
-    """A missing one is named."""
+def test_a_plan_with_more_nodes_than_hosts_is_refused(tmp_path: Path) -> None:
+    """The message names the node."""
     inventory = load(write(tmp_path, GOOD))
     inventory.check_nodes(2)
     with pytest.raises(PlanError, match="no host for node 3"):
         inventory.check_nodes(3)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """And where one is shown."""
+def test_a_missing_inventory_is_refused(tmp_path: Path) -> None:
+    """The message names the documentation."""
     with pytest.raises(PlanError, match=r"docs/ssh\.md"):
         load(tmp_path / "nowhere.toml")

@@ -1,4 +1,4 @@
-"""Lost connections, lost harnesses, lost agents: machines heal, and `clean` finishes."""
+"""Lost connections, killed harnesses and killed agents: machines heal, and `clean` finishes."""
 
 import shutil
 import signal
@@ -60,8 +60,8 @@ def beats(lab: Hosts, node: int) -> bool:
     return said[0] != said[1]
 
 
-def test_a_lost_connection_is_had_again(lab: Hosts) -> None:
-    """What is in force stays so, what was asked is answered, and nothing is done twice."""
+def test_a_lost_connection_is_made_again(lab: Hosts) -> None:
+    """Faults stay in force, calls are answered, and each is executed once."""
     with running(lab) as target:
         target.links.block(Cut(2, 1))
         assert traffic.blocked(lab.target, 2, 1)
@@ -105,8 +105,8 @@ def undone(lab: Hosts, journal: Path) -> list[str]:
     return list(done.removed)
 
 
-def test_a_machine_that_hears_nothing_heals_itself(lab: Hosts) -> None:
-    """A partition, a disk stall, a pause: the nodes go on, and `clean` ends them."""
+def test_a_machine_without_calls_heals_itself(lab: Hosts) -> None:
+    """A partition, a disk stall, a pause: the nodes continue, and `clean` ends them."""
     with killed_harness(lab) as journal:
         assert not beats(lab, 3)
         eventually("packets pass", lambda: traffic.passes(lab.target, 2, 1, within_s=0.2))
@@ -115,8 +115,8 @@ def test_a_machine_that_hears_nothing_heals_itself(lab: Hosts) -> None:
         undone(lab, journal)
 
 
-def test_nobody_has_to_come_back(lab: Hosts) -> None:
-    """After a longer time the nodes are ended, and all but what they wrote is removed."""
+def test_agents_without_calls_end_by_themselves(lab: Hosts) -> None:
+    """They kill the nodes and remove all but the files that the nodes wrote."""
     with killed_harness(lab) as journal:
         eventually("all agents end", lambda: not any(lab.agents().values()))
         for home in lab.homes():
@@ -125,8 +125,8 @@ def test_nobody_has_to_come_back(lab: Hosts) -> None:
         undone(lab, journal)
 
 
-def test_what_a_killed_agent_has_broken_is_undone(lab: Hosts) -> None:
-    """By `clean`, which finds its journal on the host."""
+def test_clean_undoes_the_faults_of_a_killed_agent(lab: Hosts) -> None:
+    """It finds the agent's journal on the host."""
     with killed_harness(lab) as journal:
         for node, pid in lab.agents().items():
             lab.run(node, "kill", "-KILL", str(pid))

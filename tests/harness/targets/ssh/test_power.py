@@ -1,7 +1,7 @@
-"""A machine's power is cut: its host's processes and mounts are gone, its files are not.
+"""The power loss of a machine: its processes and mounts end, its files stay.
 
-The hosts are namespaces of this machine, so a boot is that of an SSH server, and nothing in the
-page cache is lost; what is the same as on a virtual machine is everything that is made again.
+The hosts are namespaces of this machine, so a boot is the start of an SSH server, and page caches
+are not lost. Everything that is made again after a boot is the same as on a virtual machine.
 """
 
 import shutil
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class FakePowerSwitch:
-    """Ends a host with everything on it, and starts it again."""
+    """Kills all processes of a host, and starts it again."""
 
     lab: Hosts
     node: int
@@ -101,11 +101,11 @@ def writes(target: SshTarget, node: int) -> bool:
     return beat(target, node) != before
 
 
-def test_a_machine_comes_back_with_its_disk_and_what_is_in_force(
+def test_a_booted_machine_has_its_disk_and_the_faults_in_force(
     lab: Hosts, target: SshTarget
 ) -> None:
-    """Its command is known, its partition is there before its node, and ended meanwhile is ended;
-    other machines notice nothing.
+    """Its command is known, its partition is made before the node starts, and a partition that
+    ended meanwhile is not. Other machines are not affected.
     """
     assert "machine-power" in target.abilities
     target.links.block(Cut(2, 1), Cut(3, 1))
@@ -135,18 +135,18 @@ def test_a_machine_comes_back_with_its_disk_and_what_is_in_force(
     assert boot.up_s > boot.since_cut_s > 0
 
 
-def test_machines_that_are_off_at_the_end_are_brought_back_to_be_undone(
+def test_down_boots_machines_without_power(
     target: SshTarget,
 ) -> None:
-    """All of them, by `down`: see the fixture, and the hosts' own look for what is left."""
+    """The fixture calls `down`, and the hosts check what is left."""
     target.power.cut(NODES)
     assert not any(map(target.is_running, NODES))
 
 
-def test_a_plug_that_is_stuck_leaves_the_machine_as_it_was(
+def test_a_failed_power_cut_leaves_the_machine_running(
     target: SshTarget, switches: dict[int, FakePowerSwitch]
 ) -> None:
-    """The error is told, the agent that runs is found again."""
+    """The error is reported, and the running agent is used again."""
     switches[2].stuck = True
     with pytest.raises(TargetError, match="the switch is stuck"):
         target.power.cut([2])
@@ -154,10 +154,10 @@ def test_a_plug_that_is_stuck_leaves_the_machine_as_it_was(
     assert writes(target, 2)
 
 
-def test_a_boot_that_hangs_is_tried_anew(
+def test_a_boot_that_hangs_can_be_tried_again(
     target: SshTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever tries again: the heal of the fault does."""
+    """The fault's heal does so."""
     target.power.cut([2])
     with monkeypatch.context() as hanging:
         hanging.setattr(power, "BOOT_TIMEOUT_S", 0.0)
@@ -174,14 +174,14 @@ def refuse(_: Connection) -> None:
     raise SshError("it lets nobody in")
 
 
-def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
+def test_undo_switches_on_a_machine_of_a_dead_harness(
     lab: Hosts,
     target: SshTarget,
     switches: dict[int, FakePowerSwitch],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whoever takes it off, for it is written when the agent is. When that is undone the machine
-    can be reached, and what its agent left can be undone.
+    """The record is written with the agent's, so it does not matter who switched the machine off.
+    Afterwards SSH reaches the machine, and what its agent left can be undone.
     """
     records = journals.read(lab.place / ssh_doomed.RUN_ID / "journal.jsonl")
     [record] = [each for each in records if each.get("plug_of") == 3]
@@ -195,8 +195,8 @@ def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
     assert power.undo(switches[3], record) is None
 
 
-def test_without_plugs_there_is_no_power_to_cut(lab: Hosts, tmp_path: Path) -> None:
-    """An inventory's machines are somebody's own."""
+def test_without_power_switches_a_power_cut_is_refused(lab: Hosts, tmp_path: Path) -> None:
+    """As for all machines of an inventory."""
     with Journal.create(
         tmp_path / "j", run_id=ssh_doomed.RUN_ID, registry=lab.place / ssh_doomed.REGISTRY
     ) as journal:

@@ -1,4 +1,4 @@
-"""Whole runs on machines reached by SSH: a plan for any target, a sound broker and a broken one."""
+"""Whole runs on machines reached by SSH, with a correct broker, a mutant and Apache Kafka."""
 
 import json
 import os
@@ -61,8 +61,8 @@ def run(lab: Hosts, *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def test_a_sound_broker_is_valid(lab: Hosts) -> None:
-    """A partition, a kill, a pause, a disk stall, a power loss and a clock's jump, all proven."""
+def test_a_correct_broker_is_valid(lab: Hosts) -> None:
+    """A partition, a kill, a pause, a disk stall, a power loss and a clock jump, each proven."""
     code, verdict = run(lab)
     assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
     nodes = Path(verdict["run"]) / "nodes"
@@ -71,8 +71,8 @@ def test_a_sound_broker_is_valid(lab: Hosts) -> None:
     assert lab.left() == []
 
 
-def test_a_broken_broker_is_not(lab: Hosts) -> None:
-    """It is brought to the machines like the sound one; a leader that is cut off tells."""
+def test_a_mutant_is_invalid(lab: Hosts) -> None:
+    """Its source is copied to the machines; cutting off the leader reveals it."""
     (lab.place / "cut.toml").write_text(CUT)
     module = ("--broker-module", "harness.zoo.mutants.ack_before_replication")
     code, verdict = run(lab, *module, "--schedule", str(lab.place / "cut.toml"), "--duration", "9")
@@ -80,8 +80,8 @@ def test_a_broken_broker_is_not(lab: Hosts) -> None:
     assert lab.left() == []
 
 
-def test_apache_kafka_runs_there(lab: Hosts) -> None:
-    """Its jars are brought, the machines' own Java runs them; a partition, a kill, a pause."""
+def test_apache_kafka_is_valid(lab: Hosts) -> None:
+    """Its jars are copied, the machines' Java runs them; a partition, a kill, a pause."""
     require("java", "kafka")
     plan = ("--system", "kafka", "--schedule", str(lab.place / "kafka.toml"), "--duration", "20")
     (lab.place / "kafka.toml").write_text(KAFKA)
@@ -92,10 +92,10 @@ def test_apache_kafka_runs_there(lab: Hosts) -> None:
     assert lab.left() == []
 
 
-def test_without_root_here_the_network_stays_whole(
+def test_without_root_here_network_faults_are_missing(
     lab: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What arrives at the clients cannot be dropped then; all else can be done."""
+    """Packets to the clients cannot be dropped; all other faults are possible."""
     flags = {"target": "ssh", "inventory": str(lab.inventory_path)}
     kind = SshKind(build(load(str(path_of("anywhere"))), where="anywhere", flags=flags))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -1,4 +1,4 @@
-"""Virtual machines take ten minutes and more: their runs are collected when they are asked for."""
+"""Runs on virtual machines take ten minutes or more, so they are collected only on request."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Machines that are taken off and on again: what the hypervisor's tool is told."""
+"""Machines that are switched off and on by the hypervisor's tool."""
 
 from pathlib import Path
 
@@ -46,8 +46,8 @@ def machine(tmp_path: Path, virsh: Path) -> VirtualMachine:
     return VirtualMachine.of(tmp_path, 1)
 
 
-def test_a_machine_goes_off_and_comes_back(machine: VirtualMachine, virsh: Path) -> None:
-    """At once: it is destroyed, not told to shut down. On once more is no error."""
+def test_a_machine_is_switched_off_and_on(machine: VirtualMachine, virsh: Path) -> None:
+    """It is destroyed, not shut down; switching it on twice is no error."""
     assert not machine.is_off()
     machine.switch_off()
     assert machine.is_off()
@@ -58,22 +58,22 @@ def test_a_machine_goes_off_and_comes_back(machine: VirtualMachine, virsh: Path)
     assert [word for word in told if word != "domstate"] == ["destroy", "start"]
 
 
-def test_what_the_hypervisor_refuses_is_said(
+def test_errors_of_the_hypervisor_are_reported(
     machine: VirtualMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its own words."""
+    """With its own text."""
     machine.switch_off()
     with pytest.raises(VagrantError, match=r"destroy one failed: .*not valid error: shut off"):
         machine.switch_off()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(VagrantError, match="virsh is not installed, .*: apt-get install libvirt-cli"):
+    with pytest.raises(VagrantError, match="apt-get install libvirt-cli"):
         machine.is_off()
 
 
-def test_a_machine_whose_hypervisor_does_not_answer_has_no_plug(
+def test_a_machine_without_answer_of_its_hypervisor_has_no_power_switch(
     machine: VirtualMachine, virsh: Path, tmp_path: Path
 ) -> None:
-    """So that nothing is promised in the journal that nobody can do."""
+    """So the journal has no record that nobody could undo."""
     (virsh / "state-one").unlink()
     with pytest.raises(VagrantError, match="no domain one"):
         VirtualMachine.of(tmp_path, 1)
@@ -83,16 +83,14 @@ def test_a_machine_of_another_provider_has_no_power_switch(tmp_path: Path) -> No
     """A container is a process of the harness's own machine."""
     (tmp_path / ".vagrant/machines/n1/docker").mkdir(parents=True)
     (tmp_path / ".vagrant/machines/n1/docker/id").write_text("c0ffee")
-    with pytest.raises(VagrantError, match="machine n1 was made neither by libvirt nor by VirtualBox"):
+    with pytest.raises(VagrantError, match="machine n1 was made neither by libvirt nor"):
         VirtualMachine.of(tmp_path, 1)
     with pytest.raises(VagrantError, match="provider docker have no power switch"):
         power_commands("docker", "c0ffee", "")
 
 
-def test_virtualbox_is_told_the_same_in_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its tool tells the state among much else."""
+def test_virtualbox_has_its_own_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is one line among many."""
     (tmp_path / ".vagrant/machines/n2/virtualbox").mkdir(parents=True)
     (tmp_path / ".vagrant/machines/n2/virtualbox/id").write_text("two")
     monkeypatch.setattr(hypervisor, "_run", lambda _: "")
@@ -105,6 +103,6 @@ def test_virtualbox_is_told_the_same_in_its_own_words(
         assert machine.is_off() == out
 
 
-def test_a_record_of_a_machine_that_is_on_is_undone_already(machine: VirtualMachine) -> None:
-    """`clean` knows the kind, and waits for nobody."""
+def test_undo_of_a_running_machine_does_nothing(machine: VirtualMachine) -> None:
+    """`clean` knows the record's kind."""
     assert UNDO[machine.kind]({"kind": machine.kind, **machine.record}) is None

@@ -1,4 +1,4 @@
-"""What Vagrant says of its machines, and how machines that are not there are refused."""
+"""Vagrant's output about its machines, and the refusal of missing machines."""
 
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -44,21 +44,21 @@ Host web
 """
 
 
-def test_states_are_those_of_numbered_machines() -> None:
-    """Other machines of a Vagrantfile are not ours, and neither is what is written for people."""
+def test_states_are_those_of_machines_named_n_and_a_number() -> None:
+    """Other machines and human-readable lines are skipped."""
     assert output.states(STATUS) == {1: "running", 2: "not_created", 10: "running"}
 
 
-def test_spare_machines_may_run_too() -> None:
+def test_spare_machines_may_run() -> None:
     """A fault adds brokers on them."""
     assert output.running(output.states(STATUS), 1) == [1, 10]
 
 
 @pytest.mark.parametrize(("nodes", "missing"), [(2, "n2 is not created"), (3, "n2 is")])
-def test_a_machine_that_is_not_up_is_named_with_the_command_that_starts_it(
+def test_a_missing_machine_is_named_with_the_command_that_starts_it(
     nodes: int, missing: str
 ) -> None:
-    """Of the nodes that the plan has."""
+    """For the nodes of the plan."""
     with pytest.raises(VagrantError, match=rf"{missing}.*: NODES={nodes} vagrant up"):
         output.running(output.states(STATUS), nodes)
 
@@ -69,8 +69,8 @@ def test_without_any_machine_the_first_is_missing() -> None:
         output.running({}, 3)
 
 
-def test_hosts_are_read_in_the_order_of_their_nodes() -> None:
-    """Each with the port, the user and the key that Vagrant gave it."""
+def test_hosts_are_sorted_by_their_nodes() -> None:
+    """Each with Vagrant's port, user and key."""
     one, ten = output.hosts(SSH_CONFIG)
     assert (one.node, one.host, one.port, one.user) == (1, "192.168.121.32", 22, "vagrant")
     assert one.key == Path("/home/ann/.vagrant/machines/n1/libvirt/private_key")
@@ -78,8 +78,8 @@ def test_hosts_are_read_in_the_order_of_their_nodes() -> None:
     assert ten.key == Path("/home/a b/.vagrant/machines/n10/docker/private_key")
 
 
-def test_machines_of_another_machines_hypervisor_need_an_inventory() -> None:
-    """Vagrant reaches them by a command, which an inventory says as a jump host."""
+def test_machines_behind_a_proxy_command_need_an_inventory() -> None:
+    """With a jump host."""
     text = "Host n1\n  HostName 10.0.0.5\n  ProxyCommand ssh lab -W %h:%p\n"
     with pytest.raises(VagrantError, match=r"ssh lab .*--target ssh"):
         output.hosts(text)
@@ -94,15 +94,15 @@ def test_machines_of_another_machines_hypervisor_need_an_inventory() -> None:
         ("198.18.250.11\nlxc\n", "process"),
     ],
 )
-def test_a_machine_has_a_clock_of_its_own_unless_it_is_a_container(answer: str, clock: str) -> None:
-    """What does not say that it is none is taken for one: the clock may be the harness's own."""
+def test_a_machine_has_its_own_clock_unless_it_is_a_container(answer: str, clock: str) -> None:
+    """Without an answer it counts as a container."""
     traits = output.traits(1, answer)
     assert traits.clock == clock
     assert traits.address in output.NETWORK
 
 
-def test_a_machine_without_its_second_network_is_named() -> None:
-    """The nodes could not reach each other."""
+def test_a_machine_without_its_second_network_is_refused() -> None:
+    """Its node could not reach the others."""
     with pytest.raises(VagrantError, match=r"n2 has no address in 198.18.0.0/15 \(it has 10.0.0.1"):
         output.traits(2, "10.0.0.1 fe80::1\nnone\n")
     with pytest.raises(VagrantError, match="it has none"):
@@ -110,7 +110,7 @@ def test_a_machine_without_its_second_network_is_named() -> None:
 
 
 def test_the_address_is_that_of_the_second_network() -> None:
-    """Not the one that Vagrant reaches it by."""
+    """Not the address that Vagrant connects to."""
     assert output.traits(1, "10.0.2.15 198.18.250.11\nnone\n").address == IPv4Address(
         "198.18.250.11"
     )

@@ -18,9 +18,9 @@ PLAN = Path(__file__).with_name("slow-machines.toml")
 RUN_TIMEOUT_S = 1_800.0
 
 
-def test_a_run_on_virtual_machines(tmp_path: Path) -> None:
-    """A partition, a kill, a pause, a disk stall, a power loss, and a whole machine's while its
-    clock is off, all proven.
+def test_a_run_on_virtual_machines_is_valid(tmp_path: Path) -> None:
+    """A partition, a kill, a pause, a disk stall, a power loss, and the power loss of a machine
+    while its clock is skewed, all proven.
     """
     require("vagrant")
     done = subprocess.run(

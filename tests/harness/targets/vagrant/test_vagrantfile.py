@@ -1,4 +1,4 @@
-"""The Vagrantfile: what it takes from the environment, read by Ruby alone, without Vagrant."""
+"""The Vagrantfile's use of environment variables, evaluated by Ruby alone, without Vagrant."""
 
 import json
 import os
@@ -57,15 +57,15 @@ def told(**env: str) -> list[list[Any]]:
     return list(json.loads(done.stdout))
 
 
-def test_every_machine_has_a_name_and_an_address_of_its_own() -> None:
-    """n1, n2, ..., in a network that no other machine has."""
+def test_every_machine_has_its_own_name_and_address() -> None:
+    """n1, n2, ..., in a network of their own."""
     calls = told(NODES="3")
     assert [c[1] for c in calls if c[0] == "config.vm.define"] == ["n1", "n2", "n3"]
     networks = [c for c in calls if c[0].endswith("vm.network")]
     assert [c[2]["ip"] for c in networks] == ["198.18.250.11", "198.18.250.12", "198.18.250.13"]
 
 
-def test_the_environment_says_what_machines_are_made_of() -> None:
+def test_the_environment_sets_the_machines_properties() -> None:
     """Each variable reaches every provider that it is for."""
     calls = told(
         HIGHWATER_BOX="mine",
@@ -89,7 +89,7 @@ def test_the_environment_says_what_machines_are_made_of() -> None:
     assert any(c[0].endswith("vm.network") and c[2]["ip"] == "198.19.7.12" for c in calls)
 
 
-def test_machines_that_exist_are_still_there_without_nodes(tmp_path: Path) -> None:
+def test_existing_machines_count_without_the_variable_nodes(tmp_path: Path) -> None:
     """`NODES=5 vagrant up` and then `vagrant destroy` means all five."""
     file = tmp_path / "Vagrantfile"
     file.write_text((TOP / "Vagrantfile").read_text())
@@ -116,8 +116,8 @@ def test_machines_that_exist_are_still_there_without_nodes(tmp_path: Path) -> No
         ("HIGHWATER_SUBNET", "192.168.7"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_name(name: str, value: str) -> None:
-    """In one sentence that says what to give."""
+def test_an_invalid_variable_is_refused(name: str, value: str) -> None:
+    """The message names it and says what to give."""
     done = read(**{name: value})
     assert done.returncode == 1
     assert done.stderr.startswith(f"{name}={value}: give ")

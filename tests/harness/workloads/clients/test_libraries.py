@@ -17,8 +17,8 @@ def test_every_client_has_a_package_a_process_and_a_version(client: ClientName) 
     """All are installed for the tests; reports name what was used."""
     assert client in MODULES
     libraries.check(Plan(seed=1, workload=Workload(client=client)))
-    assert libraries.named(client).startswith(f"{client} ")
-    assert version(libraries.PACKAGES[client]) in libraries.named(client)
+    assert libraries.name_and_version(client).startswith(f"{client} ")
+    assert version(libraries.PACKAGES[client]) in libraries.name_and_version(client)
 
 
 def test_a_client_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

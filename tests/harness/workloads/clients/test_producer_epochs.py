@@ -13,8 +13,8 @@ from harness.workloads.clients.producer_epochs import (
     MAX_CAUSES,
     DrainBegan,
     Drained,
-    EpochWatch,
-    Refused,
+    EpochLogReader,
+    RefusedBatch,
     parse,
 )
 from tests.support.clients.recorded import Recorded
@@ -38,7 +38,7 @@ DRAIN = (
 )
 DRAINED = "[thrd:198.19.110.4:9092/4]: All partitions drained, bumped epoch to PID{Id:0,Epoch:1}"
 OWN = "skipped-ahead: NOT_LEADER_FOR_PARTITION"
-REFUSED = Refused(error=OWN, topic="elastic", partition=8, failed_message=52)
+REFUSED = RefusedBatch(error=OWN, topic="elastic", partition=8, failed_message=52)
 TIMED_OUT = "1 message(s) timed out on elastic [3]"
 GIVEN_UP = f"timed-out: {TIMED_OUT}"
 SKIPPING, GAP = "skipped sequence numbers", "message sequence gap"
@@ -51,7 +51,7 @@ SKIPPING, GAP = "skipped sequence numbers", "message sequence gap"
         (
             "FATAL",
             HEAD,
-            Refused(error="refused at the head of the line", topic="elastic", partition=8),
+            RefusedBatch(error="refused at the head of the line", topic="elastic", partition=8),
         ),
         ("DRAIN", DRAIN + SKIPPING, DrainBegan(reason=SKIPPING)),
         ("DRAIN", DRAIN + GAP, DrainBegan(reason=GAP)),
@@ -76,7 +76,7 @@ SKIPPING, GAP = "skipped sequence numbers", "message sequence gap"
             None,
         ),
         ("FATAL", "[thrd:main]: Fatal error: Local: Fenced by a newer instance", None),
-        ("ERRSEQ", "something else", Refused(error="refused, in words that are not known")),
+        ("ERRSEQ", "something else", RefusedBatch(error="refused, in words that are not known")),
     ],
 )
 def test_lines(facility: str, text: str, fact: object) -> None:
@@ -112,7 +112,7 @@ def test_what_is_the_clients_own_doing(change: tuple[str, str], error: str) -> N
     """Only what was sent ahead of a batch that had failed for another reason."""
     assert change[0] in SKIPPED
     fact = parse("ERRSEQ", SKIPPED.replace(*change))
-    assert isinstance(fact, Refused)
+    assert isinstance(fact, RefusedBatch)
     assert fact.error == error
 
 
@@ -130,7 +130,7 @@ def test_batches_taken_back_hide_the_one_that_failed(
         .replace("52 > next seq 51", f"{base} > next seq {expected}")
         .replace("51..51, base msgid 52", taken_back)
     )
-    own = Refused(
+    own = RefusedBatch(
         error="skipped-ahead: not told", topic="elastic", partition=8, failed_message=failed_message
     )
     assert parse("ERRSEQ", text) == own
@@ -142,7 +142,7 @@ def test_batches_taken_back_hide_the_one_that_failed(
 
 def watched(*lines: tuple[str, str]) -> list[tuple[int, int | None, list[str]]]:
     """(began, begun, errors) of each bump in these lines, read at 1, 2, ..., and of the end."""
-    watch = EpochWatch()
+    watch = EpochLogReader()
     bumps = [watch.read(*line, at_ns) for at_ns, line in enumerate(lines, start=1)]
     found = [bump for bump in (*bumps, watch.close()) if bump is not None]
     return [(b.began_ns, b.begun_ns, [c.error for c in b.causes]) for b in found]

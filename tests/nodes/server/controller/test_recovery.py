@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.recovery import Inquiry
+from nodes.controller.recovery import LogQuery
 from nodes.ids import BrokerEpoch, NodeId
 from nodes.log.batch import Record, encode_batch
 from nodes.metadata.image import ClusterImage
@@ -265,7 +265,7 @@ def test_recovery_uses_the_current_address_of_a_broker() -> None:
         made.brokers[2].host = "elsewhere"  # what was connected to is not what is registered
         key = next(iter(made.node.controller.image.partitions()))[0]
         both = (NodeId(1), NodeId(2))
-        await made.recovery.ask([Inquiry(key=key, partition_epoch=0, candidates=both)])
+        await made.recovery.ask([LogQuery(key=key, partition_epoch=0, candidates=both)])
         assert (made.brokers[1].closed, made.brokers[2].closed) == (0, 1)
 
     outage(1, test)

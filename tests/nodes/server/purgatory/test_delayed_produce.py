@@ -3,17 +3,17 @@
 import asyncio
 
 from nodes.ids import Epoch, Offset
-from nodes.replication.partition import Ack
+from nodes.replication.partition import ProduceStatus
 from nodes.server.purgatory.delayed_produce import AckOf, ProducePurgatory
 
 EPOCH = Epoch(3)
 
 
 def committed(high_watermark: int) -> AckOf:
-    def ack_of(epoch: Epoch, required_offset: Offset) -> Ack:
+    def ack_of(epoch: Epoch, required_offset: Offset) -> ProduceStatus:
         if epoch != EPOCH:
-            return Ack.NOT_LEADER
-        return Ack.DONE if required_offset <= high_watermark else Ack.WAIT
+            return ProduceStatus.NOT_LEADER
+        return ProduceStatus.OK if required_offset <= high_watermark else ProduceStatus.PENDING
 
     return ack_of
 
@@ -31,7 +31,7 @@ def test_high_watermark_completes_the_produces_at_or_below_it() -> None:
             2: True,
         }
         purgatory.check_and_complete(committed(9))
-        assert futures[9].result() is Ack.DONE
+        assert futures[9].result() is ProduceStatus.OK
         assert not purgatory
 
     asyncio.run(run())
@@ -44,7 +44,10 @@ def test_end_of_a_leader_epoch_completes_all_its_produces() -> None:
         purgatory = ProducePurgatory()
         old = [purgatory.add(Epoch(2), Offset(offset)) for offset in (1, 7)]
         purgatory.check_and_complete(committed(0))
-        assert [future.result() for future in old] == [Ack.NOT_LEADER, Ack.NOT_LEADER]
+        assert [future.result() for future in old] == [
+            ProduceStatus.NOT_LEADER,
+            ProduceStatus.NOT_LEADER,
+        ]
 
     asyncio.run(run())
 

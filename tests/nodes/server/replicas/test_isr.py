@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.log import Log, LogConfig
-from nodes.replication.partition import Assignment, PartitionState, Role
+from nodes.replication.partition import PartitionRegistration, PartitionState, Role
 from nodes.server.replicas.isr import IsrManager
 from nodes.server.replicas.replica import Replica
 from nodes.storage.memory import MemoryDisk
@@ -19,7 +19,7 @@ from tests.support.nodes.fetching import topic_id
 ALTER_PARTITION = 56
 HERE, LEAVING, JOINING = NodeId(1), NodeId(2), NodeId(3)
 PARTITION = TopicPartition("t0", 0)
-BEFORE = Assignment(
+BEFORE = PartitionRegistration(
     replicas=(HERE, LEAVING, JOINING),
     isr=(HERE, LEAVING),
     leader=HERE,
@@ -111,7 +111,7 @@ def test_isr_change_with_a_new_leader_epoch_waits_for_the_metadata_log() -> None
     state = replica.state
     assert state.partition_epoch == BEFORE.partition_epoch
     assert state.maximal_isr == {HERE, LEAVING, JOINING}
-    ended = Assignment(
+    ended = PartitionRegistration(
         replicas=(HERE, JOINING),
         isr=(HERE, JOINING),
         leader=HERE,

@@ -30,13 +30,13 @@ def value_was_sent_twice(s: Story) -> None:
     s.send(ALL, 20, 19, 16.5)
 
 
-@golden("UNKNOWN", because="clocks were monotonic: no")
+@golden("UNKNOWN", because="failed check: clocks were monotonic")
 def clock_went_back(s: Story) -> None:
     """An operation that ends before it begins."""
     s.rows("send", ALL)[0]["complete_ns"] = 0
 
 
-@golden("UNKNOWN", because="a planned fault took effect: no")
+@golden("UNKNOWN", because="failed check: a planned fault took effect")
 def no_fault_took_effect(s: Story) -> None:
     """Nothing was tested."""
     s.faults[0].update(took_effect=False, error="no such process")
@@ -48,7 +48,7 @@ def one_fault_of_two_took_effect(s: Story) -> None:
     s.faults.append({**s.faults[0], "fault_id": 1, "took_effect": False})
 
 
-@golden("UNKNOWN", because="every fault took effect: no")
+@golden("UNKNOWN", because="failed check: every fault took effect")
 def one_step_of_a_script_did_nothing(s: Story) -> None:
     """What the script was to show was not put to the test."""
     s.plan["nemesis"] = {"events": [{"fault": "kill"}, {"fault": "kill"}]}
@@ -69,7 +69,7 @@ def no_fault_was_planned(s: Story) -> None:
     s.plan["nemesis"]["faults"] = []
 
 
-@golden("UNKNOWN", because="the cluster settled: no")
+@golden("UNKNOWN", because="failed check: the cluster settled")
 def cluster_did_not_settle(s: Story) -> None:
     """Node 1 never came back into the ISR."""
     s.cluster = [
@@ -86,7 +86,7 @@ def nothing_acknowledged_in_a_topic(s: Story) -> None:
         row["type"] = "info"
 
 
-@golden("UNKNOWN", because="consumers read: no")
+@golden("UNKNOWN", because="failed check: consumers read")
 def nobody_read_while_it_ran(s: Story) -> None:
     """Consumers were planned, and none returned a record."""
     s.history = [r for r in s.history if r["f"] != "poll"]

@@ -70,7 +70,7 @@ def _two_more_elections(s: Story) -> None:
 @golden(
     "VALID",
     {("lost-write", "middle"): (P, 1)},
-    cause="node 2 replaced node 1 as leader at 12.000 s",
+    cause="replaced node 3 as leader at 12.000 s",
 )
 def acks_1_loses_to_the_second_of_two_zombies(s: Story) -> None:
     """The election that ended the reign of who had accepted it is its cause, and no earlier one."""
@@ -241,7 +241,7 @@ def _reign_between(s: Story, *, kept: bool) -> None:
 @golden(
     "VALID",
     {("lost-write", "middle"): (P, 1)},
-    cause="node 2 replaced node 1 as leader at 10.000 s (epoch 2). Writes from offset 10 on",
+    cause="node 2 replaced node 3 as leader at 10.100 s (epoch 2). Writes from offset 10 on",
 )
 def acks_1_loses_a_reign_of_which_nothing_is_left(s: Story) -> None:
     """Node 3 was cut to where node 2 and it agreed, below where the next epoch starts."""
@@ -442,7 +442,7 @@ def unclean_leader_had_what_was_accepted_after_it(s: Story) -> None:
     s.cluster.append(first | {"leader_epoch": 1, "start_offset": 8})
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
+@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="failed check: final reads are complete")
 def final_read_did_not_get_there(s: Story) -> None:
     """The read ended early: the value may be beyond it."""
     s.forget(topic=ALL, values={v(ALL, 20)})
@@ -473,7 +473,7 @@ def _read_short(s: Story) -> None:
     end["offset"] = 19
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
+@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="failed check: final reads are complete")
 def what_is_not_committed_yet_is_not_lost(s: Story) -> None:
     """It was acknowledged by its leader alone, whose log goes on above the high watermark."""
     _read_short(s)

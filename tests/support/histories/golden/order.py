@@ -49,7 +49,7 @@ def acknowledged_copy_was_cut_and_another_lives(s: Story) -> None:
     s.read_in_the_end(ONE, 20, v(ONE, 99))
 
 
-@golden("UNKNOWN", because="final reads are complete: no")
+@golden("UNKNOWN", because="failed check: final reads are complete")
 def acknowledged_copy_lies_beyond_what_was_read(s: Story) -> None:
     """Sent again, since its answer was lost, and acknowledged where the final read did not get."""
     s.set_topic(ONE, idempotence=False)

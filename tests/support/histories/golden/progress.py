@@ -75,7 +75,7 @@ def consumer_had_no_time_to_recover(s: Story) -> None:
     _polls_once(s, until_s=23.9)
 
 
-@golden("UNKNOWN", {("stuck", "election"): (U, 1)}, because="the cluster settled: no")
+@golden("UNKNOWN", {("stuck", "election"): (U, 1)}, because="failed check: the cluster settled")
 def election_never_ends(s: Story) -> None:
     """From 20 s on nobody leads."""
     s.leader(ALL, 20, -1, 2, [2, 3, 1])

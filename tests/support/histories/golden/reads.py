@@ -63,7 +63,11 @@ def record_in_the_wrong_topic(s: Story) -> None:
     s.read_in_the_end(ONE, 20, v(ALL, 20))
 
 
-@golden("UNKNOWN", {("unrecorded", None): (INFO, 1)}, because="history ended in order: no")
+@golden(
+    "UNKNOWN",
+    {("unrecorded", None): (INFO, 1)},
+    because="failed check: every history ended in order",
+)
 def record_of_a_client_that_was_cut(s: Story) -> None:
     """Near miss of a phantom: the send was in flight when its recorder was killed."""
     s.history = [r for r in s.history if (r["f"], r["client"]) != ("end", PRODUCER[ALL])]

@@ -75,7 +75,7 @@ def acks_0_loses_while_nothing_was_wrong(s: Story) -> None:
     s.send(NONE, 99, None, 12.2)
 
 
-@golden("VALID", LOST, cause="was affected by fault 1 (reset node 2, 12.100 s to 12.300 s)")
+@golden("VALID", LOST, cause="(reset node 2, 12.100 s to 12.300 s).")
 def acks_0_loses_what_was_on_its_way(s: Story) -> None:
     """Its connection was reset; nobody was deposed."""
     acks_0_loses_while_nothing_was_wrong(s)

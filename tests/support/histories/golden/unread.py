@@ -15,8 +15,8 @@ from tests.support.histories.golden.state_losses import (
 )
 from tests.support.histories.story import ALL, PRODUCER, S, Story, v
 
-UNREAD = "the leaders' epochs at the end were not read: nobody recorded them"
-UNLED = "who led is not in the record: nobody recorded it"
+UNREAD = "the final leader epochs were not read: they were not recorded"
+UNLED = "the leaders are not recorded"
 MOVED = ("inconsistent-offset", "acknowledged")
 BACK = ("reordered-send", "acknowledged")
 AGAIN = {MOVED: (U, 1), BACK: (U, 1)}

@@ -1,4 +1,4 @@
-"""Every fault of disks on real file systems: what the kernel makes of it, and of its undoing."""
+"""Every fault of disks on real file systems: its effect in the kernel, and its heal."""
 
 import os
 import random
@@ -92,12 +92,12 @@ def wait_for_text(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_power_loss_loses_what_was_written_after_the_last_fsync(
+def test_a_power_loss_loses_exactly_the_data_after_the_last_fsync(
     tmp_path: Path, volume: Volume
 ) -> None:
-    """Exactly that, on both nodes, at one instant; files never fsynced are gone altogether.
+    """On both nodes at the same time; files without any fsync are empty or gone.
 
-    Less than 30 s pass, so that the kernel has written nothing back by itself.
+    The test takes less than 30 s, so that the kernel writes nothing back by itself.
     """
     with nodes_on(volume, tmp_path, 2, WRITER) as (target, hosts):
         for node in (1, 2):
@@ -123,8 +123,8 @@ def test_a_power_loss_loses_what_was_written_after_the_last_fsync(
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_stall_holds_a_write_up_until_the_heal(tmp_path: Path, volume: Volume) -> None:
-    """The write ends well, after as long as the disk was stalled."""
+def test_a_stall_delays_a_write_until_the_heal(tmp_path: Path, volume: Volume) -> None:
+    """The write then succeeds."""
     with nodes_on(volume, tmp_path) as (_, hosts):
         fault = find("disk.stall")
         aimed = injection(fault, 1)
@@ -143,8 +143,8 @@ def test_a_stall_holds_a_write_up_until_the_heal(tmp_path: Path, volume: Volume)
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_slow_disk_takes_its_time(tmp_path: Path, volume: Volume) -> None:
-    """So many bytes take so long at least; afterwards the kernel has no limit."""
+def test_a_slow_disk_limits_the_bytes_per_second(tmp_path: Path, volume: Volume) -> None:
+    """After the heal the kernel has no limit."""
     require("disk-limits")
     with nodes_on(volume, tmp_path, 2) as (target, hosts):
         fault = find("disk.slow")
@@ -164,8 +164,8 @@ def test_a_slow_disk_takes_its_time(tmp_path: Path, volume: Volume) -> None:
         assert not target.disks.is_limited(1)
 
 
-def test_few_operations_a_second(tmp_path: Path) -> None:
-    """A limit of operations holds an fsync up as well."""
+def test_a_slow_disk_limits_the_operations_per_second(tmp_path: Path) -> None:
+    """The limit delays fsyncs too."""
     require("disk-limits")
     with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (_, hosts):
         fault = find("disk.slow")
@@ -176,8 +176,8 @@ def test_few_operations_a_second(tmp_path: Path) -> None:
         assert fault.measure_heal(hosts, aimed).confirmed
 
 
-def test_a_node_with_a_slow_disk_can_be_killed_and_its_disk_stays_slow(tmp_path: Path) -> None:
-    """Who waits for a slow disk would take minutes to die."""
+def test_a_node_with_a_slow_disk_is_killed_quickly_and_its_disk_stays_slow(tmp_path: Path) -> None:
+    """A process that waits for a slow disk would take minutes to end."""
     script = "import os, sys\nf = open(sys.argv[1] + '/f', 'wb')\n"
     script += "for _ in range(64): f.write(bytes(1 << 20))\nf.flush(); os.fsync(f.fileno())"
     require("disk-limits")
@@ -192,8 +192,8 @@ def test_a_node_with_a_slow_disk_can_be_killed_and_its_disk_stays_slow(tmp_path:
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_full_disk_takes_no_more(tmp_path: Path, volume: Volume) -> None:
-    """What is freed meanwhile is taken too; afterwards there is room again."""
+def test_a_full_disk_refuses_writes_until_the_heal(tmp_path: Path, volume: Volume) -> None:
+    """Space that is freed meanwhile is filled too."""
     with nodes_on(volume, tmp_path) as (target, hosts):
         room = hosts.disks.free_bytes(1)
         (target.data_dir(1) / "freed").write_bytes(bytes(1 << 20))
@@ -212,8 +212,8 @@ def test_a_full_disk_takes_no_more(tmp_path: Path, volume: Volume) -> None:
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_filling_a_disk_takes_nothing_of_the_machines_own(tmp_path: Path, volume: Volume) -> None:
-    """The image stays as sparse as it is: room is reserved in it, and nothing is written."""
+def test_filling_a_disk_takes_no_space_of_the_machine(tmp_path: Path, volume: Volume) -> None:
+    """The image stays sparse: the fault reserves blocks without writing."""
     with nodes_on(volume, tmp_path) as (target, hosts):
         image = target.data_dir(1).with_name("data.img")
         before = image.stat().st_blocks * 512
@@ -225,10 +225,10 @@ def test_filling_a_disk_takes_nothing_of_the_machines_own(tmp_path: Path, volume
         hosts.disks.drain(1)
 
 
-def test_on_a_disk_that_is_not_there_nothing_is_written(
+def test_nothing_is_written_while_the_disk_is_not_mounted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a power loss has it unmounted, its place is on the machine's own file system."""
+    """The directory is on the machine's own file system then, as during a power loss."""
     asked: list[str] = []
 
     def fill(_directory: int, name: str) -> int:
@@ -252,8 +252,8 @@ def test_on_a_disk_that_is_not_there_nothing_is_written(
         assert list(target.data_dir(1).iterdir()) == []
 
 
-def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:
-    """Nothing that was written is lost, reads go on; the heal brings it back."""
+def test_a_disk_becomes_read_only_with_open_files(tmp_path: Path) -> None:
+    """Written data stays, reads work, and the heal makes it writable again."""
     with nodes_on(Volume.IMAGE_EXT4, tmp_path, 1, WRITER) as (target, hosts):
         wait_for_text(tmp_path / "1.log", "written")
         written = target.disks.files(1)
@@ -275,8 +275,8 @@ def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:
         (target.data_dir(1) / "log/kept").write_bytes(b"again")
 
 
-def test_only_ext4_turns_read_only(tmp_path: Path) -> None:
-    """XFS does not have it, and is not said to."""
+def test_only_ext4_can_become_read_only(tmp_path: Path) -> None:
+    """XFS does not claim the ability."""
     with nodes_on(Volume.IMAGE_XFS, tmp_path) as (target, hosts):
         assert "disk-read-only" not in target.abilities
         with pytest.raises(Unsupported):
@@ -285,8 +285,10 @@ def test_only_ext4_turns_read_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_failing_disk_fails_everything_and_loses_nothing(tmp_path: Path, volume: Volume) -> None:
-    """Reads and writes; what was written before is there after the heal."""
+def test_a_failing_disk_fails_every_access_and_loses_nothing(
+    tmp_path: Path, volume: Volume
+) -> None:
+    """Reads and writes fail; earlier data is there after the heal."""
     with nodes_on(volume, tmp_path, 1, WRITER) as (target, hosts):
         wait_for_text(tmp_path / "1.log", "written")
         written = target.disks.files(1)
@@ -307,8 +309,8 @@ def test_a_failing_disk_fails_everything_and_loses_nothing(tmp_path: Path, volum
 
 
 @pytest.mark.parametrize("volume", [Volume.DIRECTORY, *IMAGES])
-def test_files_are_damaged_and_lost_behind_a_nodes_back(tmp_path: Path, volume: Volume) -> None:
-    """A bit, a tail, everything: on the disk when the node starts again."""
+def test_files_of_a_stopped_node_are_damaged_and_removed(tmp_path: Path, volume: Volume) -> None:
+    """A bit, a tail, or all files, before the node starts again."""
     with nodes_on(volume, tmp_path, 1) as (target, hosts):
         log = target.data_dir(1) / "log/t-0/00000000000000000000.log"
         log.parent.mkdir(parents=True)
@@ -328,8 +330,8 @@ def test_files_are_damaged_and_lost_behind_a_nodes_back(tmp_path: Path, volume: 
 
 
 @pytest.mark.parametrize("volume", [Volume.DIRECTORY, Volume.IMAGE_EXT4])
-def test_a_stale_copy_is_restored(tmp_path: Path, volume: Volume) -> None:
-    """As it was at the injection; what came later is left alone."""
+def test_a_stale_copy_of_files_is_restored(tmp_path: Path, volume: Volume) -> None:
+    """Files are as at the injection; later files stay."""
     with nodes_on(volume, tmp_path, 1) as (target, hosts):
         logs = target.data_dir(1) / "log/t-0"
         logs.mkdir(parents=True)
@@ -348,8 +350,8 @@ def test_a_stale_copy_is_restored(tmp_path: Path, volume: Volume) -> None:
         assert not (target.data_dir(1).parent / "copies" / aimed.detail("key")).exists()
 
 
-def test_faults_that_overlap_on_one_disk_let_each_other_work(tmp_path: Path) -> None:
-    """A stalled disk can be filled, drained, made to fail and lose its power; nobody hangs."""
+def test_overlapping_faults_of_one_disk_do_not_block_each_other(tmp_path: Path) -> None:
+    """A stalled disk can be filled, drained, made to fail and lose its power."""
     with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (target, hosts):
         stall, full, error, loss = map(
             find, ("disk.stall", "disk.full", "disk.error", "power-loss")
@@ -377,8 +379,8 @@ def test_faults_that_overlap_on_one_disk_let_each_other_work(tmp_path: Path) -> 
         (target.data_dir(1) / "file").write_bytes(b"works")
 
 
-def test_a_node_that_is_removed_takes_its_faults_along(tmp_path: Path) -> None:
-    """And the node that gets its number has none of them."""
+def test_removing_a_node_ends_its_disk_faults(tmp_path: Path) -> None:
+    """A new node with the same number has none of them."""
     with nodes_on(Volume.IMAGE_EXT4, tmp_path, 2) as (target, hosts):
         if throttles.groups():
             hosts.disks.limit(2, bytes_per_s=1000, operations_per_s=0)

@@ -1,4 +1,4 @@
-"""Whose limits are set, and how they are written for either version of control groups."""
+"""The control groups whose limits are set, and the files of both versions of cgroups."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ V1 = """\
 V2 = "30 24 0:27 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-def test_version_1_has_a_group_of_ours_and_the_root() -> None:
-    """The kernel writes back in the name of the root; version 2's group has no such files there."""
+def test_cgroup_v1_has_our_group_and_the_root_group() -> None:
+    """Writeback is accounted to the root group; cgroup v2 has no such files there."""
     found = list(candidates("7:blkio:/jobs/a\n6:freezer:/\n0::/jobs/a\n", V1))
     assert found == [
         ControlGroup(directory=Path("/sys/fs/cgroup/blkio/jobs/a"), unified=False),
@@ -25,22 +25,22 @@ def test_version_1_has_a_group_of_ours_and_the_root() -> None:
     ]
 
 
-def test_version_2_has_one_group() -> None:
-    """The one that our processes live in."""
+def test_cgroup_v2_has_only_our_group() -> None:
+    """The group of this process."""
     found = list(candidates("0::/user.slice/session-1.scope\n", V2))
     assert found == [
         ControlGroup(directory=Path("/sys/fs/cgroup/user.slice/session-1.scope"), unified=True)
     ]
 
 
-def test_without_control_groups_there_is_none() -> None:
-    """Nothing is mounted."""
+def test_without_mounted_cgroups_there_is_no_group() -> None:
+    """The list is empty."""
     assert list(candidates("7:blkio:/\n0::/\n", "")) == []
 
 
 @pytest.mark.parametrize("unified", [False, True])
 def test_limits_are_written_and_read_for_one_device(tmp_path: Path, unified: bool) -> None:
-    """As the kernel's documentation of blkio and io has it."""
+    """In the formats of the kernel's documentation of blkio and io."""
     group = ControlGroup(directory=tmp_path, unified=unified)
     names = ["io.max"] if unified else [f"blkio.throttle.{k}_device" for k in throttles.KINDS]
     for name in names:

@@ -1,4 +1,4 @@
-"""Disks of the nodes' own, and disks that stall."""
+"""The nodes' own file systems, and stalled disks."""
 
 import os
 import subprocess
@@ -39,8 +39,8 @@ def sync_in_thread(path: Path) -> threading.Thread:
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_an_image_is_an_empty_file_system_of_the_nodes_own(tmp_path: Path, volume: Volume) -> None:
-    """Each node has its own disk, with nothing on it that a broker could mistake for a log."""
+def test_each_node_has_its_own_empty_file_system(tmp_path: Path, volume: Volume) -> None:
+    """Without a directory that a broker could take for a log."""
     skip_without(volume)
     with local_target(tmp_path, nodes=2, volume=volume) as target:
         first, second = target.data_dir(1), target.data_dir(2)
@@ -50,7 +50,7 @@ def test_an_image_is_an_empty_file_system_of_the_nodes_own(tmp_path: Path, volum
 
 @pytest.mark.parametrize("volume", IMAGES)
 def test_a_frozen_disk_blocks_an_fsync_until_it_is_thawed(tmp_path: Path, volume: Volume) -> None:
-    """The stall hits that node's disk and no other, and ends without an error."""
+    """Only that node's disk, and the fsync succeeds in the end."""
     skip_without(volume)
     with local_target(tmp_path, nodes=2, volume=volume) as target:
         target.disks.freeze(1)
@@ -67,12 +67,10 @@ def test_a_frozen_disk_blocks_an_fsync_until_it_is_thawed(tmp_path: Path, volume
         assert not stalled.is_alive()
 
 
-def test_the_kernel_hurries_only_while_a_disk_is_being_frozen(
+def test_rcu_is_expedited_only_while_a_disk_is_being_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is killed in between leaves a record by which that is undone; who finds the kernel in a
-    hurry leaves it so.
-    """
+    """A harness killed meanwhile leaves a record for the undo; RCU expedited before stays so."""
     knob, seen, trace = tmp_path / "rcu_expedited", list[str](), Trace()
     monkeypatch.setattr(kernel, "_EXPEDITED", knob)
 
@@ -95,7 +93,7 @@ def test_the_kernel_hurries_only_while_a_disk_is_being_frozen(
 
 
 def test_a_disk_is_flushed_unless_it_is_stalled(tmp_path: Path) -> None:
-    """What waits is on the disk then, and survives what loses all else; nobody hangs."""
+    """Flushed data survives a power loss; a stalled disk does not block the flush."""
     require("root", "loop")
     with local_target(tmp_path, nodes=2, volume=Volume.IMAGE_EXT4) as target:
         for node in (1, 2):
@@ -110,7 +108,7 @@ def test_a_disk_is_flushed_unless_it_is_stalled(tmp_path: Path) -> None:
 
 
 def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> None:
-    """The kernel ends nobody in the middle of a write, so a kill thaws the disk."""
+    """The kill thaws the disk, since the kernel ends no process in the middle of a write."""
     require("root", "loop")
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
         script = 'cd "$0"; echo up > up; while [ -e up ]; do echo x >> file; done'
@@ -125,8 +123,8 @@ def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> No
         sync_in_thread(target.data_dir(1) / "other").join(60)
 
 
-def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
-    """The fault is refused, and the abilities tell so beforehand."""
+def test_a_plain_directory_cannot_stall(tmp_path: Path) -> None:
+    """The abilities say so, and the fault is refused."""
     require("root", "netns")
     with local_target(tmp_path, volume=Volume.DIRECTORY) as target:
         assert "disk-stalls" not in target.abilities
@@ -135,8 +133,8 @@ def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
         target.disks.thaw(1)
 
 
-def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
-    """A run's disks take gigabytes: they go with the run unless somebody wants to look."""
+def test_an_image_is_kept_only_on_request(tmp_path: Path) -> None:
+    """Disks take gigabytes, so the run removes them by default."""
     require("root", "loop")
     image = tmp_path / "run/nodes/1/data.img"
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
@@ -146,8 +144,8 @@ def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
     assert not image.exists()
 
 
-def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) -> None:
-    """Containers and sandboxes copy every mount there is: the device must go all the same."""
+def test_a_mount_in_another_namespace_does_not_keep_the_loop_device(tmp_path: Path) -> None:
+    """Containers and sandboxes copy every mount."""
     require("root", "loop")
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
         copy = ["unshare", "--mount", "--propagation", "private"]
@@ -164,10 +162,10 @@ def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("volume", IMAGES)
-def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_power_on(
+def test_a_mount_in_another_namespace_does_not_prevent_a_power_loss(
     tmp_path: Path, volume: Volume
 ) -> None:
-    """Nor may it bring the dead file system back in place of what the disk has kept."""
+    """The old file system must not be mounted again in place of the disk's content."""
     skip_without(volume)
     with local_target(tmp_path, volume=volume) as target:
         file = target.data_dir(1) / "unsynced"

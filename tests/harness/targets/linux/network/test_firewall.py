@@ -1,4 +1,4 @@
-"""Packets dropped one way, counted, and let through again."""
+"""Cuts in one direction: dropped packets are counted, and pass again after the heal."""
 
 import socket
 from pathlib import Path
@@ -30,8 +30,8 @@ def send(target: LocalTarget, sender: socket.socket, dst: int, text: bytes) -> N
 
 
 @pytest.mark.parametrize("dst", [2, CLIENTS])
-def test_a_block_drops_one_direction_and_counts_what_it_drops(tmp_path: Path, dst: int) -> None:
-    """What 1 sends to `dst` is dropped, what `dst` sends to 1 arrives; healing ends it."""
+def test_a_cut_drops_one_direction_and_counts_the_packets(tmp_path: Path, dst: int) -> None:
+    """Packets of the other direction arrive; the heal ends the cut."""
     require("root", "netns")
     with (
         local_target(tmp_path, nodes=2) as target,
@@ -54,8 +54,8 @@ def test_a_block_drops_one_direction_and_counts_what_it_drops(tmp_path: Path, ds
         assert target.links.dropped(Cut(1, dst)) is None
 
 
-def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path) -> None:
-    """A second block is the first one, a second heal is none; others' blocks stay."""
+def test_blocking_or_healing_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    """Cuts of other links stay."""
     require("root", "netns")
     with (
         local_target(tmp_path, nodes=3) as target,
@@ -75,8 +75,8 @@ def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path)
         target.links.unblock(Cut(3, 2))
 
 
-def test_a_machine_that_is_not_there_cannot_be_blocked(tmp_path: Path) -> None:
-    """A wrong number is an error of its own, not a packet rule that never matches."""
+def test_a_cut_of_an_unknown_machine_is_refused(tmp_path: Path) -> None:
+    """A wrong number is an error, not a rule that never matches."""
     require("root", "netns")
     with local_target(tmp_path) as target, pytest.raises(UnknownNode):
         target.links.block(Cut(7, 1))

@@ -1,4 +1,4 @@
-"""What was done to links survives whatever happens meanwhile, and leaves nothing behind."""
+"""Faults of links survive removed nodes and dead processes, and leave nothing behind."""
 
 import signal
 import socket
@@ -64,10 +64,10 @@ def holders(target: LocalTarget, run_dir: Path) -> list[processes.ProcessId]:
     return [each for each in ours if processes.is_alive(each)]
 
 
-def test_what_the_kernel_lacks_is_no_ability(
+def test_an_ability_that_the_kernel_lacks_is_not_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every part is tried: one that is refused is not promised, the others are."""
+    """Every part is probed on its own."""
     require("root", "netns")
     with local_target(tmp_path) as target:
         everything = {"packet-drops", "link-quality", "connection-resets"}
@@ -81,8 +81,8 @@ def test_what_the_kernel_lacks_is_no_ability(
         assert LinuxLinks(lambda: target.network, JOURNAL).abilities == {"packet-drops"}
 
 
-def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> None:
-    """Doing something to it is an error, undoing is not: it may have been removed."""
+def test_link_faults_of_an_unknown_machine_are_refused(tmp_path: Path) -> None:
+    """Healing it is no error: the machine may have been removed."""
     require("root", "netns")
     with local_target(tmp_path) as target:
         links = target.links
@@ -99,8 +99,8 @@ def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> Non
         assert links.counters((1, 7), "bad") is None
 
 
-def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
-    """A machine is told by them to heal: no cut and no reset touches them."""
+def test_spared_ports_stay_reachable(tmp_path: Path) -> None:
+    """No cut and no reset affects them."""
     require("netns", "root")
     control = 2222
     with local_target(tmp_path, nodes=2) as target:
@@ -119,8 +119,8 @@ def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
         links.close()
 
 
-def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
-    """The others have agents of their own, which are told the same."""
+def test_only_machines_within_reach_are_changed(tmp_path: Path) -> None:
+    """The other machines have their own agents."""
     require("netns", "root")
     with local_target(tmp_path, nodes=3) as target:
         links = LinuxLinks(lambda: target.network, FakeJournal(Trace()), reach=(2,))
@@ -133,8 +133,8 @@ def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
         links.close()
 
 
-def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path) -> None:
-    """Healing goes on for the others; the new machine has nothing of the old one's troubles."""
+def test_a_node_is_removed_and_added_again_while_its_links_are_bad(tmp_path: Path) -> None:
+    """Healing works for the other nodes; the new machine has no fault."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         both = [(1, 2), (2, 1)]
@@ -151,10 +151,8 @@ def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path
             assert target.links.counters((src, dst), "slow") is None
 
 
-def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: Path) -> None:
-    """One for each machine where packets arrive, none for what rules alone can do; all of them
-    serve again, one after the other, until the end.
-    """
+def test_packet_holders_start_before_the_link_is_slow(tmp_path: Path) -> None:
+    """One for each machine with slow links, none for faults by rules; later faults use them too."""
     require("root", "netns")
     both, slow = [(1, 2), (2, 1)], LinkQuality(delay_ms=60_000)
     with local_target(tmp_path, nodes=2) as target:
@@ -173,7 +171,7 @@ def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: P
 
 
 def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
-    """Only what it held is lost; undoing finds nothing wrong, and the link can be slow again."""
+    """Only held packets are lost; the heal is no error, and the link can be slow again."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         target.links.degrade([(1, 2)], LinkQuality(delay_ms=60_000), "slow")
@@ -187,8 +185,8 @@ def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
         assert passes(target, 1, 2)
 
 
-def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
-    """In its order, at once, and before anything that comes later; other sources stay slow."""
+def test_held_packets_pass_when_the_link_is_healed(tmp_path: Path) -> None:
+    """At once, in order, before later packets; other sources stay slow."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2), (CLIENTS, 2)], LinkQuality(delay_ms=600_000), "slow")
@@ -200,8 +198,8 @@ def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
         assert blocked(target, CLIENTS, 2)
 
 
-def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path: Path) -> None:
-    """No process is left, not even a dead one."""
+def test_the_end_of_a_run_ends_the_holders_of_links_that_were_not_healed(tmp_path: Path) -> None:
+    """No process is left, no zombie either."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         target.links.degrade([(1, 2), (2, 1)], LinkQuality(delay_ms=600_000), "slow")
@@ -211,7 +209,7 @@ def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path:
 
 
 def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_path: Path) -> None:
-    """Nothing of the first is forgotten over it."""
+    """The first source's packets are kept."""
     require("root", "netns")
     with local_target(tmp_path, nodes=3) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2)], LinkQuality(delay_ms=30), "slow")
@@ -223,8 +221,8 @@ def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_pa
         target.links.restore([(1, 2), (3, 2), (CLIENTS, 2)], "slow")
 
 
-def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
-    """The holders end with it, packets pass, and `clean` takes the rest away."""
+def test_the_packet_holders_end_with_a_killed_harness(tmp_path: Path) -> None:
+    """Packets pass, and `clean` removes the rest."""
     require("root", "netns")
     run_id, registry, run_dir = new_run_id(), tmp_path / "registry", tmp_path / "run"
     registry.mkdir()
@@ -246,8 +244,8 @@ def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
     assert leftovers(run_id, run_dir) == []
 
 
-def test_what_is_too_much_to_hold_is_lost_and_counted(tmp_path: Path) -> None:
-    """A queue has a bound, and what is dropped at it is in the evidence."""
+def test_packets_beyond_the_bound_of_a_queue_are_lost_and_counted(tmp_path: Path) -> None:
+    """The evidence includes them."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2)], LinkQuality(delay_ms=60_000), "slow")
@@ -263,7 +261,7 @@ def test_what_is_too_much_to_hold_is_lost_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_user_without_privileges_has_every_fault_of_the_network(python: str, home: Path) -> None:
+def test_a_user_without_privileges_can_make_every_network_fault(python: str, home: Path) -> None:
     """The same tests pass inside a user namespace."""
     module = str(Path(__file__).with_name("test_network_faults.py"))
     own = f"--basetemp={home / 'tests'}"

@@ -1,4 +1,4 @@
-"""Names, addresses, and who reaches whom."""
+"""The run's network: names, addresses and connections."""
 
 import errno
 import socket
@@ -27,8 +27,8 @@ def can_connect(target: LocalTarget, src: int, dst: int) -> bool:
     return True
 
 
-def test_names_fit_an_interface_and_addresses_lie_in_the_benchmark_range() -> None:
-    """Whatever the run is called, its names are short enough and its subnet is nobody's LAN."""
+def test_names_fit_an_interface_and_addresses_are_in_the_benchmark_range() -> None:
+    """For every run id."""
     for run_id in ("a", "0190f0a0-7c3e", "x" * 100, "läuft"):
         planned = network.plan(run_id, [1, 2, 200])
         assert len(planned.uplink) <= 15
@@ -38,14 +38,14 @@ def test_names_fit_an_interface_and_addresses_lie_in_the_benchmark_range() -> No
 
 
 def test_different_runs_have_different_names() -> None:
-    """Names come from the whole run id, not from its beginning."""
+    """Names depend on the whole run id, not on its beginning."""
     names = {network.plan(f"2026-01-01T00:00:0{second}", [1]).name for second in range(10)}
     assert len(names) == 10
 
 
 @pytest.mark.parametrize("nodes", [[], [0], [1, 1], [201]])
-def test_node_numbers_that_have_no_address_are_refused(nodes: list[int]) -> None:
-    """0 is the clients', and a byte of the address is the node's number."""
+def test_node_numbers_without_an_address_are_refused(nodes: list[int]) -> None:
+    """0 stands for the clients, and the node's number is a byte of the address."""
     with pytest.raises(Unsupported, match="node numbers"):
         network.plan("run", nodes)
 
@@ -60,8 +60,8 @@ def test_every_machine_reaches_every_other(tmp_path: Path) -> None:
                 assert can_connect(target, src, dst), (src, dst)
 
 
-def test_two_runs_with_one_subnet_do_not_meet(tmp_path: Path) -> None:
-    """A run's network is closed: the same address in another run is another machine."""
+def test_two_runs_with_the_same_subnet_are_separate(tmp_path: Path) -> None:
+    """The same address in another run is another machine."""
     require("root", "netns")
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -78,8 +78,8 @@ def test_two_runs_with_one_subnet_do_not_meet(tmp_path: Path) -> None:
             assert client.connect_ex((one.address(1), 9092)) == errno.ECONNREFUSED
 
 
-def test_an_uplink_lets_programs_on_the_host_reach_the_nodes(tmp_path: Path) -> None:
-    """With an uplink any process of this machine is on the run's network; without, none is."""
+def test_an_uplink_connects_the_host_to_the_nodes(tmp_path: Path) -> None:
+    """Without an uplink no process of the host reaches them."""
     require("root", "netns")
     with local_target(tmp_path, uplink=True) as target:
         with namespaces.entered(target.network.namespace(1)):
@@ -93,8 +93,8 @@ def test_an_uplink_lets_programs_on_the_host_reach_the_nodes(tmp_path: Path) -> 
         assert not route.link_lookup(ifname=target.network.uplink)
 
 
-def test_an_uplink_takes_a_subnet_that_the_host_does_not_use(tmp_path: Path) -> None:
-    """Two clusters with uplinks, asked to start from the same subnet, do not share it."""
+def test_an_uplink_uses_a_subnet_that_the_host_does_not_use(tmp_path: Path) -> None:
+    """Two clusters that would start from the same subnet get different ones."""
     require("root", "netns")
     with local_target(tmp_path, uplink=True) as target:
         number = next(

@@ -1,4 +1,4 @@
-"""Every fault of the network, by its name, on real kernel objects: what it does, its undoing."""
+"""Every network fault on real kernel objects: its effect, its evidence, and its heal."""
 
 import random
 from collections import Counter
@@ -90,13 +90,13 @@ def in_force(target: LocalTarget, name: str, *targets: int, **params: str) -> It
     fault.heal()
 
 
-def test_ports_are_those_that_the_cluster_uses() -> None:
-    """A port by its name is where the brokers and controllers of a run listen."""
+def test_named_ports_are_those_that_the_cluster_uses() -> None:
+    """Where brokers and controllers listen."""
     assert PORTS == {"data": BROKER_PORT, "controller": CONTROLLER_PORT}
 
 
 def test_a_one_way_partition_passes_one_direction(target: LocalTarget) -> None:
-    """Node 1 hears nobody, and everybody hears node 1."""
+    """Node 1 receives nothing, and all receive node 1's packets."""
     with in_force(target, "partition.one-way", 1, direction="in") as fault:
         assert blocked(target, 2, 1)
         assert passes(target, 1, 2)
@@ -107,10 +107,10 @@ def test_a_one_way_partition_passes_one_direction(target: LocalTarget) -> None:
 @pytest.mark.parametrize(
     ("direction", "hears", "is_heard"), [("in", False, True), ("out", True, False)]
 )
-def test_clients_are_cut_off_one_way(
+def test_clients_are_cut_off_in_one_direction(
     target: LocalTarget, direction: str, hears: bool, is_heard: bool
 ) -> None:
-    """Only between the target and the clients, only in the direction that is said."""
+    """Only between the target and the clients, and only in that direction."""
     with in_force(target, "cut.clients", 1, direction=direction) as fault:
         assert (passes if hears else blocked)(target, CLIENTS, 1)
         assert (passes if is_heard else blocked)(target, 1, CLIENTS)
@@ -122,10 +122,8 @@ def test_clients_are_cut_off_one_way(
 
 
 @pytest.mark.parametrize(("cut", "other"), [("data", 9093), ("controller", 9092)])
-def test_one_port_is_cut_and_the_other_left_alone(
-    target: LocalTarget, cut: str, other: int
-) -> None:
-    """Both ways between the target and other nodes, not for clients, not for other ports."""
+def test_one_port_is_cut_and_the_other_is_not(target: LocalTarget, cut: str, other: int) -> None:
+    """Both directions between the target and other nodes, but not for clients."""
     port = PORTS[cut]
     with in_force(target, "cut.port", 1, port=cut) as fault:
         assert not connects(target, 2, 1, port, within_s=traffic.ABSENCE_S)
@@ -137,8 +135,8 @@ def test_one_port_is_cut_and_the_other_left_alone(
     assert connects(target, 2, 1, port)
 
 
-def test_a_flapping_link_cuts_and_lets_pass_in_turn(target: LocalTarget) -> None:
-    """By the time within the period; what was dropped adds up over the turns."""
+def test_a_flapping_link_cuts_and_passes_in_turn(target: LocalTarget) -> None:
+    """By the time within the period; dropped packets add up over the periods."""
     flapping = {"period_ms": "1000", "duty_percent": "30", "direction": "in"}
     with in_force(target, "cut.flapping", 1, **flapping) as fault:
         assert blocked(target, 2, 1)
@@ -156,9 +154,9 @@ def test_a_flapping_link_cuts_and_lets_pass_in_turn(target: LocalTarget) -> None
     assert passes(target, 2, 1)
 
 
-def test_a_lost_response_is_to_a_request_that_arrived(target: LocalTarget) -> None:
-    """On connections new and old the server gets every request and the client no answer; requests
-    go on being acknowledged, so that there may be many; healed, the answers arrive.
+def test_requests_arrive_but_their_responses_are_lost(target: LocalTarget) -> None:
+    """On new and old connections. TCP acknowledges requests, so that there may be many. After the
+    heal the responses arrive.
     """
     with (
         traffic.listening(target, 1) as server,
@@ -185,8 +183,8 @@ def test_a_lost_response_is_to_a_request_that_arrived(target: LocalTarget) -> No
             assert client.recv(4) == b"done"
 
 
-def test_a_long_answer_is_lost_as_well(target: LocalTarget) -> None:
-    """Not only its last packet: the client sees nothing of it."""
+def test_a_long_response_is_lost_completely(target: LocalTarget) -> None:
+    """Not only its last packet."""
     with (
         traffic.connection(target, CLIENTS, 1) as (client, server),
         in_force(target, "response-lost", 1),
@@ -199,8 +197,8 @@ def test_a_long_answer_is_lost_as_well(target: LocalTarget) -> None:
             client.recv(1)
 
 
-def test_a_reset_ends_the_connections_of_the_target_and_no_others(target: LocalTarget) -> None:
-    """Both ends learn of it at once; who was thrown out may connect again."""
+def test_a_reset_ends_only_the_connections_of_the_target(target: LocalTarget) -> None:
+    """Both ends see it at once, and new connections work."""
     with (
         traffic.connection(target, 2, 1) as first,
         traffic.connection(target, CLIENTS, 1, 9094) as second,
@@ -220,8 +218,8 @@ def test_a_reset_ends_the_connections_of_the_target_and_no_others(target: LocalT
     assert connects(target, 2, 1, 9092)
 
 
-def test_a_repeated_reset_ends_what_connects_again(target: LocalTarget) -> None:
-    """Every pulse ends the connections of that moment with those peers, and no others."""
+def test_a_repeated_reset_ends_new_connections_too(target: LocalTarget) -> None:
+    """Each tick ends the connections of that moment with those peers, and no others."""
     with (
         traffic.connection(target, 1, 2) as other,
         in_force(target, "reset", 1, repeat="yes", peers="clients") as fault,
@@ -236,8 +234,8 @@ def test_a_repeated_reset_ends_what_connects_again(target: LocalTarget) -> None:
         assert other[1].recv(100) == b"still here"
 
 
-def test_a_slow_link_delays_by_what_was_asked(target: LocalTarget) -> None:
-    """Each direction once; other links are as quick as before, and so is this one afterwards."""
+def test_a_slow_link_delays_by_the_requested_time(target: LocalTarget) -> None:
+    """Each direction once; other links stay quick, and so is this link after the heal."""
     before_ms = traffic.round_trip_ms(target, 2, 1)
     with in_force(target, "link.slow", 1, delay_ms="50", jitter_ms="0") as fault:
         assert traffic.round_trip_ms(target, 2, 1) >= 100
@@ -249,7 +247,7 @@ def test_a_slow_link_delays_by_what_was_asked(target: LocalTarget) -> None:
 
 
 def test_jitter_keeps_the_order(target: LocalTarget) -> None:
-    """Delays vary, packets do not overtake."""
+    """Delays vary, but packets do not overtake."""
     with (
         Numbered(target, 1, 2) as datagrams,
         in_force(target, "link.slow", 1, delay_ms="10", jitter_ms="10", direction="out"),
@@ -258,8 +256,8 @@ def test_jitter_keeps_the_order(target: LocalTarget) -> None:
         assert datagrams.receive(200) == sent
 
 
-def test_a_lossy_link_loses_the_share_that_was_asked(target: LocalTarget) -> None:
-    """About that share, counted; what is not counted as lost arrives; nothing is afterwards."""
+def test_a_lossy_link_loses_the_requested_share(target: LocalTarget) -> None:
+    """Lost packets are counted, the others arrive; after the heal no packet is lost."""
     with Numbered(target, 1, 2) as there, Numbered(target, 2, 1) as back:
         with in_force(target, "link.lossy", 1, lost_percent="30", direction="out") as fault:
             there.send(400)
@@ -275,8 +273,8 @@ def test_a_lossy_link_loses_the_share_that_was_asked(target: LocalTarget) -> Non
         assert len(there.receive(100)) == 100
 
 
-def test_a_reordered_link_lets_packets_overtake(target: LocalTarget) -> None:
-    """All arrive, in another order; TCP puts them right."""
+def test_a_reordering_link_lets_packets_overtake(target: LocalTarget) -> None:
+    """All packets arrive in another order; TCP restores the order."""
     with Numbered(target, 1, 2) as datagrams:
         with in_force(target, "link.reordered", 1, direction="out") as fault:
             sent = datagrams.send(200)
@@ -289,8 +287,8 @@ def test_a_reordered_link_lets_packets_overtake(target: LocalTarget) -> None:
         assert datagrams.receive(100) == sent
 
 
-def test_a_duplicating_link_lets_packets_arrive_twice(target: LocalTarget) -> None:
-    """As many as are counted, none three times; TCP does not mind."""
+def test_a_duplicating_link_delivers_packets_twice(target: LocalTarget) -> None:
+    """As many as are counted, none three times; TCP discards the duplicates."""
     with (
         Numbered(target, 1, 2) as datagrams,
         in_force(target, "link.duplicated", 1, duplicated_percent="40", direction="out") as fault,
@@ -307,15 +305,15 @@ def test_a_duplicating_link_lets_packets_arrive_twice(target: LocalTarget) -> No
 
 
 def test_a_limited_link_bounds_the_rate(target: LocalTarget) -> None:
-    """No more bytes a second than asked, give or take the first packet; the way back is free."""
+    """Except for the first packet; the other direction is not limited."""
     with in_force(target, "link.limited", 1, kb_per_s="1000", direction="out") as fault:
         assert traffic.transfer_s(target, 1, 2, 1_000_000) > 0.9
         assert traffic.transfer_s(target, 2, 1, 10_000_000) < 10
         assert "delayed" in fault.evidence()
 
 
-def test_a_bad_link_does_everything_at_once(target: LocalTarget) -> None:
-    """Late, lost, overtaking, doubled, all counted; TCP gets through."""
+def test_a_bad_link_delays_loses_reorders_and_duplicates(target: LocalTarget) -> None:
+    """All are counted; TCP works."""
     with Numbered(target, 1, 2) as datagrams:
         bad = {"lost_percent": "20", "reordered_percent": "20", "duplicated_percent": "20"}
         with in_force(target, "link.bad", 1, direction="out", **bad) as fault:
@@ -327,8 +325,8 @@ def test_a_bad_link_does_everything_at_once(target: LocalTarget) -> None:
             )
 
 
-def test_faults_on_one_link_go_one_by_one(target: LocalTarget) -> None:
-    """Delays of two add up; healing one, or a loss beside them, leaves the others."""
+def test_faults_of_one_link_end_separately(target: LocalTarget) -> None:
+    """Two delays add up; healing one, or a loss, keeps the others."""
     whole = {"jitter_ms": "0", "direction": "out"}
     first = inject(target, "link.slow", 1, delay_ms="40", **whole)
     second = inject(target, "link.slow", 1, delay_ms="100", **whole)
@@ -342,8 +340,8 @@ def test_faults_on_one_link_go_one_by_one(target: LocalTarget) -> None:
     assert traffic.round_trip_ms(target, 2, 1) < 40
 
 
-def test_a_flapping_link_leaves_a_partition_in_place(target: LocalTarget) -> None:
-    """What another fault cuts stays cut when the flapping one lets pass, and when it is healed."""
+def test_a_flapping_link_does_not_end_a_partition(target: LocalTarget) -> None:
+    """The partition's cut stays while the flapping link passes, and after its heal."""
     partition = inject(target, "partition.isolate-one", 1)
     flapping = inject(target, "cut.flapping", 1)
     assert blocked(target, 2, 1)

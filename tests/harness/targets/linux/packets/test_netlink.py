@@ -1,4 +1,4 @@
-"""What is said to the kernel by netlink, and what it answers."""
+"""Netlink messages to the kernel, and its answers."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ class Notes:
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
         self.read += [record.offset for _, each in read for record in each.records]
 
-    def cut(self, partition: int, reason: str) -> bool:
+    def truncated(self, partition: int, reason: str) -> bool:
         return True
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
@@ -89,7 +89,7 @@ class Log(Script):
             reading = Consumer(
                 cluster, SETTINGS, {0: begin}, notes, now_ns=lambda: int(loop.time() * 1e9)
             )
-            reading.look()
+            reading.fetch_due()
             await asyncio.sleep(1)
             if change is not None:
                 change()

@@ -11,15 +11,15 @@ from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.partition_queue import (
     IN_FLIGHT,
+    AttemptResult,
     Batch,
-    End,
-    Ended,
-    Fate,
+    EndedMessages,
     Limits,
-    Line,
     Message,
+    MessageOutcome,
+    PartitionQueue,
 )
-from harness.workloads.clients.own.produce_errors import fate_of
+from harness.workloads.clients.own.produce_errors import attempt_result
 
 LIMITS = Limits(messages=3, bytes=100, linger_s=0.0, timeout_s=10.0)
 NODE = 1
@@ -31,20 +31,20 @@ def message(tag: int, at_s: float = 0.0) -> Message:
     return Message(tag, b"x" * 10, at_s)
 
 
-def line(*tags: int, idempotent: bool = True, limits: Limits = LIMITS) -> Line:
-    made = Line(limits, idempotent=idempotent)
+def queue_of(*tags: int, idempotent: bool = True, limits: Limits = LIMITS) -> PartitionQueue:
+    made = PartitionQueue(limits, idempotent=idempotent)
     for tag in tags:
         made.add(message(tag))
     return made
 
 
-def took(a_line: Line, now_s: float = 0.0, node: int = NODE) -> Batch:
-    batch = a_line.take(node, now_s)
+def took(queue: PartitionQueue, now_s: float = 0.0, node: int = NODE) -> Batch:
+    batch = queue.next_batch(node, now_s)
     assert batch is not None
     return batch
 
 
-def tags(batch: Batch | Ended) -> list[int]:
+def tags(batch: Batch | EndedMessages) -> list[int]:
     return [each.tag for each in batch.messages]
 
 
@@ -53,9 +53,9 @@ def tags(batch: Batch | Ended) -> list[int]:
 
 def test_batches_are_cut_by_messages_and_bytes() -> None:
     """A batch holds at most so many messages, and so many bytes, but always one."""
-    by_count = line(1, 2, 3, 4)
+    by_count = queue_of(1, 2, 3, 4)
     assert (tags(took(by_count)), tags(took(by_count))) == ([1, 2, 3], [4])
-    by_size = line(limits=Limits(messages=10, bytes=25))
+    by_size = queue_of(limits=Limits(messages=10, bytes=25))
     for tag, size in ((1, 20), (2, 20), (3, 99), (4, 5)):
         by_size.add(Message(tag, b"x" * size, 0.0))
     assert [tags(took(by_size)) for _ in range(4)] == [[1], [2], [3], [4]]
@@ -63,33 +63,33 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
 
 def test_a_batch_lingers_until_it_is_full() -> None:
     """What is not full waits for company, for so long after its first message."""
-    lingering = line(1, limits=Limits(messages=2, linger_s=0.5))
+    lingering = queue_of(1, limits=Limits(messages=2, linger_s=0.5))
     assert lingering.due_s() == 0.5
-    assert lingering.take(NODE, 0.4) is None
+    assert lingering.next_batch(NODE, 0.4) is None
     lingering.add(message(2, 0.4))
     assert tags(took(lingering, 0.4)) == [1, 2]
 
 
 def test_at_most_so_many_fly_and_to_one_broker_only() -> None:
     """Brokers remember five batches; a second broker could overtake the first."""
-    many = line(*range(3 * IN_FLIGHT + 1))
+    many = queue_of(*range(3 * IN_FLIGHT + 1))
     first = took(many)
-    assert many.take(NODE + 1, 0.0) is None
+    assert many.next_batch(NODE + 1, 0.0) is None
     for _ in range(IN_FLIGHT - 1):
         took(many)
-    assert many.take(NODE, 0.0) is None
-    many.attempted(first, Fate.LANDED, again_s=0.0)
-    assert many.take(NODE, 0.0) is not None
+    assert many.next_batch(NODE, 0.0) is None
+    many.record_attempt(first, AttemptResult.APPENDED, again_s=0.0)
+    assert many.next_batch(NODE, 0.0) is not None
 
 
 def test_a_failed_batch_goes_before_all_behind_it() -> None:
     """Nothing new flies before what failed has, and that not before all others are answered."""
-    moving = line(*range(9))
+    moving = queue_of(*range(9))
     batches = [took(moving), took(moving)]
-    moving.attempted(batches[0], Fate.OPEN, again_s=1.0, error="NOT_LEADER")
-    assert moving.take(NODE, 5.0) is None
-    moving.attempted(batches[1], Fate.OUT_OF_SEQUENCE, again_s=0.5)
-    assert moving.take(NODE + 1, 0.9) is None
+    moving.record_attempt(batches[0], AttemptResult.UNKNOWN, again_s=1.0, error="NOT_LEADER")
+    assert moving.next_batch(NODE, 5.0) is None
+    moving.record_attempt(batches[1], AttemptResult.OUT_OF_SEQUENCE, again_s=0.5)
+    assert moving.next_batch(NODE + 1, 0.9) is None
     again = [took(moving, 1.0, NODE + 1) for _ in range(3)]
     assert again[:2] == batches
     assert [each.sequence for each in again] == [0, 3, 6]
@@ -98,32 +98,34 @@ def test_a_failed_batch_goes_before_all_behind_it() -> None:
 
 def test_what_fails_again_comes_before_what_still_waits_to_be_repeated() -> None:
     """The order of batches is that of the line, not that of their failures."""
-    moving = line(*range(9))
+    moving = queue_of(*range(9))
     batches = [took(moving) for _ in range(3)]
     for batch in batches:
-        moving.attempted(batch, Fate.OPEN, again_s=0.0)
+        moving.record_attempt(batch, AttemptResult.UNKNOWN, again_s=0.0)
     assert took(moving) is batches[0]
-    moving.attempted(batches[0], Fate.OPEN, again_s=0.0)
+    moving.record_attempt(batches[0], AttemptResult.UNKNOWN, again_s=0.0)
     assert [took(moving) for _ in range(3)] == batches
 
 
 def test_what_landed_before_is_a_success() -> None:
     """A repeated batch that the broker knows ends well, whatever its first attempt looked like."""
-    assert fate_of(ErrorCode.duplicate_sequence_number) is Fate.LANDED
-    repeated = line(1)
-    repeated.attempted(took(repeated), Fate.OPEN, again_s=0.0)
-    [ended] = repeated.attempted(took(repeated), Fate.LANDED, again_s=0.0)
-    assert (ended.end, repeated.bumps) == (End.OK, [])
+    assert attempt_result(ErrorCode.duplicate_sequence_number) is AttemptResult.APPENDED
+    repeated = queue_of(1)
+    repeated.record_attempt(took(repeated), AttemptResult.UNKNOWN, again_s=0.0)
+    [ended] = repeated.record_attempt(took(repeated), AttemptResult.APPENDED, again_s=0.0)
+    assert (ended.end, repeated.bumps) == (MessageOutcome.OK, [])
 
 
 def test_a_refused_head_of_the_line_begins_an_epoch_without_what_may_be_there() -> None:
     """KIP-360: what surely is not in the log goes on in a new epoch, the rest is given up."""
-    broken = line(*range(9))
+    broken = queue_of(*range(9))
     landed, second, third = took(broken), took(broken), took(broken)
-    broken.attempted(landed, Fate.LANDED, again_s=0.0)
-    assert broken.attempted(second, Fate.OUT_OF_SEQUENCE, again_s=0.0, error="OUT") == []
-    [ended] = broken.attempted(third, Fate.OPEN, again_s=0.0, error="Disconnected")
-    assert (ended.end, tags(ended)) == (End.INFO, [6, 7, 8])
+    broken.record_attempt(landed, AttemptResult.APPENDED, again_s=0.0)
+    assert (
+        broken.record_attempt(second, AttemptResult.OUT_OF_SEQUENCE, again_s=0.0, error="OUT") == []
+    )
+    [ended] = broken.record_attempt(third, AttemptResult.UNKNOWN, again_s=0.0, error="Disconnected")
+    assert (ended.end, tags(ended)) == (MessageOutcome.INFO, [6, 7, 8])
     [bump] = broken.bumps
     assert (bump.tag, bump.given_up, bump.refused, broken.epoch) == (3, 3, True, 1)
     again = took(broken)
@@ -132,96 +134,100 @@ def test_a_refused_head_of_the_line_begins_an_epoch_without_what_may_be_there() 
 
 def test_a_refusal_behind_a_failed_batch_is_no_reason_for_an_epoch() -> None:
     """The broker had to refuse it; it is only sent again."""
-    moving = line(*range(6))
+    moving = queue_of(*range(6))
     first, second = took(moving), took(moving)
-    moving.attempted(first, Fate.REFUSED, again_s=0.0)
-    moving.attempted(second, Fate.OUT_OF_SEQUENCE, again_s=0.0)
+    moving.record_attempt(first, AttemptResult.NOT_APPENDED, again_s=0.0)
+    moving.record_attempt(second, AttemptResult.OUT_OF_SEQUENCE, again_s=0.0)
     assert (moving.epoch, moving.bumps) == (0, [])
 
 
 def test_what_never_left_or_was_always_refused_has_failed() -> None:
     """A time-out is `fail` where nothing can be in the log, and `info` where something may."""
-    slow = line(*range(4))
+    slow = queue_of(*range(4))
     refused = took(slow)
-    slow.attempted(refused, Fate.REFUSED, again_s=0.0)
+    slow.record_attempt(refused, AttemptResult.NOT_APPENDED, again_s=0.0)
     assert slow.expires_s() == 10.0
     outcomes = slow.expire(10.0)
     assert [(each.end, tags(each)) for each in outcomes] == [
-        (End.FAIL, [0, 1, 2]),
-        (End.FAIL, [3]),
+        (MessageOutcome.FAIL, [0, 1, 2]),
+        (MessageOutcome.FAIL, [3]),
     ]
-    unsure = line(1)
-    unsure.attempted(took(unsure), Fate.OPEN, again_s=0.0)
-    unsure.attempted(took(unsure), Fate.REFUSED, again_s=0.0)
-    assert [each.end for each in unsure.expire(10.0)] == [End.INFO]
+    unsure = queue_of(1)
+    unsure.record_attempt(took(unsure), AttemptResult.UNKNOWN, again_s=0.0)
+    unsure.record_attempt(took(unsure), AttemptResult.NOT_APPENDED, again_s=0.0)
+    assert [each.end for each in unsure.expire(10.0)] == [MessageOutcome.INFO]
 
 
 def test_what_is_hopeless_fails_at_once_unless_it_may_be_there() -> None:
     """A message that no attempt can write fails; its sequence is missing, so an epoch ends."""
-    large = line(1, 2, 3, 4)
-    [ended] = large.attempted(took(large), Fate.HOPELESS, again_s=0.0, error="TOO_LARGE")
-    assert (ended.end, ended.error, large.epoch) == (End.FAIL, "TOO_LARGE", 1)
+    large = queue_of(1, 2, 3, 4)
+    [ended] = large.record_attempt(
+        took(large), AttemptResult.NEVER_APPENDED, again_s=0.0, error="TOO_LARGE"
+    )
+    assert (ended.end, ended.error, large.epoch) == (MessageOutcome.FAIL, "TOO_LARGE", 1)
 
 
 def test_without_idempotence_there_are_no_sequences_and_no_epochs() -> None:
     """What failed is only sent again, and given up after its time."""
-    plain = line(1, idempotent=False)
+    plain = queue_of(1, idempotent=False)
     batch = took(plain)
     assert batch.sequence == -1
-    plain.attempted(batch, Fate.OPEN, again_s=0.0)
-    assert [each.end for each in plain.expire(10.0)] == [End.INFO]
+    plain.record_attempt(batch, AttemptResult.UNKNOWN, again_s=0.0)
+    assert [each.end for each in plain.expire(10.0)] == [MessageOutcome.INFO]
     assert (plain.epoch, plain.bumps) == (0, [])
 
 
 def test_at_the_end_what_flies_may_be_there_and_what_waits_is_not() -> None:
     """Every message has an outcome when the line closes."""
-    ending = line(*range(7))
+    ending = queue_of(*range(7))
     took(ending)
     refused = took(ending)
-    ending.attempted(refused, Fate.REFUSED, again_s=0.0)
+    ending.record_attempt(refused, AttemptResult.NOT_APPENDED, again_s=0.0)
     ends = {tag: each.end for each in ending.close() for tag in tags(each)}
     assert ends == {
-        **dict.fromkeys(range(3), End.INFO),
-        **dict.fromkeys(range(3, 7), End.FAIL),
+        **dict.fromkeys(range(3), MessageOutcome.INFO),
+        **dict.fromkeys(range(3, 7), MessageOutcome.FAIL),
     }
 
 
 @pytest.mark.parametrize(
-    ("code", "fate"),
+    ("code", "result"),
     [
-        (ErrorCode.none, Fate.LANDED),
-        (ErrorCode.not_enough_replicas, Fate.REFUSED),
-        (ErrorCode.not_enough_replicas_after_append, Fate.OPEN),
-        (ErrorCode.not_leader_or_follower, Fate.OPEN),
-        (ErrorCode.unknown_topic_or_partition, Fate.OPEN),
-        (ErrorCode.request_timed_out, Fate.OPEN),
-        (ErrorCode.kafka_storage_error, Fate.OPEN),
-        (ErrorCode.unknown_producer_id, Fate.OUT_OF_SEQUENCE),
-        (ErrorCode.message_too_large, Fate.HOPELESS),
+        (ErrorCode.none, AttemptResult.APPENDED),
+        (ErrorCode.not_enough_replicas, AttemptResult.NOT_APPENDED),
+        (ErrorCode.not_enough_replicas_after_append, AttemptResult.UNKNOWN),
+        (ErrorCode.not_leader_or_follower, AttemptResult.UNKNOWN),
+        (ErrorCode.unknown_topic_or_partition, AttemptResult.UNKNOWN),
+        (ErrorCode.request_timed_out, AttemptResult.UNKNOWN),
+        (ErrorCode.kafka_storage_error, AttemptResult.UNKNOWN),
+        (ErrorCode.unknown_producer_id, AttemptResult.OUT_OF_SEQUENCE),
+        (ErrorCode.message_too_large, AttemptResult.NEVER_APPENDED),
     ],
 )
-def test_codes_have_fates(code: ErrorCode, fate: Fate) -> None:
+def test_codes_have_fates(code: ErrorCode, result: AttemptResult) -> None:
     """Only what is said before the append is sure."""
-    assert fate_of(code) is fate
+    assert attempt_result(code) is result
 
 
 def test_who_insists_sends_again_what_a_broker_refused() -> None:
     """In the new epoch, though it may be there; what it gave up by itself it does not."""
-    insistent = Line(LIMITS, idempotent=True, insists=True)
+    insistent = PartitionQueue(LIMITS, idempotent=True, insists=True)
     for tag in range(2):
         insistent.add(message(tag, 0.0))
-    first = insistent.take(NODE, 0.0)
+    first = insistent.next_batch(NODE, 0.0)
     assert first is not None
-    assert insistent.attempted(first, Fate.OPEN, again_s=0.0) == []
-    again = insistent.take(NODE, 0.0)
+    assert insistent.record_attempt(first, AttemptResult.UNKNOWN, again_s=0.0) == []
+    again = insistent.next_batch(NODE, 0.0)
     assert again is first
-    assert insistent.attempted(again, Fate.OUT_OF_SEQUENCE, again_s=0.0, error="E") == []
-    once_more = insistent.take(NODE, 0.0)
+    assert (
+        insistent.record_attempt(again, AttemptResult.OUT_OF_SEQUENCE, again_s=0.0, error="E") == []
+    )
+    once_more = insistent.next_batch(NODE, 0.0)
     assert once_more is first
     assert (once_more.epoch, once_more.sequence) == (1, 0)
-    assert insistent.attempted(once_more, Fate.OPEN, again_s=0.0) == []
+    assert insistent.record_attempt(once_more, AttemptResult.UNKNOWN, again_s=0.0) == []
     (ended,) = insistent.expire(LIMITS.timeout_s)
-    assert ended.end is End.INFO
+    assert ended.end is MessageOutcome.INFO
 
 
 # -- any interleaving
@@ -237,21 +243,21 @@ class Broker:
     next_sequence: int = 0
     known: list[tuple[int, int]] = field(default_factory=list)
 
-    def append(self, epoch: int, sequence: int, written: Sequence[int]) -> Fate:
+    def append(self, epoch: int, sequence: int, written: Sequence[int]) -> AttemptResult:
         if epoch < self.epoch:
-            return Fate.OUT_OF_SEQUENCE
+            return AttemptResult.OUT_OF_SEQUENCE
         if epoch > self.epoch:
             if sequence != 0:
-                return Fate.OUT_OF_SEQUENCE
+                return AttemptResult.OUT_OF_SEQUENCE
             self.epoch, self.next_sequence, self.known = epoch, 0, []
         if (sequence, len(written)) in self.known:
-            return Fate.LANDED
+            return AttemptResult.APPENDED
         if sequence != self.next_sequence:
-            return Fate.OUT_OF_SEQUENCE
+            return AttemptResult.OUT_OF_SEQUENCE
         self.next_sequence += len(written)
         self.known = [*self.known, (sequence, len(written))][-REMEMBERED:]
         self.log += [(tag, epoch) for tag in written]
-        return Fate.LANDED
+        return AttemptResult.APPENDED
 
     def forget(self) -> None:
         """What a broker must not do."""
@@ -268,13 +274,13 @@ class Story:
     def __init__(self, rng: random.Random, *, forgetful: bool, insists: bool) -> None:
         self.rng = rng
         self.forgetful = forgetful
-        self.line = Line(LIMITS, idempotent=True, insists=insists)
+        self.queue = PartitionQueue(LIMITS, idempotent=True, insists=insists)
         self.broker = Broker()
         self.wire: list[Copy] = []
         """Sent, in order, on the connection to the broker."""
         self.stray: list[Copy] = []
         """Of connections that were given up: they may still arrive."""
-        self.outcomes: dict[int, End] = {}
+        self.outcomes: dict[int, MessageOutcome] = {}
         self.sent: dict[int, set[int]] = {}
         """Every epoch under which a value went out and can have been appended."""
         self.written = 0
@@ -283,10 +289,10 @@ class Story:
     def step(self) -> None:
         self.now_s += self.rng.choice([0.0, 0.1, 1.0])
         for _ in range(self.rng.randint(0, 4)):
-            self.line.add(message(self.written, self.now_s))
+            self.queue.add(message(self.written, self.now_s))
             self.written += 1
         if self.rng.random() < 0.1:
-            self.end(self.line.expire(self.now_s))
+            self.end(self.queue.expire(self.now_s))
         self.send()
         if self.stray and self.rng.random() < 0.5:
             _, epoch, sequence, written = self.stray.pop(0)
@@ -300,7 +306,7 @@ class Story:
 
     def send(self) -> None:
         while self.rng.random() < 0.8:
-            batch = self.line.take(NODE, self.now_s)
+            batch = self.queue.next_batch(NODE, self.now_s)
             if batch is None:
                 return
             written = tuple(tags(batch))
@@ -314,15 +320,17 @@ class Story:
         batch, epoch, sequence, written = self.wire.pop(0)
         course = self.rng.random()
         if course < 0.1:  # refused before the append
-            fate = Fate.REFUSED
+            result = AttemptResult.NOT_APPENDED
         else:
-            fate = self.broker.append(epoch, sequence, written)
-            if course < 0.2 and fate is Fate.LANDED:  # appended, but the answer does not say so
-                fate = Fate.OPEN
-        if fate in (Fate.LANDED, Fate.OPEN):
+            result = self.broker.append(epoch, sequence, written)
+            if (
+                course < 0.2 and result is AttemptResult.APPENDED
+            ):  # appended, but the answer does not say so
+                result = AttemptResult.UNKNOWN
+        if result in (AttemptResult.APPENDED, AttemptResult.UNKNOWN):
             for tag in written:
                 self.sent.setdefault(tag, set()).add(epoch)
-        self.attempted(batch, fate)
+        self.record_attempt(batch, result)
 
     def disconnect(self) -> None:
         """Nobody answers; what was on its way may arrive, in order, or not."""
@@ -331,13 +339,13 @@ class Story:
         for batch, epoch, _, written in lost:
             for tag in written:
                 self.sent.setdefault(tag, set()).add(epoch)
-            self.attempted(batch, Fate.OPEN)
+            self.record_attempt(batch, AttemptResult.UNKNOWN)
 
-    def attempted(self, batch: Batch, fate: Fate) -> None:
+    def record_attempt(self, batch: Batch, result: AttemptResult) -> None:
         pause_s = self.rng.choice([0.0, 0.2])
-        self.end(self.line.attempted(batch, fate, again_s=self.now_s + pause_s, error="E"))
+        self.end(self.queue.record_attempt(batch, result, again_s=self.now_s + pause_s, error="E"))
 
-    def end(self, outcomes: Sequence[Ended]) -> None:
+    def end(self, outcomes: Sequence[EndedMessages]) -> None:
         for each in outcomes:
             for tag in tags(each):
                 assert tag not in self.outcomes, "two outcomes"
@@ -347,7 +355,7 @@ class Story:
         """All that is on its way arrives, or not; then everything is given up."""
         for _ in range(60):
             self.step_without_faults()
-        self.end(self.line.close())
+        self.end(self.queue.close())
         for _, epoch, sequence, written in [*self.stray, *self.wire]:
             self.broker.append(epoch, sequence, written)
 
@@ -379,8 +387,8 @@ def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
         assert len(under | epochs.get(tag, set())) == 1, f"{tag} under {under}"
     present = set(logged)
     for tag, end in story.outcomes.items():
-        assert end is not End.OK or tag in present
-        assert end is not End.FAIL or tag not in present
+        assert end is not MessageOutcome.OK or tag in present
+        assert end is not MessageOutcome.FAIL or tag not in present
     if not forgetful:
-        assert not any(bump.refused for bump in story.line.bumps), "only who forgets refuses"
+        assert not any(bump.refused for bump in story.queue.bumps), "only who forgets refuses"
         assert logged == sorted(present), "twice, or out of order"

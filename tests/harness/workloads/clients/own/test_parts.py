@@ -17,11 +17,11 @@ from nodes.log.errors import CorruptBatch
 def test_an_older_epoch_says_nothing_of_the_leader() -> None:
     """KIP-320: what a deposed leader still believes must not send us back to it."""
     leaders = Leaders()
-    assert leaders.heard(0, Leader(1, 4))
-    assert not leaders.heard(0, Leader(2, 3))
-    assert not leaders.heard(0, Leader(1, 4))
+    assert leaders.update(0, Leader(1, 4))
+    assert not leaders.update(0, Leader(2, 3))
+    assert not leaders.update(0, Leader(1, 4))
     assert leaders.get(0) == Leader(1, 4)
-    assert leaders.heard(0, Leader(-1, 5))
+    assert leaders.update(0, Leader(-1, 5))
     assert leaders.get(0) is None
 
 
@@ -29,11 +29,11 @@ def test_a_topic_of_another_id_begins_anew() -> None:
     """A topic that was deleted and made again has epochs of its own."""
     leaders = Leaders()
     leaders.of_topic(UUID(int=1))
-    leaders.heard(0, Leader(1, 9))
+    leaders.update(0, Leader(1, 9))
     leaders.of_topic(UUID(int=1))
     assert leaders.get(0) == Leader(1, 9)
     leaders.of_topic(UUID(int=2))
-    assert leaders.heard(0, Leader(2, 0))
+    assert leaders.update(0, Leader(2, 0))
 
 
 def test_records_before_the_position_are_left_out() -> None:

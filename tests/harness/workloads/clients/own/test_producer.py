@@ -7,13 +7,13 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.cluster import Cluster, Timing
-from harness.workloads.clients.own.partition_queue import End, Limits
+from harness.workloads.clients.own.partition_queue import Limits, MessageOutcome
 from harness.workloads.clients.own.producer import Producer, ProducerSettings
 from nodes.log.batch import read_header
 from nodes.wire.errors import Unanswerable
 from tests.support.clients.scripted_brokers import PRODUCE, Script
 
-Outcome = tuple[End, int | None, str | None]
+Outcome = tuple[MessageOutcome, int | None, str | None]
 
 TIMING = Timing(request_s=1.0, metadata_age_s=0.5)
 
@@ -81,7 +81,7 @@ class Partition(Script):
         self.run(client, TIMING)
 
 
-OK: Callable[[Outcome], bool] = lambda outcome: outcome == (End.OK, 40, None)  # noqa: E731
+OK: Callable[[Outcome], bool] = lambda outcome: outcome == (MessageOutcome.OK, 40, None)  # noqa: E731
 
 
 def test_what_is_acknowledged_has_an_offset() -> None:
@@ -102,7 +102,7 @@ def test_a_refusal_and_a_lost_answer_are_sent_again_as_they_were() -> None:
     partition = Partition(codes)
     partition.send()
     assert partition.headers() == [(0, 0, 2)] * 3
-    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.OK}
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {MessageOutcome.OK}
     sent = [r.topic_data[0].partition_data[0].records for r in partition.asked(PRODUCE)]
     assert len({bytes(each) for each in sent}) == 1
 
@@ -139,7 +139,7 @@ def test_what_may_be_there_is_never_sent_under_a_new_epoch() -> None:
     partition = Partition([ErrorCode.request_timed_out, ErrorCode.out_of_order_sequence_number])
     partition.send()
     assert partition.headers() == [(0, 0, 2)] * 2
-    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.INFO}
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {MessageOutcome.INFO}
     assert len(partition.bumps) == 1
 
 
@@ -147,7 +147,7 @@ def test_what_is_too_large_has_failed() -> None:
     """Asked once; the outcome is sure."""
     partition = Partition([ErrorCode.message_too_large])
     partition.send(1)
-    assert partition.outcomes == {0: (End.FAIL, None, "MESSAGE_TOO_LARGE")}
+    assert partition.outcomes == {0: (MessageOutcome.FAIL, None, "MESSAGE_TOO_LARGE")}
     assert len(partition.headers()) == 1
 
 
@@ -159,7 +159,7 @@ def test_what_never_had_a_leader_has_failed_and_what_was_always_refused_too() ->
     refused = Partition([ErrorCode.not_enough_replicas] * 1000)
     refused.send(timeout_s=1.0)
     for partition in (leaderless, refused):
-        assert {outcome[0] for outcome in partition.outcomes.values()} == {End.FAIL}
+        assert {outcome[0] for outcome in partition.outcomes.values()} == {MessageOutcome.FAIL}
     assert len(leaderless.headers()) == 0
     assert len(refused.headers()) > 3
 
@@ -168,12 +168,12 @@ def test_what_has_no_outcome_at_the_end_is_unknown() -> None:
     """An answer that does not come in time for the end: neither an error nor a completion."""
     partition = Partition([ErrorCode.not_leader_or_follower] * 1000)
     partition.send(drain_s=0.5)
-    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.INFO}
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {MessageOutcome.INFO}
 
 
 def test_without_acknowledgement_sent_is_all_there_is() -> None:
     """acks=0: ok without an offset, and nothing is repeated."""
     partition = Partition()
     partition.send(acks=0, idempotence=False)
-    assert set(partition.outcomes.values()) == {(End.OK, None, None)}
+    assert set(partition.outcomes.values()) == {(MessageOutcome.OK, None, None)}
     assert partition.headers() == [(-1, -1, 2)]

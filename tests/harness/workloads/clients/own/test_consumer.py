@@ -139,7 +139,7 @@ def test_a_new_leader_that_has_what_was_read_changes_nothing() -> None:
     assert len(log.asked(EPOCH_ENDS)) == 1
 
 
-def test_a_fetch_may_tell_of_the_truncation() -> None:
+def test_fetch_may_report_a_truncation() -> None:
     """The leader compares the epoch of the record before the position."""
     log = Log([0] * 6)
 

@@ -1,4 +1,4 @@
-"""A producer's line: order, repetition and epochs, against a broker that keeps Kafka's rules."""
+"""A producer's queue for one partition: order, repetition and epochs, against a model of a broker."""
 
 import random
 from collections.abc import Sequence

@@ -40,8 +40,7 @@ log = logging.getLogger("nodes")
 
 
 def tune_garbage_collector() -> None:
-    """Let the garbage collector search old objects rarely, and never those loaded before the
-    start."""
+    """Let the garbage collector search old objects rarely, and never those of the start."""
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
 

@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("nodes", "harness", "nemesis", "checkers")
 MAX_MODULE_LINES = 500
-MAX_FUNCTION_LINES = 70
+MAX_BODY_LINES = 60
+"""Of a function, without its signature and docstring: the options of a command are a table."""
 LARGE_MODULES: frozenset[str] = frozenset()
 LARGE_FUNCTIONS: frozenset[str] = frozenset()
 
@@ -49,8 +50,9 @@ def test_functions_stay_small() -> None:
     large = set()
     for path in SOURCES:
         for node in functions(ast.parse(path.read_text())):
+            first = node.body[1 if ast.get_docstring(node) and len(node.body) > 1 else 0]
             assert node.end_lineno is not None
-            if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES:
+            if node.end_lineno - first.lineno + 1 > MAX_BODY_LINES:
                 large.add(f"{name_of(path)}:{node.name}")
     assert large == set(LARGE_FUNCTIONS)
 

@@ -5,13 +5,12 @@ engine it is handed; it imports neither library, so both engines live in one pro
 lazy and stay inside the engine; only `rows` brings data to the driver, and callers hand it nothing
 but aggregates and bounded examples.
 
-PySpark's API on DuckDB is `checkers.engines.embedded`. Where the two differ, detectors keep to
-what both
-have: DuckDB has no `functions.window` (time is bucketed by integer division) and `floor(a / b)` is
-no integer division for large numbers (`div` is, in SQL text, see `div`).
+PySpark's API on DuckDB is `checkers.engines.embedded`. Detectors use only what both engines have:
+DuckDB has no `functions.window` (time is bucketed by integer division), and `floor(a / b)` is not
+an integer division for large numbers (`div` in SQL text is, see `div`).
 
-    EngineError           the engine cannot be had on this machine
-    EngineTimeout         a computation ran longer than its bound
+    EngineError           the engine is not available on this machine
+    EngineTimeout         a computation ran longer than its time limit
 """
 
 import contextlib
@@ -34,36 +33,36 @@ from checkers.history.arrow import few_rows, no_rows, take_over
 from checkers.history.history import Source
 
 Frame: TypeAlias = Any
-"""A DataFrame of the engine at hand; both kinds share PySpark's methods."""
+"""A DataFrame of the engine in use; both kinds have PySpark's methods."""
 
 Column: TypeAlias = Any
-"""A column expression of the engine at hand."""
+"""A column expression of the engine in use."""
 
 
 MEMORY_LIMIT = "3GB"
-"""What the embedded engine keeps in memory before it spills; a process has more than that."""
+"""How much memory the embedded engine uses before it spills to disk. A process has more."""
 
 
 LOADED_BYTES = 1 << 20
-"""Files no larger than this are read once; of larger ones columns are read faster from the files
-than from what memory they would take."""
+"""Files up to this size are read into memory once. Reading columns of larger files again is faster
+than keeping them in memory."""
 
 
 SPILLING_BYTES = 1 << 27
-"""What is derived from files larger than this would not fit into MEMORY_LIMIT."""
+"""Frames that are derived from larger files would not fit into MEMORY_LIMIT."""
 
 
 ROWS_AT_ONCE = 40_000_000
-"""So many rows of a history fit into MEMORY_LIMIT while they are joined or sorted."""
+"""How many rows of a history fit into MEMORY_LIMIT while they are joined or sorted."""
 
 
 FEW_TEXTS = ("topic", "type")
-"""Columns with the same few texts in all rows. (`f` is one too, but is what rows are picked by:
-files tell by their statistics which of their rows cannot be meant, of texts only.)"""
+"""Columns with only a few different texts. (`f` is one too, but rows are selected by it, and the
+statistics of files exclude row groups only for plain texts.)"""
 
 
 CASES = 8
-"""So many texts are told apart faster one by one than by DuckDB's look-up of each row's."""
+"""Up to this number of texts, a CASE is faster than DuckDB's look-up for each row."""
 
 
 class EngineError(Exception):
@@ -75,7 +74,7 @@ class EngineTimeout(Exception):
 
 
 class Engine(Protocol):
-    """What detectors and the checker need of an engine."""
+    """The interface of an engine for detectors and the checker."""
 
     @property
     def name(self) -> str:
@@ -94,33 +93,33 @@ class Engine(Protocol):
 
     @property
     def rows_at_once(self) -> int | None:
-        """So many rows of a history are best joined and sorted at once; None: however many."""
+        """How many rows of a history are best joined and sorted at once; None: any number."""
 
     def materialize(self, *frames: Frame) -> Frame:
-        """The rows of all frames, which have the same columns, computed one frame after the other
-        (now or at first use), and once however often they are used."""
+        """Compute the rows of all frames once, one frame after the other, now or at first use, and
+        return them as one frame. The frames have the same columns."""
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
-        """Bring a small frame to the driver."""
+        """Return the rows of a small frame."""
 
     def is_empty(self, frame: Frame) -> bool:
         """Whether a frame has no rows."""
 
     def bounded(self, seconds: float) -> contextlib.AbstractContextManager[None]:
-        """Raise EngineTimeout when the computations inside take longer."""
+        """Raise EngineTimeout when the computations inside the block take longer."""
 
     def close(self) -> None:
-        """Give back memory and temporary files; the engine and its frames end here."""
+        """Free memory and temporary files. The engine and its frames cannot be used any more."""
 
 
 def as_frame(engine: Engine, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Frame:
-    """A few rows of our own as a frame; a column that a row does not name is null in it."""
+    """Make a frame of a few rows; a column that a row does not name is null."""
     return engine.load([few_rows(rows, schema)], schema)
 
 
 def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
-    """All rows of `left` with the columns of `right` where it has the same keys, else null; the
-    columns of `left` first."""
+    """Join all rows of `left` with the columns of `right` for equal keys, else null. The columns of
+    `left` come first."""
     names = [*left.columns, *(name for name in right.columns if name not in on)]
     return left.join(right, on=on, how="left").select(*names)
 
@@ -131,29 +130,29 @@ def div(engine: Engine, column: str, divisor: int) -> Column:
 
 
 def listed(engine: Engine, column: str) -> Column:
-    """Of a group of rows, the distinct integers of a column, ascending, as a text: `3,17`."""
+    """Return the distinct integers of a column in a group, ascending, as a text: `3,17`."""
     sorted_ones = f"array_sort(collect_set(`{column}`))"
     return engine.functions.expr(f"array_join(cast({sorted_ones} as array<string>), ',')")
 
 
 BLOCK_BITS = 5
-"""Integers that differ in these last bits only are of one block."""
+"""Integers that differ only in this number of last bits are in one block."""
 
 
 def block_bit(engine: Engine, column: str) -> Column:
-    """A bigint of one bit that tells an integer apart from all others of its block."""
+    """Return a bigint with one bit, which is different for each integer of a block."""
     last = (1 << BLOCK_BITS) - 1
     return engine.functions.expr(f"shiftleft(1L, cast(`{column}` & {last} as int))")
 
 
 class DuckDbEngine:
-    """The embedded engine: in this process, out of core, instant to start.
+    """The embedded engine: it runs in this process, starts at once, and can spill to disk.
 
-    Intermediate results are tables of a private database: in memory, which spills to a temporary
-    directory, or, once files are read that are too large for that, in a file there. DuckDB
-    compresses what it writes to a database's file, and need not write it again to make room. The
-    directory is there only while something is in it: a killed process leaves one behind only where
-    it was spilling, or judged a large history.
+    Intermediate results are tables of a private database. The database is in memory and spills to a
+    temporary directory; once large files are read, it is a file in that directory. DuckDB
+    compresses the database file, and need not write its pages again to free memory. The directory
+    exists only while it is used, so a killed process leaves one behind only if it was spilling, or
+    judged a large history.
     """
 
     name = "duckdb"
@@ -179,7 +178,7 @@ class DuckDbEngine:
         self.window: Any = Window()
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
-        """Large files are read again when they are scanned again; anything else is a table."""
+        """Large files are read again for each scan; everything else becomes a table."""
         if addresses := [source for source in sources if isinstance(source, str)]:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [source for source in sources if isinstance(source, Path)]
@@ -201,14 +200,14 @@ class DuckDbEngine:
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
 
     def _taken_over(self, tables: Sequence[pa.Table], schema: pa.Schema) -> str:
-        """A table of the database with the rows of `tables`, by its name."""
+        """Make a table of the database with the rows of `tables`, and return its name."""
         rows = pa.concat_tables([no_rows(schema), *tables]).select(schema.names)
         name = f"{self._database}.{self._new_name()}"
         take_over(self._connection, name, rows)
         return name
 
     def _keep_in_a_file(self) -> None:
-        """From now on; what is kept already stays where it is."""
+        """Create further tables in a database file; existing tables stay in memory."""
         if self._database != "kept":
             self._folder.mkdir(exist_ok=True)
             path = literal(str(self._folder / "kept.duckdb"))
@@ -216,8 +215,8 @@ class DuckDbEngine:
             self._database = "kept"
 
     def _coded(self, column: str, rows: str) -> str:
-        """A column to select; of texts of which there are few, their numbers are kept, sorted and
-        compared instead."""
+        """Return the expression that selects a column. For a column with few different texts it is
+        an ENUM, so that numbers are stored, sorted and compared."""
         if column not in FEW_TEXTS:
             return quoted(column)
         name, kind = quoted(column), self._new_name()
@@ -232,7 +231,7 @@ class DuckDbEngine:
         return f"CASE {name} {cases} END AS {name}"
 
     def materialize(self, *frames: Frame) -> Frame:
-        """Computed now, into a table."""
+        """The rows are computed now, into a table."""
         name, rows = f"{self._database}.{self._new_name()}", 0
         for number, frame in enumerate(frames):
             into = f"INSERT INTO {name}" if number else f"CREATE TABLE {name} AS"
@@ -296,7 +295,7 @@ class SparkEngine:
         self.window: Any = Window
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
-        """The files by Spark's own reader; tables in memory through Arrow."""
+        """Spark's reader loads files; Arrow loads tables in memory."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         paths = [str(source) for source in sources if isinstance(source, Path | str)]
@@ -315,11 +314,13 @@ class SparkEngine:
         return first
 
     def materialize(self, *frames: Frame) -> Frame:
-        """Computed now, into files, by a session of this machine; by a cluster at first use.
+        """A session on this machine computes the rows now, into files; a cluster computes them at
+        first use.
 
-        What is kept is planned as a table is. A cached frame brings its plan, and those of all that
-        it was derived from, into every plan in which it stands: they double with each step, to
-        hundreds of megabytes, and Spark is busier with them than with rows."""
+        The plan of a frame in files is as small as that of a table. A cached frame brings its plan,
+        and the plans of all frames it is derived from, into every plan that uses it: plans double
+        with each step, up to hundreds of megabytes, and Spark spends more time on plans than on
+        rows."""
         frame = functools.reduce(lambda one, other: one.unionByName(other), frames)
         if self._folder is None:
             kept = self._kept_by_cluster(frame)

@@ -1,10 +1,10 @@
-"""Runs that lie where only Spark reads: object stores and distributed file systems.
+"""Runs that only Spark can read: in object stores and distributed file systems.
 
-An address has a scheme (`s3a://bucket/run`, `hdfs://…`, `abfss://…`, `file:///…`) and is handed to
-Spark as it is; which schemes work is the business of its configuration. A run must be sealed before
-it is taken there: streams that were still written are not read. Everything but the history's rows
-is checked as in a directory. Spark Connect does not read the marks of streams that were cut: over
-it, such a run is never VALID.
+An address has a scheme (`s3a://bucket/run`, `hdfs://…`, `abfss://…`, `file:///…`) and is passed to
+Spark unchanged; Spark's configuration decides which schemes work. A run must be sealed before it is
+copied there, because unsealed streams are not read. Everything except the history's rows is checked
+as in a directory. Spark Connect cannot read the marks of streams that were cut, so a run over it is
+never VALID if it may have any.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,12 @@ from checkers.history.run_file import NOTHING_SAID, parse_run_file
 from checkers.history.segments import SEALED, STREAM, lacking, segment_missing, segment_torn
 
 UNTOLD = "not known, since Spark Connect does not read how files were sealed"
-"""Stands for the cut streams of a run where nobody can say whether there are any."""
+"""Takes the place of the cut streams of a run where they cannot be known."""
 
 
 def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[str, Any]]:
-    """The sources and the plan of a run at an address. Raises HistoryError when it is no run."""
+    """Return the sources and the plan of a run at an address. Raises HistoryError when it is not a
+    run."""
     folder = address.rstrip("/")
     plan = _text(session, f"{folder}/plan.json")
     if plan is None:
@@ -77,7 +78,7 @@ def _text(session: Session, address: str) -> str | None:
 
 
 def _schema(session: Session, address: str) -> Any:
-    """The Arrow schema of Parquet files; None where there are none."""
+    """Return the Arrow schema of Parquet files; None without any."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -90,14 +91,14 @@ def _schema(session: Session, address: str) -> Any:
 
 
 class _Marks(NamedTuple):
-    """How a file was sealed."""
+    """The marks of a sealed file."""
 
     cut: bool
     followed: bool
 
 
 def _marks(session: Session, address: str) -> dict[str, _Marks] | None:
-    """The marks of sealed files by their names without suffix; None where nobody can read them."""
+    """Return marks of sealed files by their names without suffix; None if they cannot be read."""
     jvm = getattr(session, "_jvm", None)
     if jvm is None:
         return None
@@ -122,7 +123,7 @@ def _has(told: Any, mark: Mapping[bytes, bytes]) -> bool:
 
 
 def _refuse_gaps(folder: str, name: str, files: Mapping[str, _Marks] | None) -> None:
-    """As `checkers.history.history` does. Raises HistoryError."""
+    """Refuse missing segments, as `checkers.history.history` does. Raises HistoryError."""
     known = files or {}
     gone = lacking(known, {stem for stem, marks in known.items() if marks.followed})
     if gone:
@@ -133,7 +134,7 @@ def _refuse_gaps(folder: str, name: str, files: Mapping[str, _Marks] | None) -> 
 
 
 def _cut(marks: Mapping[str, Mapping[str, _Marks] | None]) -> tuple[str, ...]:
-    """The streams of the history that did not end in order, where the marks can be read."""
+    """Return the streams of the history that did not end in order, if the marks can be read."""
     if any(files is None for files in marks.values()):
         return (UNTOLD,)
     histories = marks.get("history") or {}

@@ -1,8 +1,8 @@
-"""Spark sessions: one in this process's own JVM, fit for the histories it is to read; a cluster's.
+"""Spark sessions: a local one, configured for the size of its histories, or one on a cluster.
 
-Spark is made for what takes minutes. What takes milliseconds it spends on compiling queries, on
-planning them again, and on a task for each of 200 parts; of a long history, each part must fit into
-memory. So a local session is told how much there is to read.
+Spark is made for queries that take minutes. For queries of milliseconds, most of the time goes into
+compiling, planning again, and a task for each of 200 parts. For a long history, each part must fit
+into memory. So a local session is configured by how much there is to read.
 """
 
 import os
@@ -16,11 +16,11 @@ Session = Any
 """A Spark session, of this process's own JVM or of Spark Connect."""
 
 BYTES_PER_PART = 4 << 20
-"""So much of a history's Parquet, a million rows, is shuffled as one part."""
+"""The Parquet bytes of a history, about a million rows, that are shuffled as one part."""
 
 LEAST_PARTS = 2
 PARTS_UNTOLD = 64
-"""Of a history at an address, which does not tell how long it is."""
+"""For a history at an address, whose length is unknown."""
 
 HALF_OF_MEMORY_MB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 21
 
@@ -29,7 +29,7 @@ FOR_LITTLE: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
 }
 FOR_MUCH: Mapping[str, str] = {
-    # Parts of that size are hashed faster than they are sorted.
+    # Hashing parts of this size is faster than sorting them.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     "spark.driver.memory": f"{HALF_OF_MEMORY_MB}m",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
@@ -37,8 +37,8 @@ FOR_MUCH: Mapping[str, str] = {
 
 
 def local_spark_session(runs: Iterable[str | Path] = ()) -> Session:
-    """A quiet Spark session on all cores of this machine. runs: the directories or addresses of the
-    runs that it is to read; none: little ones. Raises EngineError."""
+    """Return a quiet Spark session on all cores of this machine. runs: the directories or addresses
+    of the runs to read; none: small runs. Raises EngineError."""
     settings = {
         **sized(runs),
         "spark.ui.enabled": "false",
@@ -63,15 +63,15 @@ def local_spark_session(runs: Iterable[str | Path] = ()) -> Session:
 
 
 def spark_session(*, master: str | None = None, remote: str | None = None) -> Session:
-    """A session on a cluster: its master's URL, or `sc://host` of a Spark Connect server; without
-    either what spark-submit set up. Raises EngineError."""
+    """Return a session on a cluster: master is a URL, remote is `sc://host` of a Spark Connect
+    server; without both, spark-submit has set up the session. Raises EngineError."""
     try:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("highwater analyze")
         if remote is not None:
             return builder.remote(remote).getOrCreate()
-        # A driver of ours has no console of its own to draw on; the rest is the cluster's business.
+        # Our driver shares its console, so it draws no progress bar; the rest is up to the cluster.
         builder = builder.config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.master(master).config("spark.ui.enabled", "false")
@@ -83,7 +83,7 @@ def spark_session(*, master: str | None = None, remote: str | None = None) -> Se
 
 
 def sized(runs: Iterable[str | Path]) -> dict[str, str]:
-    """Spark's settings for the longest of these runs."""
+    """Return Spark's settings for the longest of these runs."""
     parts = max([LEAST_PARTS, *map(_parts, runs)])
     return {
         "spark.sql.shuffle.partitions": str(parts),
@@ -93,7 +93,7 @@ def sized(runs: Iterable[str | Path]) -> dict[str, str]:
 
 
 def is_address(run: str) -> bool:
-    """Whether `run` is for Spark alone, and no path of this machine."""
+    """Whether `run` is an address that only Spark reads, not a path on this machine."""
     return "://" in run
 
 

@@ -1,10 +1,10 @@
-"""Judging a run while it goes on, segment by segment, with a state that does not grow with time.
+"""Judge a run while it goes on, segment by segment, with a state that does not grow with time.
 
-    intervals     a compact set of sequence numbers that may forget
-    carried       what is remembered from segment to segment, and what it makes suspicious
-    remembered    the same of what the cluster said, and of faults
-    follow        from segments to the first alarm: suspects are judged by detectors and contract
+    intervals     a compact set of sequence numbers with a bounded size
+    state         what is kept of the history from segment to segment, and the suspects it shows
+    memory        what is kept of the cluster's rows and of faults
+    follow        from segments to the first alarm: detectors and contract judge the suspects
 
-An alarm is only what the contract forbids whatever may still be recorded; it may come late or not
-at all. Whether all is well, the one check of the whole run says when it is over.
+An alarm is an anomaly that the contract forbids, whatever rows may still come. It may come late or
+not at all. The final verdict is left to the check of the whole run after its end.
 """

@@ -1,12 +1,11 @@
 """From the segments of a run to its first alarm.
 
-Each look takes the segments that were sealed since the last one. What they make suspicious is
-judged by the detectors themselves, on the rows of the run that concern the suspects, and by the
-contract: at once, or one look later where a client's own row may excuse it, which others may have
-sealed later.
+Each look reads the segments that were sealed since the last look. The detectors and the contract
+judge their suspects on the rows of the run that concern them: at once, or one look later if a row
+of the client may excuse the suspect, because another writer may seal that row later.
 
-It leaves to others: what a run's other tables hold meanwhile (`live`), when a run is over, waiting,
-and everybody who is to be told.
+The caller supplies the run's other tables (`live`), waits, knows when the run is over, and reports
+the alarm.
 """
 
 import functools
@@ -23,7 +22,7 @@ from checkers.contract.contract import Judgement
 from checkers.detectors.durability import aborted_reads, phantoms
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
-from checkers.following.state import Carried, Suspect
+from checkers.following.state import HistoryState, Suspect
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Detect, Frames
 from checkers.history import arrow
@@ -32,7 +31,7 @@ from checkers.history.segments import segment_of
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
-"""Of one kind in one partition, between two looks."""
+"""The limit of suspects of one kind in one partition, between two looks."""
 
 _DETECTORS: tuple[Detect, ...] = (
     duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
@@ -53,17 +52,18 @@ _FINDINGS = pa.schema(
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Follows one run; `look` is called again and again. plan: the run's."""
+    """Follows one run by repeated calls of `look`. plan: the plan of the run."""
 
     plan: Mapping[str, Any]
     live: Callable[[], RunSources]
-    carried: Carried = field(default_factory=Carried)
+    history_state: HistoryState = field(default_factory=HistoryState)
     segments: int = 0
     _next: dict[str, int] = field(default_factory=dict)
     _held: list[Suspect] = field(default_factory=list)
 
     def look(self, history: Path) -> tuple[Anomaly, ...]:
-        """Take what was sealed in `history` since the last look; what is forbidden by now.
+        """Read the segments of `history` that were sealed since the last look, and return forbidden
+        anomalies.
 
         Raises HistoryError when the run cannot be read.
         """
@@ -74,7 +74,7 @@ class Follower:
         found: dict[tuple[str, str, int], int] = {}
         for path in fresh:
             rows = conform(arrow.read(path), HISTORY)
-            for suspect in self.carried.take(rows):
+            for suspect in self.history_state.take(rows):
                 key = (suspect.kind, suspect.topic, suspect.partition)
                 found[key] = found.get(key, 0) + 1
                 if found[key] <= SUSPECTS:
@@ -84,7 +84,7 @@ class Follower:
         return self._judge(ripe)
 
     def finish(self) -> tuple[Anomaly, ...]:
-        """What is forbidden of what was suspicious last, once nothing more will be recorded."""
+        """Judge the last suspects after the end of the run, and return forbidden anomalies."""
         ripe, self._held = self._held, []
         return self._judge(ripe)
 
@@ -98,8 +98,8 @@ class Follower:
             engine.close()
 
     def _fresh(self, history: Path) -> list[Path]:
-        """Sealed segments not taken yet, the oldest of all writers first. A stream that was never
-        cut into segments is its own first one."""
+        """Return the sealed segments that were not read yet, the oldest of all writers first. A
+        stream without segments counts as its own first segment."""
         found = []
         for path in sorted(history.glob("*.parquet")):
             writer, number = segment_of(path.stem) or (path.stem, 0)
@@ -113,7 +113,7 @@ class Follower:
 def forbidden(
     engine: Engine, sources: RunSources, plan: Mapping[str, Any], suspects: Sequence[Suspect]
 ) -> tuple[Anomaly, ...]:
-    """What the contract forbids among suspects, whatever may still be recorded."""
+    """Return the suspects that the contract forbids, whatever rows may still come."""
     frames = Frames(engine, sources, plan)
     frames.history = engine.materialize(frames.history.where(_concerns(frames, suspects)))
     found: list[Frame] = [each for detect in _DETECTORS for each in detect(frames)]
@@ -123,13 +123,13 @@ def forbidden(
         anomaly
         for each in found
         for anomaly in judged(frames, each, settled=False)
-        # A record is read before its send is recorded: only the end shows that nobody sent it.
+        # A record may be read before its send is recorded: only the end shows that it was not sent.
         if anomaly.judgement is Judgement.FORBIDDEN and anomaly.aspect != "unsent"
     )
 
 
 def _concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
-    """The rows that decide about suspects: all of their values, all at their offsets."""
+    """Return the condition for rows about suspects: rows of their values and at their offsets."""
     F = frames.engine.functions
     listed = list(suspects)
     conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH)]
@@ -147,7 +147,7 @@ def _concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
 
 
 def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
-    """Suspects that are evidence already, as frames of it."""
+    """Return frames of evidence for suspects that are evidence already."""
     engine, F = frames.engine, frames.engine.functions
     names = set(_FINDINGS.names)
     rows = [

@@ -1,7 +1,7 @@
-"""A compact set of sequence numbers: intervals, of which it keeps a bounded number.
+"""A compact set of sequence numbers: a bounded number of intervals.
 
-Beyond the bound the lowest gap is given up: of everything below `floor` it is not known any more
-whether it was there.
+Beyond the bound the set forgets its lowest interval: for numbers below `floor` it does not know any
+more whether they were added.
 """
 
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 
 class Seen(Enum):
-    """What adding a number showed."""
+    """The result of adding a number."""
 
     NEW = auto()
     AGAIN = auto()
@@ -17,7 +17,7 @@ class Seen(Enum):
 
 
 class Intervals:
-    """Numbers seen; at most `limit` intervals of them."""
+    """Numbers in at most `limit` intervals."""
 
     __slots__ = ("_begins", "_ends", "_limit", "floor")
 
@@ -28,16 +28,16 @@ class Intervals:
         self.floor = 0
 
     def __len__(self) -> int:
-        """Intervals kept: the size of this set, whatever it holds."""
+        """The number of intervals, which is the size of the set in memory."""
         return len(self._begins)
 
     def seen(self, number: int) -> bool:
-        """Whether it is surely known to have been added."""
+        """Whether the number was certainly added."""
         at = bisect_right(self._begins, number) - 1
         return at >= 0 and number < self._ends[at]
 
     def add(self, number: int) -> Seen:
-        """Add a number; says whether it was there."""
+        """Add a number, and return whether it was there."""
         if number < self.floor:
             return Seen.FORGOTTEN
         if self.seen(number):

@@ -1,14 +1,15 @@
-"""What is remembered of the cluster and of faults while a run goes on, so that it can be judged.
+"""The rows of the cluster and of faults that are kept to judge a run while it goes on.
 
-Before the end nobody knows where leader epochs begin in the final log, so no election and no loss
-of state explains anything by its offset yet: the contract leaves open what they may explain. It
-asks only
-- who was ever in sync with a partition: rows of its leader that add somebody;
-- who voted in the metadata quorum when: the first and last row of every stretch of equal voters;
-- which faults may have taken something for good, and which changed what is promised: their rows.
-The first two are bounded by the cluster's size and the changes of its voters. The faults are kept
-as long as the run goes on, since what they took may be missed at any time; those that end when they
-are healed (kills, pauses, cuts) are not kept.
+Before the end it is unknown where leader epochs start in the final log. So no election and no state
+loss explains anything by its offset yet, and the contract leaves open what they may explain. It
+needs only
+- the nodes that were ever in sync with a partition: leader rows that add a node;
+- the voters of the metadata quorum over time: the first and last row of every stretch of equal
+  voters;
+- the faults that may have destroyed state, and those that changed settings: their rows.
+The first two are bounded by the size of the cluster and the changes of its voters. The faults are
+kept until the run ends, because their losses may show at any time. Faults whose effect ends with
+their heal (kills, pauses, cuts) are not kept.
 """
 
 from typing import Any
@@ -26,8 +27,8 @@ Row = dict[str, Any]
 _COLUMNS = ("at_ns", "kind", "node", "topic", "partition", "leader", "leader_epoch", "isr")
 
 
-class Remembered:
-    """The state; rows are taken in the order in which they were recorded."""
+class ClusterMemory:
+    """The kept rows; rows are added in the order in which they were recorded."""
 
     def __init__(self) -> None:
         self._leaders: list[Row] = []
@@ -36,11 +37,11 @@ class Remembered:
         self._faults: list[Row] = []
 
     def size(self) -> int:
-        """Rows kept, of all kinds."""
+        """The number of kept rows, of all kinds."""
         return len(self._leaders) + len(self._quorum) + len(self._faults)
 
     def take_cluster(self, rows: pa.Table) -> None:
-        """Go on with these rows (schema CLUSTER)."""
+        """Add rows (schema CLUSTER)."""
         for row in _of_kind(rows, "leader"):
             at = (row["topic"], row["partition"])
             known = self._in_sync.get(at, frozenset())
@@ -54,22 +55,22 @@ class Remembered:
             self._quorum.append(row)
 
     def take_faults(self, rows: pa.Table) -> None:
-        """Go on with these rows (schema FAULTS) of faults that are over."""
+        """Add rows (schema FAULTS) of faults that are over."""
         self._faults += [
             row for row in rows.to_pylist() if may_lose_state(row) or read_changes([row])
         ]
 
     def cluster(self) -> pa.Table:
-        """What is remembered, of schema CLUSTER."""
+        """Return the kept rows of schema CLUSTER."""
         return _table([*self._leaders, *self._quorum], CLUSTER)
 
     def faults(self) -> pa.Table:
-        """What is remembered, of schema FAULTS."""
+        """Return the kept rows of schema FAULTS."""
         return _table(self._faults, FAULTS)
 
 
 def _of_kind(rows: pa.Table, kind: str) -> list[Row]:
-    # Streams have a batch for every few rows: together they are gone through faster.
+    # Streams have a batch for every few rows: one combined batch is processed faster.
     told = rows.select(_COLUMNS).combine_chunks()
     told = told.filter(pc.and_(pc.equal(told["kind"], kind), pc.is_valid(told["isr"])))
     found: list[Row] = told.to_pylist()

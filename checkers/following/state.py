@@ -1,10 +1,10 @@
-"""What is remembered of a run from segment to segment, and what that makes suspicious.
+"""The state that is kept of a history from segment to segment, and the suspects that it shows.
 
-Rows come in the order in which their writers recorded them. Of every producer the sequences that
-were read are kept as intervals; of every partition the last offsets that were read, and the
-acknowledged ones that nobody has read yet; of every consumer its position. Each of these is
-bounded, and what does not fit is forgotten, the oldest first: then a suspicion may be missed, and
-none is made up. A suspect is no verdict: it says where to look.
+Rows come in the order in which their writers recorded them. The state has, for every producer, the
+sequences that were read, as intervals; for every partition, the last offsets that were read, and
+the acknowledged offsets that were not read yet; for every consumer, its position. Each part is
+bounded and forgets its oldest entries. Then a suspect may be missed, but none is invented. A
+suspect is not a verdict: it says where to look.
 """
 
 from collections import OrderedDict
@@ -29,14 +29,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-TOLD_AGAIN = 3
-"""So many writes that were told one offset are remembered of it."""
+WRITES_PER_OFFSET = 3
+"""How many writes are kept that were acknowledged at the same offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """offsets: remembered per partition and kind; producers, consumers: remembered per topic and
-    per partition; intervals: of one producer."""
+    """The bounds of the state. offsets: per partition and kind; producers, consumers: per topic and
+    per partition; intervals: per producer."""
 
     offsets: int = 20_000
     producers: int = 1_000
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """Something to look at: values, the record at an offset, or (evidence) a finding as it is."""
+    """A suspect: values, the record at an offset, or (evidence) a complete finding."""
 
     kind: str
     topic: str
@@ -57,7 +57,7 @@ class Suspect:
 
 
 class Recent(OrderedDict[K, V], Generic[K, V]):
-    """The entries last set, at most `limit` of them."""
+    """The entries that were set last, at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -72,8 +72,9 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
 
 @dataclass(slots=True)
 class _Partition:
-    """high: the greatest offset read. acked: beyond it, the writes that were told an offset; a
-    second leader may tell it again. last: of each producer the last sequence in the log."""
+    """The state of one partition. high: the greatest offset that was read. acked: the writes that
+    were acknowledged beyond it, by offset (a second leader may use an offset again). last: the last
+    sequence of each producer in the log."""
 
     read: Recent[int, int]
     acked: Recent[int, tuple[Row, ...]]
@@ -86,8 +87,8 @@ class _Partition:
 
 
 @dataclass(slots=True)
-class Carried:
-    """The state. `take` may be called any number of times; `size` says how much is kept."""
+class HistoryState:
+    """The state. `take` adds rows and may be called any number of times; `size` counts entries."""
 
     limits: Limits = field(default_factory=Limits)
     _partitions: dict[tuple[str, int], _Partition] = field(default_factory=dict)
@@ -95,13 +96,13 @@ class Carried:
     _failed: dict[str, Recent[int, None]] = field(default_factory=dict)
 
     def size(self) -> int:
-        """Entries of all kinds; bounded by the limits and the number of partitions."""
+        """The number of entries; bounded by the limits and the number of partitions."""
         seen = sum(len(each) for known in self._seen.values() for each in known.values())
         failed = sum(map(len, self._failed.values()))
         return seen + failed + sum(each.size() for each in self._partitions.values())
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
-        """Go on with these rows (schema HISTORY, in the order in which they were recorded)."""
+        """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
         for batch in rows.select(list(COLUMNS)).to_batches(max_chunksize=10_000):
             for row in batch.to_pylist():
                 yield from self._take(row)
@@ -136,7 +137,8 @@ class Carried:
         return self._partitions[key]
 
     def _sequences(self, topic: str, client: int) -> Intervals:
-        """Of a topic as a whole: a producer goes round its partitions, and leaves gaps in each."""
+        """The sequences of a producer in a topic. It alternates between the partitions, so its
+        sequences in one partition have gaps."""
         known = self._seen.setdefault(topic, Recent(self.limits.producers))
         if client not in known:
             known[client] = Intervals(self.limits.intervals)
@@ -146,7 +148,7 @@ class Carried:
     def _acknowledged(self, row: Row) -> Iterator[Suspect]:
         held, offset = self._partition(row), row["offset"]
         if offset > held.high:
-            held.acked[offset] = (*held.acked.get(offset, ())[-(TOLD_AGAIN - 1) :], row)
+            held.acked[offset] = (*held.acked.get(offset, ())[-(WRITES_PER_OFFSET - 1) :], row)
         elif held.read.get(offset, row["value"]) != row["value"]:
             yield _lost(row)
 
@@ -174,7 +176,7 @@ class Carried:
             yield from self._appeared(held, row)
 
     def _appeared(self, held: _Partition, row: Row) -> Iterator[Suspect]:
-        """A record at an offset that nobody had read up to now."""
+        """Handle a record at an offset that was not read before."""
         offset, value = row["offset"], row["value"]
         held.high = offset
         held.read[offset] = value
@@ -191,7 +193,7 @@ class Carried:
 
 
 def _passed_over(held: _Partition, position: int, row: Row) -> Iterator[Suspect]:
-    """Acknowledged offsets that a consumer, coming from below, left out."""
+    """Yield acknowledged offsets that a consumer skipped on its way up."""
     first = max(position, held.high + 1)
     if row["offset"] - first > len(held.acked):
         gone = [offset for offset in held.acked if first <= offset < row["offset"]]
@@ -203,7 +205,7 @@ def _passed_over(held: _Partition, position: int, row: Row) -> Iterator[Suspect]
 
 def _went_back(row: Row, position: tuple[int, int]) -> Iterator[Suspect]:
     expected, other_op = position
-    # Records of one poll are taken in the order of their offsets.
+    # The records of one poll are ordered by offset.
     if row["offset"] < expected and row["op"] != other_op:
         evidence = {**row, "other_offset": expected, "other_op": other_op}
         yield _finding("nonmonotonic-poll", evidence)

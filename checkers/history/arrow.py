@@ -1,7 +1,7 @@
-"""Arrow tables made, read and handed to DuckDB without pandas.
+"""Make Arrow tables, read them, and pass them to DuckDB without importing pandas.
 
-The usual ways import it, and pyarrow.dataset with it, if only to see that nothing is of theirs;
-that takes longer than judging an ordinary run.
+The usual functions import pandas and pyarrow.dataset only to check types. That import takes longer
+than judging an ordinary run.
 """
 
 import io
@@ -16,8 +16,8 @@ import pyarrow.parquet
 
 
 def few_rows(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """A table of rows of Python's values; a column that a row does not name is null in it. Raises
-    ArrowInvalid for what does not fit."""
+    """Make a table of Python rows; a column that a row does not name is null. Raises ArrowInvalid
+    for a value that does not fit."""
     text = "\n".join(map(json.dumps, rows)).encode()
     if not text:
         return no_rows(schema)
@@ -32,13 +32,13 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 
 def read(path: Path | str) -> pa.Table:
-    """All of a Parquet file. Raises ArrowInvalid, OSError."""
+    """Read a whole Parquet file. Raises ArrowInvalid, OSError."""
     with pyarrow.parquet.ParquetFile(path) as file:
         return file.read()
 
 
 def take_over(database: Any, name: str, rows: pa.Table) -> None:
-    """Make a table in DuckDB, by a name that needs no quotes. Raises DuckDB's errors."""
+    """Make a table in DuckDB, with a name that needs no quotes. Raises DuckDB's errors."""
     stream = f"{name.rpartition('.')[2]}_stream"
     database.register(stream, rows.__arrow_c_stream__())
     database.execute(f"CREATE TABLE {name} AS SELECT * FROM {stream}")

@@ -1,15 +1,15 @@
-"""What a run left behind: schemas, and the way from a run directory to validated sources.
+"""The tables of a run: their schemas, and how a run directory becomes validated sources.
 
-The history is the only thing between running and judging. This module names every column of it
-(and of the tables beside it), finds a run's files, and refuses what does not fit with an error
-that names the file and the column. It guarantees that whatever it hands on has every column of
-its schema, with its type, in its order. It reads no rows: the engine does, from the files.
+The history is the only link between running and judging. This module defines every column of the
+history and of the tables beside it, finds a run's files, and refuses files that do not fit, with an
+error that names the file and the column. Every source that it returns has all columns of its
+schema, with their types, in order. It reads no rows; the engine reads them from the files.
 
-It leaves to others: writing (the harness), reading and judging (the engine, the detectors).
+It leaves writing to the harness, and reading and judging to the engine and the detectors.
 
 Times are ns on CLOCK_MONOTONIC since the start of the run.
 
-    HistoryError          the run cannot be judged: not a run, or files that do not fit
+    HistoryError          the run cannot be judged: it is not a run, or its files do not fit
 """
 
 import json
@@ -43,17 +43,18 @@ class HistoryError(Exception):
 
 
 LATER = {"later": "yes"}
-"""Marks a column that stored runs may lack, since it came after the table; there it reads as null.
+"""Marks a column that was added to the table later. Stored runs may lack it; then it reads as null.
 """
 
 CUT = {b"cut": b"yes"}
-"""Marks a sealed file whose stream did not end in order: what came behind its rows is lost."""
+"""Marks a sealed file whose stream did not end in order: later rows are lost."""
 
 FOLLOWED = {b"followed": b"yes"}
 """Marks a sealed segment after which its writer began another one."""
 
 OP_BITS = 40
-"""An operation's number is its writer's, shifted by so many bits, and one more each time."""
+"""The number of an operation is its writer's number, shifted by this number of bits, plus a
+counter."""
 
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
@@ -80,27 +81,27 @@ HISTORY = pa.schema(
     ]
 )
 
-# A row of `f` producer-epoch: an idempotent producer left its epoch, librdkafka in all partitions
-# at once, our own client in the one that the row names.
-# invoke_ns: from when on it sent nothing more under the old one; complete_ns: when it could send
-# under the new one (null: not seen). error: why; partition: whose batch was refused, where that is
-# why; value: the first that the refusing broker lacked. A reason is a row; those of one bump have
-# one `op`.
+# A row of `f` producer-epoch: an idempotent producer left its epoch. librdkafka does so in all
+# partitions at once, our own client in the partition of the row.
+# invoke_ns: from then on it sent nothing under the old epoch; complete_ns: when it could send under
+# the new epoch (null: not seen). error: the reason; partition: the partition whose batch was
+# refused, if that is the reason; value: the first value that the refusing broker lacked. Each
+# reason is a row; the reasons of one epoch bump have the same `op`.
 PRODUCER_EPOCH = "producer-epoch"
 SKIPPED_AHEAD = "skipped-ahead"
-"""How such an error begins when the client itself had sent ahead of a batch that had failed."""
+"""How the error begins when the client had sent more behind a batch that failed."""
 TIMED_OUT = "timed-out"
-"""How it begins when the client itself had given writes up, whose sequences were then missing."""
+"""How the error begins when the client had given up writes, whose sequences were then missing."""
 REFUSED_HEAD = "refused at the head of the line"
-"""How it begins when a batch was refused as out of order though it was the next in line."""
+"""How the error begins when a batch was refused as out of order although it was the next one."""
 
-# What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
-# of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
-# truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
-# log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters), clock (a
-# node's wall clock was set: from then on it was to be ahead_ms ahead of the true time). elr: the
-# eligible leader replicas; log_offset: of the batch of the metadata log that says so; replicas: all
-# that are to hold the partition.
+# The cluster's reports. kind: leader (a partition's leader or ISR changed), epoch (a row of the
+# final leader-epoch table), view (a node's own view of a partition's leader, polled), truncation (a
+# replica truncated its log to end_offset), fenced, unfenced (a broker, from the metadata log),
+# quorum (the leader of the metadata log in an epoch, as a node reported it; isr: the voters), clock
+# (a node's wall clock was set: from then on it should be ahead_ms ahead of the true time). elr: the
+# eligible leader replicas; log_offset: of the batch in the metadata log; replicas: the assigned
+# replicas of the partition.
 CLUSTER = pa.schema(
     [
         pa.field("at_ns", pa.int64(), nullable=False),
@@ -122,8 +123,8 @@ CLUSTER = pa.schema(
     ]
 )
 
-# What was done to the cluster. targets: JSON of the resolved targets; effect, healing: the measured
-# proofs; inject_ms, heal_ms: how long doing and undoing it took.
+# The injected faults. targets: JSON of the resolved targets; effect, healing: the measured proofs;
+# inject_ms, heal_ms: how long injecting and healing took.
 FAULTS = pa.schema(
     [
         pa.field("fault_id", pa.int32(), nullable=False),
@@ -161,7 +162,7 @@ REPLICAS = pa.schema(
     ]
 )
 
-# Where every replica's log ended, and how far it knew it to be committed.
+# The end of every replica's log, and the high watermark that the replica knew.
 REPLICA_ENDS = pa.schema(
     [
         pa.field("node", pa.int32(), nullable=False),
@@ -186,7 +187,7 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
-    """Rows as a table of `schema`; a column that a row does not name is null in it."""
+    """Make a table of `schema`; a column that a row does not name is null. Raises HistoryError."""
     names = set(schema.names)
     listed = [dict(row) for row in rows]
     for row in listed:
@@ -204,10 +205,11 @@ def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table
 
 
 def validate(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
-    """Every column of `wanted` is in `found` with its type; raises HistoryError naming the column.
+    """Check that `found` has every column of `wanted` with its type. Raises HistoryError that names
+    the column.
 
-    Columns beyond the schema are allowed, a later version may have written more; and so is the
-    lack of a column marked LATER.
+    Further columns are allowed, because a later version may have written more. A column marked
+    LATER may be missing.
     """
     for field in wanted:
         index = found.get_field_index(field.name)
@@ -228,11 +230,11 @@ def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table, bool]:
-    """What is readable of an Arrow IPC stream that may have been cut at any byte.
+    """Read an Arrow IPC stream that may have been cut at any byte.
 
-    Returns the table of all whole batches and whether the stream was closed in order. A stream
-    cut before its schema gives an empty table of `schema`. Raises HistoryError when the stream's
-    own schema lacks a column.
+    Returns the table of all complete batches, and whether the stream was closed in order. A stream
+    that was cut before its schema gives an empty table of `schema`. Raises HistoryError when the
+    stream's own schema lacks a column.
     """
     batches: list[pa.RecordBatch] = []
     try:
@@ -243,7 +245,7 @@ def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table
                 batches.extend(stream)
                 complete = ends_in_order(path)
             except (pa.ArrowInvalid, OSError):
-                pass  # cut in the middle of a message: everything before it is whole
+                pass  # cut in the middle of a message: all batches before it are complete
     except (pa.ArrowInvalid, OSError) as error:
         if not path.is_file():
             raise HistoryError(f"{path}: cannot be read: {error}") from error
@@ -252,7 +254,7 @@ def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table
 
 
 def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of `schema` in its order, null where a table of earlier days lacks one."""
+    """Return the columns of `schema` in its order; a column that an older table lacks is null."""
     columns = [
         found[field.name]
         if field.name in found.column_names
@@ -263,7 +265,7 @@ def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def ends_in_order(path: Path) -> bool:
-    """Whether a stream was closed, and not cut."""
+    """Whether a stream was closed in order."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(END_OF_STREAM)))
@@ -271,13 +273,13 @@ def ends_in_order(path: Path) -> bool:
 
 
 Source: TypeAlias = "Path | str | pa.Table"
-"""A Parquet file; the address of Parquet files that Spark alone reads (with a scheme, and maybe
-wildcards); or rows already in memory."""
+"""A Parquet file; the address of Parquet files that only Spark reads (with a scheme, and possibly
+wildcards); or rows in memory."""
 
 
 def read_sources(sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
-    """All rows of sources of this machine, with the columns of `schema`. Raises HistoryError for a
-    file that is damaged inside."""
+    """Return all rows of sources on this machine, with the columns of `schema`. Raises HistoryError
+    for a damaged file."""
     tables = [arrow.no_rows(schema)]
     for each in sources:
         try:
@@ -290,11 +292,10 @@ def read_sources(sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSources:
-    """Where the frames of one run come from; every source validated against its schema.
+    """The sources of one run's tables, each validated against its schema.
 
-    missing: tables whose file the run does not have (it was cut before they were written); they
-    are judged as empty. cut: streams of the history that did not end in order. run_file: what the
-    run says of itself.
+    missing: tables without a file (the run ended before they were written); they are judged as
+    empty. cut: streams of the history that did not end in order. run_file: the content of run.json.
     """
 
     history: tuple[Source, ...]
@@ -308,7 +309,7 @@ class RunSources:
 
 
 def load_run(run_dir: Path) -> RunSources:
-    """Find and validate the files of a run directory. Raises HistoryError when it is no run."""
+    """Find and validate the files of a run directory. Raises HistoryError when it is not a run."""
     if not run_dir.is_dir():
         raise HistoryError(f"{run_dir}: no such run directory")
     if (found := irregular(run_dir)) is not None:
@@ -325,13 +326,14 @@ def load_run(run_dir: Path) -> RunSources:
 
 
 def load_table(run_dir: Path, name: str) -> tuple[Source, ...]:
-    """The files of one table (a name of SCHEMAS), none where there are none. Raises HistoryError
-    for one that is damaged or missing."""
+    """Return the files of one table (a name of SCHEMAS), which may be none. Raises HistoryError for
+    a file that is damaged or missing."""
     return tuple(each.source for each in _load_table(run_dir, name))
 
 
 class _File(NamedTuple):
-    """A file of a table. cut: its stream did not end in order; followed: by another segment."""
+    """A file of a table. cut: its stream did not end in order. followed: another segment came after
+    it."""
 
     stem: str
     source: Source
@@ -340,17 +342,17 @@ class _File(NamedTuple):
 
 
 def _load_table(run_dir: Path, name: str) -> list[_File]:
-    """The files of a table, of which none may be missing."""
+    """Return the files of a table. Raises HistoryError for a missing segment."""
     paths = table_files(run_dir, name)
     more = {path.stem for path in followed_by_another(paths)}
     files = [_load_file(path, SCHEMAS[name], followed=path.stem in more) for path in paths]
     gone = lacking({each.stem for each in files}, {each.stem for each in files if each.followed})
     folder = run_dir / name
-    # A segment that came after the listing is not missing: its rows are for the next look.
+    # A segment that was written after the listing is not missing: the next call reads its rows.
     for stem in gone:
         if not any((folder / f"{stem}{kind}").exists() for kind in (STREAM, SEALED)):
             raise HistoryError(segment_missing(f"{folder / stem}{SEALED}"))
-    # Cut histories are judged for what they are; nobody knows what a cluster said in a gap.
+    # A cut history can be judged. A gap in the cluster's rows cannot.
     if name != "history" and (torn := [each for each in files if each.cut and each.followed]):
         raise HistoryError(segment_torn(folder / torn[0].stem))
     return files
@@ -363,7 +365,7 @@ def _load_file(path: Path, schema: pa.Schema, *, followed: bool) -> _File:
             return _File(path.stem, rows, not complete, followed)
         except HistoryError:
             path = path.with_suffix(SEALED)
-            if not path.is_file():  # else it was sealed since the listing
+            if not path.is_file():  # else the stream was sealed after the listing
                 raise
     try:
         found = pa.parquet.read_schema(path)
@@ -375,7 +377,7 @@ def _load_file(path: Path, schema: pa.Schema, *, followed: bool) -> _File:
 
 
 def _sealed(path: Path, found: pa.Schema, schema: pa.Schema) -> Source:
-    """The file; or its rows, made complete, when it lacks columns that came later."""
+    """Return the file; or its rows with all columns, if it lacks columns that were added later."""
     validate(found, schema, str(path))
     _no_empty_rows(path, found, schema)
     if set(schema.names) <= set(found.names):
@@ -384,7 +386,7 @@ def _sealed(path: Path, found: pa.Schema, schema: pa.Schema) -> Source:
 
 
 def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
-    """Refuse a foreign file whose statistics tell of nulls where every row needs a value."""
+    """Refuse a foreign file whose statistics show nulls in a required column."""
     needed = {f.name for f in schema if not f.nullable and found.field(f.name).nullable}
     if not needed:
         return
@@ -399,7 +401,7 @@ def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
 
 
 def load_plan(run_dir: Path) -> dict[str, Any]:
-    """The run's plan.json as a dict. Raises HistoryError when nothing can be judged by it."""
+    """Return the run's plan.json as a dict. Raises HistoryError when it cannot judge a run."""
     path = run_dir / "plan.json"
     try:
         return parse_plan(path.read_text(), str(path))
@@ -408,7 +410,7 @@ def load_plan(run_dir: Path) -> dict[str, Any]:
 
 
 def parse_plan(text: str, where: str) -> dict[str, Any]:
-    """The text of a plan.json as a dict. Raises HistoryError, which starts with `where`."""
+    """Parse a plan.json as a dict. Raises HistoryError; its text starts with `where`."""
     try:
         plan = json.loads(text)
     except (ValueError, RecursionError) as error:

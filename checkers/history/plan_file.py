@@ -1,6 +1,6 @@
-"""What a plan must be to be judged by: the few of its fields that a verdict depends on.
+"""The few fields of a plan.json that a verdict depends on, and their validation.
 
-Plans are validated by whoever makes them; a run directory may come from elsewhere.
+The harness validates its own plans, but a run directory may come from elsewhere.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ from typing import Any
 from checkers.expectations import BadExpectation, of_plan
 
 IMPORTED = "imported"
-"""The `system` of the plan of an import: another tool ran it, and it cannot be run again."""
+"""The `system` of an import's plan: another tool ran it, and it cannot be run again."""
 
 EXTERNAL = "external"
-"""The `system` of the plan of a run on a cluster that somebody else runs: nobody read its files."""
+"""The `system` of a plan for a cluster that the harness did not start: its files were not read."""
 
 _SECTIONS = ("workload", "bounds", "broker", "nemesis")
 _NUMBERS = {
@@ -24,18 +24,18 @@ _NUMBERS = {
 _TOPIC_NUMBERS = ("partitions", "replication_factor", "min_insync_replicas")
 GREATEST_NUMBER = (1 << 63) - 1
 GREATEST = {"partitions": 100_000}
-"""Of numbers by which something is counted up."""
+"""The limits of numbers that loops count up to."""
 _ACKS = (None, 0, 1, -1, "0", "1", "-1", "all")
 
 
 def digest(plan: Mapping[str, Any]) -> str:
-    """Of all that a plan says of a run; what is expected of the run may be another each time."""
+    """Return a digest of a plan without its expectations, which may change each time."""
     said = {name: value for name, value in plan.items() if name not in ("expect", "bounds")}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | None]:
-    """{(topic, partition): replication factor} of a plan; None where it names none."""
+    """Return {(topic, partition): replication factor} of a plan; None for an unnamed factor."""
     return {
         (topic["name"], partition): topic.get("replication_factor")
         for topic in plan.get("topics") or ()
@@ -44,7 +44,7 @@ def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | N
 
 
 def wrong_with(plan: Mapping[str, Any]) -> str | None:
-    """The first thing that keeps a plan from being one to judge by; None when it is fine."""
+    """Return the first error that prevents judging by a plan; None without any."""
     return next(_wrongs(plan), None)
 
 

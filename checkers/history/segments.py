@@ -22,8 +22,8 @@ _NUMBERED: Final = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
 
 
 def irregular(run_dir: Path) -> Path | None:
-    """What of a run is neither a file nor a directory, such as a pipe, on which whoever opens it
-    may wait for ever; None when there is nothing of that kind."""
+    """Return a path of a run that is neither a file nor a directory, such as a pipe; None without
+    any. Opening a pipe may block for ever."""
     folders = [run_dir, *(run_dir / name for name in ("history", "cluster", "faults"))]
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -33,25 +33,26 @@ def irregular(run_dir: Path) -> Path | None:
 
 
 def irregular_told(path: Path) -> str:
-    """The sentence for one."""
+    """Return the error message for such a path."""
     return f"{path}: is no regular file; put back the run's own, or remove it"
 
 
 def segment_path(path: Path, number: int) -> Path:
-    """Where the segment of that number of a stream is; segments sort by their names."""
+    """Return the path of the segment with this number; segments sort by their names."""
     return path.with_name(f"{path.stem}-{number:06d}{path.suffix}")
 
 
 def segment_of(stem: str) -> tuple[str, int] | None:
-    """Writer and number of a segment by its file's name without suffix; None for a whole stream."""
+    """Return writer and number of a segment, from its file name without suffix; None for a stream
+    without segments."""
     found = _NUMBERED.fullmatch(stem)
     return None if found is None else (found["writer"], int(found["number"]))
 
 
 def table_files(run_dir: Path, name: str) -> list[Path]:
-    """The files of a table, in the order of their names, what is in the folder first.
+    """Return the files of a table in the order of their names; files in the folder come first.
 
-    Streams are listed before what is sealed: what is sealed meanwhile is not missed.
+    Streams are listed before sealed files, so a stream that is sealed meanwhile is not missed.
     """
     streams, sealed = (_of_kind(run_dir, name, kind) for kind in (STREAM, SEALED))
     done = {path.with_suffix("") for path in sealed}
@@ -60,7 +61,7 @@ def table_files(run_dir: Path, name: str) -> list[Path]:
 
 
 def table_streams(run_dir: Path, name: str) -> list[Path]:
-    """The streams of a table, in the order of their names, what is in the folder first."""
+    """Return the streams of a table in the order of their names; those in the folder come first."""
     return _of_kind(run_dir, name, STREAM)
 
 
@@ -69,26 +70,26 @@ def _of_kind(run_dir: Path, name: str, kind: str) -> list[Path]:
 
 
 def followed_by_another(files: Iterable[Path]) -> list[Path]:
-    """Of files in one folder those whose writers have gone on to another segment, in order."""
+    """Return the files in one folder whose writers have begun another segment, in order."""
     numbered = {segment: path for path in files if (segment := segment_of(path.stem)) is not None}
     last = dict(sorted(numbered))  # the greatest number of a writer is set last
     return [numbered[each] for each in sorted(numbered) if each[1] < last[each[0]]]
 
 
 def segment_missing(where: object) -> str:
-    """The sentence for a segment that is not there."""
+    """Return the error message for a missing segment."""
     return f"{where}: is missing, and other segments of its stream are there; put it back"
 
 
 def segment_torn(where: object) -> str:
-    """The sentence for one that did not end in order although another one came after it."""
+    """Return the message for a segment that was cut although another segment came after it."""
     return f"{where}: its end is lost, and other segments came after it; put back a whole one"
 
 
 def lacking(stems: Collection[str], followed: Collection[str]) -> list[str]:
-    """The segments that are not among `stems` and were there, by the numbers of the others.
+    """Return the segments that are missing among `stems`, by the numbers of the others.
 
-    followed: of those the ones that another one came after, as is known.
+    followed: the segments after which another one is known to have come.
     """
     last: dict[str, int] = {}
     for stem in stems:

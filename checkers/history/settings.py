@@ -1,9 +1,8 @@
-"""The settings that the contract depends on, per topic, and how they changed while a run went on.
+"""The settings that the contract depends on, per topic, and how they changed during a run.
 
-Values are Kafka's properties: a topic's own, else the broker's, else the default. Two faults
-change what is promised: `config`, with `topic`, `name` and `value` among the details of its
-targets, and `elect`, whose `kind` may be unclean. Whatever is judged over a stretch of time is
-judged by the weakest value that was in force in it.
+Values are Kafka's properties: the topic's, else the broker's, else the default. Two faults change
+settings: `config`, with `topic`, `name` and `value` in the details of its targets, and `elect` with
+the `kind` unclean. A time span is judged by the weakest settings that were in force in it.
 """
 
 import json
@@ -18,18 +17,18 @@ FLUSH_OF_BROKER = "log.flush.interval.messages"
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 
 ANY_TOPIC = ("every", "any", "")
-"""Which topic, when it may be each of them."""
+"""The values of `topic` that mean any topic."""
 
 FOREVER_NS = 1 << 62
-"""Later than any time of a run; slack can be added to it."""
+"""A time later than any time of a run; slack can be added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What was promised to a topic.
+    """The settings of a topic.
 
-    acks: 0, 1, -1 (all), None for what has no topic. flush_before_ack: every replica fsyncs before
-    it claims a record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
+    acks: 0, 1, -1 (all), None without a topic. flush_before_ack: every replica fsyncs a record
+    before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
     """
 
     acks: int | None
@@ -43,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A setting that was another one for a while. topic: None for any."""
+    """A change of a setting for some time. topic: None for any topic."""
 
     topic: str | None
     name: str
@@ -53,13 +52,13 @@ class Change:
 
 
 def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
-    """What a plan says of a topic; one that it does not name has no acks."""
+    """Return the settings that a plan gives a topic. A topic that it does not name has no acks."""
     topics: list[Mapping[str, Any]] = [*(plan.get("topics") or ())]
     planned: Mapping[str, Any] = next((t for t in topics if t.get("name") == topic), {})
     broker: Mapping[str, Any] = plan.get("broker") or {}
     configs = {**broker, **(planned.get("configs") or {})}
     workload = plan.get("workload") or {}
-    # Without a word, the built-in broker has them, and another system may not.
+    # The default: the built-in broker has eligible leader replicas, another system may not.
     eligible = "1" if plan.get("system", "nodes") == "nodes" else "0"
     return Settings(
         acks=acks_number(planned.get("acks")),
@@ -73,7 +72,7 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
 
 
 def read_changes(rows: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
-    """The changes in rows of the faults' table: one that may have been made counts as made."""
+    """Return the changes in rows of the faults' table. A change that may have happened counts."""
     return tuple(change for row in rows if (change := _read_change(row)) is not None)
 
 
@@ -109,7 +108,7 @@ def _details(targets: str | None) -> dict[str, str]:
 def weakest(
     settings: Settings, topic: str | None, changes: Sequence[Change], from_ns: int, until_ns: int
 ) -> Settings:
-    """The least that was promised to the topic at any moment of a stretch of time."""
+    """Return the weakest settings of the topic during a time span."""
     for change in changes:
         if change.topic not in (None, topic):
             continue
@@ -140,7 +139,7 @@ def _is_true(value: object) -> bool:
 
 
 def acks_number(acks: Any) -> int | None:
-    """Kafka's acks as a number: `all` is -1."""
+    """Return Kafka's acks as a number: `all` is -1."""
     if acks is None:
         return None
     return -1 if str(acks) == "all" else int(acks)

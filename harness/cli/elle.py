@@ -68,7 +68,7 @@ def export_elle(
     file: Annotated[Path, typer.Argument(help="The JSON file to write.")],
     debug: Debug = False,
 ) -> None:
-    """Write a stored run's sends and polls as list-append transactions, for elle-cli."""
+    """Write a run as list-append transactions, for elle-cli."""
     from harness.recording import imports, store
 
     with _frames(store.open_run(run_dir).path, EngineName.DUCKDB) as frames:

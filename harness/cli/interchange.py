@@ -104,7 +104,10 @@ def import_kafkatest(
     max_in_flight: MaxInFlight = 5,
     debug: Debug = False,
 ) -> None:
-    """Import the output of Kafka's VerifiableProducer and VerifiableConsumer."""
+    """Import the output of Kafka's verifiable clients.
+
+    These are VerifiableProducer and VerifiableConsumer of Kafka's system tests.
+    """
     from checkers.interchange import kafkatest
     from harness.recording import imports
 
@@ -136,7 +139,7 @@ def export_jepsen(
     notation: Format = None,
     debug: Debug = False,
 ) -> None:
-    """Write a stored run's client operations as a history of Jepsen's Kafka workload."""
+    """Write a run as a history of Jepsen's Kafka workload."""
     from checkers.history.history import load_plan
     from checkers.interchange import jepsen_export, jepsen_ops
     from harness.recording import imports

@@ -6,10 +6,9 @@ Exit code 1 otherwise.
 
 import json
 import os
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,13 +22,13 @@ from harness.cli.base import (
     warn,
 )
 from harness.cli.options import AsJson, Debug, Jobs, Store
-from harness.reports import terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.zoo.entry import Entry
     from harness.zoo.track_record import TrackRecordRow
+    from harness.zoo.trials import RandomTrial
 
 TABLE_WIDTH = 200
 """The least width of a table. A file has no width, and broken rows cannot be searched."""
@@ -83,29 +82,22 @@ def zoo(
     if worlds:
         rows = _play_schedules(rows, collection, worlds, processes)
     if random:
-        for n, row in enumerate(rows):
-            trial = trials.try_random(
-                row.entry,
-                searches=searches,
-                limit=random,
-                jobs=processes,
-                time_s=time_s,
-                root=store,
-            )
-            rows[n] = replace(row, at_random=trial)
-            warn(f"at random: {row.entry.name}: {rows[n].random_result}")
+        search = partial(
+            trials.try_random,
+            searches=searches,
+            limit=random,
+            jobs=processes,
+            time_s=time_s,
+            root=store,
+        )
+        rows = [_search(row, search) for row in rows]
     if real:
         ensure_privileges()
         clean_up_killed_runs()
         rows = [_run_scenario(row, store) for row in rows]
     if markdown is not None:
         write_atomic(markdown, track_record.markdown(rows))
-    if as_json:
-        print(json.dumps([row.as_json() for row in rows], indent=2))
-    else:
-        console = _wide_console()
-        console.print(track_record.table(rows))
-        console.print(track_record.summary(rows))
+    _print_track_record(rows, as_json=as_json)
     raise Exit(0 if all(row.holds for row in rows) else 1)
 
 
@@ -118,7 +110,20 @@ def _print_list(entries: "Sequence[Entry]", *, as_json: bool) -> None:
     _wide_console().print(track_record.list_table(entries))
 
 
+def _print_track_record(rows: "Sequence[TrackRecordRow]", *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([row.as_json() for row in rows], indent=2))
+        return
+    from harness.zoo import track_record
+
+    console = _wide_console()
+    console.print(track_record.table(rows))
+    console.print(track_record.summary(rows))
+
+
 def _wide_console() -> "Console":
+    from harness.reports import terminal
+
     return terminal.console(width=max(terminal.console().width, TABLE_WIDTH))
 
 
@@ -126,6 +131,9 @@ def _play_schedules(
     rows: "list[TrackRecordRow]", module: str, worlds: int, jobs: int
 ) -> "list[TrackRecordRow]":
     """Play each schedule in a process of its own, because a mutant patches its process."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     from harness.zoo import trials
 
     seeds = range(1, worlds + 1)
@@ -142,6 +150,12 @@ def _play_schedules(
             warn(f"by schedule: {row.entry.name}: {done.schedule_result or 'it has no schedule'}")
             results.append(done)
     return results
+
+
+def _search(row: "TrackRecordRow", search: "Callable[[Entry], RandomTrial]") -> "TrackRecordRow":
+    done = replace(row, at_random=search(row.entry))
+    warn(f"at random: {row.entry.name}: {done.random_result}")
+    return done
 
 
 def _has_schedule(entry: "Entry") -> bool:

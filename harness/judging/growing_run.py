@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from checkers.following.memory import Remembered
+from checkers.following.memory import ClusterMemory
 from checkers.history.history import FAULTS, RunSources, load_table, table
 from checkers.history.run_file import read_run_file
 from harness.judging import judge
@@ -30,7 +30,7 @@ class FollowedRun:
         self._cluster = Cursor(run_dir, "cluster")
         self._faults = Cursor(run_dir, "faults")
         self._unfinished = JournalledFaults()
-        self.remembered = Remembered()
+        self.remembered = ClusterMemory()
         self.over = False
 
     def read_new(self) -> None:

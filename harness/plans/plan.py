@@ -3,8 +3,7 @@
 A plan is frozen, validated data. It comes from TOML and the flags on top of it, or from the
 plan.json of an earlier run. This module checks each value by itself. `harness.run.prepare` checks
 the values against each other and against the target, and fixes the schedule of faults. A PlanError
-lists everything that is wrong with the values: where, what, and what to do about it. How a plan is
-carried out is left to `harness.run`.
+lists everything that is wrong with the values: where, what, and what to do about it.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""AlterConfigs and IncrementalAlterConfigs: what configuration becomes of topics and brokers. Pure.
+"""AlterConfigs and IncrementalAlterConfigs: changes of topic and broker configurations. Pure.
 
-A resource's change is made whole or not at all. Brokers without a name stand for the default of all
-(KIP-226). A change of min.insync.replicas ends, in the same batch, the eligibility that the old
-minimum had founded (KIP-966).
+The changes of a resource are made completely or not at all. The broker without a name stands for
+the default of all brokers (KIP-226). A change of min.insync.replicas ends, in the same batch, the
+leader eligibility that depended on the old minimum (KIP-966).
 """
 
 import enum
@@ -32,7 +32,7 @@ from nodes.metadata.topic_configs import (
 
 
 class ConfigOperation(enum.IntEnum):
-    """What is done with one value, numbered as IncrementalAlterConfigs does."""
+    """An operation on one value, numbered as in IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -42,7 +42,7 @@ class ConfigOperation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """One value of a resource; `operation` as it came, which may be no ConfigOperation."""
+    """A change of one value; `operation` is as received, perhaps not a ConfigOperation."""
 
     name: str
     operation: int
@@ -51,8 +51,8 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChanges:
-    """The changes of one resource; `replaces`: whatever they do not name is deleted (AlterConfigs
-    as it was before KIP-339).
+    """The changes of one resource; with `replaces`, all values that they do not name are deleted
+    (AlterConfigs, before KIP-339).
     """
 
     resource: ConfigResource
@@ -62,7 +62,7 @@ class ResourceChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigResult:
-    """What became of one resource."""
+    """The result for one resource."""
 
     resource: ConfigResource
     error: ControlError | None = None
@@ -72,10 +72,10 @@ THROTTLED_RATES: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
 )
-"""Bytes per second; what KIP-73's throttled replicas may use."""
+"""The byte rates per second for throttled replicas (KIP-73)."""
 
 _CLUSTER_ONLY: Final = (MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE)
-"""The controller decides by these, for the whole cluster."""
+"""The controller uses these, for the whole cluster."""
 
 
 def _broker_configs() -> dict[str, Check]:
@@ -88,13 +88,13 @@ def _broker_configs() -> dict[str, Check]:
 
 
 BROKER_CONFIGS: Final[Mapping[str, Check]] = _broker_configs()
-"""What may be changed of a broker while it runs: the topics' defaults, and throttles."""
+"""The dynamic broker configurations: the topics' defaults, and throttles."""
 
 
 def alter_configs(
     state: ControllerState, requests: Sequence[ResourceChanges], *, validate_only: bool = False
 ) -> ControllerResult[list[AlterConfigResult]]:
-    """Change the configuration of topics and brokers, each resource answered for itself."""
+    """Change the configuration of topics and brokers, with a result for each resource."""
     records: list[MetadataRecord] = []
     answers = []
     times = Counter(request.resource for request in requests)
@@ -128,8 +128,8 @@ def _alter(image: ClusterImage, request: ResourceChanges) -> Iterator[ConfigReco
     _check_values(resource, old, new)
     named = {change.name for change in request.changes}
     for name in sorted(named | old.keys() | new.keys()):
-        # An unchanged value of a broker is written all the same: it makes the broker read again
-        # what its files hold (KAFKA-14136).
+        # An unchanged value of a broker is also written: it makes the broker read its files again
+        # (KAFKA-14136).
         again = resource.resource_type == BROKER_RESOURCE and name in named
         if old.get(name) != new.get(name) or (again and name in new):
             yield ConfigRecord(

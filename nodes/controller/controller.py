@@ -1,20 +1,21 @@
-"""The quorum controller: what the cluster's metadata becomes when brokers and clients ask. Pure.
+"""The quorum controller: decides how requests of brokers and clients change the metadata. Pure.
 
 While its node leads the metadata quorum, a Controller holds the image of everything appended so
-far, committed or not, and decides each operation on it. An operation changes nothing of the image:
-it returns the records to append and the answer to give once they are committed (ControllerResult),
-or raises ControlError. The shell appends the records, reports them with `appended`, and answers
-after the commit; two operations never overlap. When leadership is lost the image and the sessions
-are dropped: whatever was not committed may vanish, and was not answered.
+far, committed or not, and decides each operation on that image. An operation does not change the
+image. It returns a ControllerResult (the records to append, and the response to send after their
+commit) or raises ControlError. The caller appends the records, reports them with `appended`, and
+responds after the commit; two operations never overlap. When leadership is lost, the image and the
+sessions are discarded: uncommitted records may disappear, and no response was sent for them.
 
-Here are the brokers' lives and what time brings; administrative operations are functions of the
-`state` in modules of their own (topics, topic_changes, reassignments, configs, elections).
+This module has the operations of brokers and the periodic work. Administrative operations are
+functions of a ControllerState in their own modules (topics, deletions, reassignments, configs,
+elections).
 
-What holds after each result: a leader is in its ISR; ISR and eligible leaders are distinct replicas
-(see `nodes.controller.partition_changes`); a broker that is fenced or shutting down is in no ISR;
-leader epochs rise with each leadership, partition epochs with each change.
+These rules hold after each result: a leader is in its ISR; ISR and eligible leaders are distinct
+replicas (see `nodes.controller.partition_changes`); a broker that is fenced or shutting down is in
+no ISR; leader epochs rise with each leadership, partition epochs with each change.
 
-Times are monotonic milliseconds. Broker sessions live in memory only.
+Times are monotonic milliseconds. Broker sessions exist in memory only.
 """
 
 import random
@@ -57,14 +58,14 @@ from nodes.metadata.topic_configs import MIN_INSYNC_REPLICAS, effective
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 PRODUCER_ID_BLOCK: Final = 1000
 MAX_PREFERRED_ELECTIONS: Final = 1000
-"""Leaderships moved back to preferred replicas in one turn; the rest follows at the next tick."""
+"""How many leaderships one tick moves back to preferred replicas; the next tick moves more."""
 METADATA_VERSION: Final = 23
-"""Kafka's 4.0-IV1: the level whose records this controller writes."""
+"""Kafka's 4.0-IV1: the feature level whose records this controller writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """What a broker learns from its heartbeat."""
+    """The result of a broker's heartbeat."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -72,7 +73,7 @@ class HeartbeatResult:
 
 
 class Controller:
-    """The active controller's decisions; see the module for how a shell drives it."""
+    """The active controller's decisions; see the module for the duties of its caller."""
 
     def __init__(self, *, cluster_id: str, settings: ControlSettings, rng: random.Random) -> None:
         self._cluster_id = cluster_id
@@ -92,7 +93,7 @@ class Controller:
 
     @property
     def active(self) -> bool:
-        """Whether this controller may be asked for anything."""
+        """Whether this controller is active and accepts operations."""
         return self._active
 
     @property
@@ -102,7 +103,7 @@ class Controller:
 
     @property
     def state(self) -> ControllerState:
-        """What administrative operations decide on."""
+        """The state on which administrative operations decide."""
         return ControllerState(image=self._image, settings=self._settings, rng=self._rng)
 
     @property
@@ -110,7 +111,7 @@ class Controller:
         """The partitions without a leader."""
         return self._leaderless.keys()
 
-    # --- taking over and stepping down
+    # --- becoming active and inactive
 
     def on_active(
         self,
@@ -119,12 +120,12 @@ class Controller:
         now_ms: float,
         last_contact_ms: Mapping[NodeId, float],
     ) -> None:
-        """Take over at `epoch` with the committed image, which is all there is in the log.
+        """Become active in `epoch` with the committed image, which covers the whole log.
 
-        Every unfenced broker gets a full session from now. `last_contact_ms` holds the exception,
-        the deposed quorum leader: its silence is what brought this controller up, so its broker's
-        session is counted from when it was last heard of. Otherwise a node that led the quorum
-        and partitions would be fenced an election and a session after its death.
+        Every unfenced broker gets a full session from now, except the previous quorum leader in
+        `last_contact_ms`. Its silence caused this election, so its broker session counts from its
+        last contact. Otherwise a dead node that led the quorum and partitions would be fenced only
+        after an election plus a session timeout.
         """
         self._active = True
         self._epoch = epoch
@@ -142,7 +143,7 @@ class Controller:
                 self._sessions.touch(broker.node_id, min(heard_ms, now_ms))
 
     def on_inactive(self) -> None:
-        """Leadership is lost: forget what was not committed, and all sessions."""
+        """Leadership is lost: discard the image and all sessions."""
         self._active = False
         self._image = ClusterImage()
         self._sessions = BrokerSessions(self._settings.session_timeout_ms)
@@ -150,7 +151,7 @@ class Controller:
         self._leaderless = {}
 
     def appended(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
-        """One batch of a result's records is in the log, the last at `last_offset`."""
+        """One batch of a result's records was appended; its last offset is `last_offset`."""
         self._image, delta = self._image.apply(records, last_offset, self._epoch)
         self._note_leaderless(delta)
         if delta.configs:  # an unclean election may be allowed now
@@ -179,14 +180,14 @@ class Controller:
         log_dirs: tuple[UUID | None, ...] = (),
         previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH,
     ) -> ControllerResult[BrokerEpoch]:
-        """Admit a broker process; the answer is its broker epoch. It starts fenced.
+        """Register a broker process; the response is its broker epoch. It starts fenced.
 
-        A new incarnation gets the offset of its registration record as its epoch, and leaves every
-        ISR in which the one before it was. `previous_broker_epoch` is the epoch under which that
-        one stopped cleanly; without it, or with another, the disk may have lost records, and the
-        broker is no eligible leader either (KIP-966). The same incarnation keeps epoch and state.
-        Raises INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION
-        while another incarnation is alive.
+        A new incarnation gets the offset of its registration record as its epoch, and is removed
+        from every ISR of the previous incarnation. `previous_broker_epoch` is the epoch in which
+        that incarnation stopped cleanly. If it is missing or different, the disk may have lost
+        records, and the broker also loses its leader eligibility (KIP-966). A registration of the
+        same incarnation keeps epoch and state. Raises INCONSISTENT_CLUSTER_ID,
+        INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION while another incarnation is alive.
         """
         if cluster_id != self._cluster_id:
             raise ControlError(
@@ -236,11 +237,11 @@ class Controller:
         want_shut_down: bool,
         now_ms: float,
     ) -> ControllerResult[HeartbeatResult]:
-        """Prolong a broker's session and move it along: fenced, active, shutting down, gone.
+        """Extend a broker's session, and advance its state: fenced, active, shutting down, stopped.
 
-        A fenced broker is unfenced once it has read the metadata up to its own registration. An
-        active broker that wants to shut down first hands over its leaderships and leaves its ISRs,
-        in one batch; it may stop when the others have read that batch. Raises STALE_BROKER_EPOCH.
+        A fenced broker is unfenced when it has read the metadata up to its own registration. If an
+        active broker wants to shut down, one batch first removes it from all leaderships and ISRs.
+        It may stop when the other brokers have read that batch. Raises STALE_BROKER_EPOCH.
         """
         broker = self._checked(broker_id, broker_epoch)
         self._sessions.touch(broker_id, now_ms, current_metadata_offset)
@@ -258,7 +259,7 @@ class Controller:
         return _heartbeat_result(caught_up, fenced=False)
 
     def unregister_broker(self, broker_id: NodeId) -> ControllerResult[None]:
-        """Strike a broker from the cluster; its replicas stay assigned.
+        """Remove a broker from the cluster; its replicas stay assigned.
 
         Raises BROKER_ID_NOT_REGISTERED.
         """
@@ -275,8 +276,8 @@ class Controller:
         return ControllerResult(records=records, response=None, atomic=False)
 
     def tick(self, now_ms: float) -> ControllerResult[None]:
-        """Do what is due: bootstrap the log, fence the silent, elect, rebalance, show that the log
-        lives. To be called every tenth of the session timeout, or oftener.
+        """Do the periodic work: bootstrap the log, fence silent brokers, elect, rebalance, write a
+        NoOpRecord. Must be called every tenth of the session timeout, or more often.
         """
         stalled_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms
@@ -293,16 +294,16 @@ class Controller:
         return ControllerResult(records=records, response=None, atomic=False)
 
     def abort_open_transaction(self) -> list[MetadataRecord]:
-        """What ends a transaction that a controller of Kafka's did not live to end. Goes before all
-        else: what is appended within one would go with it.
+        """The record that aborts a transaction left open by a Kafka controller. It must come first:
+        records appended inside a transaction would be aborted with it.
         """
         if self._image.transaction is None:
             return []
         return [AbortTransactionRecord(reason="its controller did not end it")]
 
     def _bootstrap(self) -> list[MetadataRecord]:
-        """The feature levels of a new log. With eligible leader replicas the controller and every
-        broker must go by one min.insync.replicas, so that becomes the cluster's configuration.
+        """The feature levels of a new log. With eligible leader replicas, the controller and all
+        brokers must use the same min.insync.replicas, so it becomes a cluster configuration.
         """
         features = self._image.features
         if METADATA_VERSION_FEATURE in features and ELIGIBLE_LEADER_REPLICAS_FEATURE in features:
@@ -329,8 +330,8 @@ class Controller:
         return records
 
     def _elect(self, now_ms: float) -> list[MetadataRecord]:
-        """Leaders for the leaderless: after a change of controller or of configuration, and now and
-        then (KRaft's unclean.leader.election.interval.ms).
+        """Elections for leaderless partitions: after a change of controller or configuration, and
+        periodically (KRaft's unclean.leader.election.interval.ms).
         """
         if now_ms < self._next_election_ms:
             return []
@@ -351,7 +352,7 @@ class Controller:
         return [*moves]
 
     def _idle(self, now_ms: float) -> list[MetadataRecord]:
-        """A record that says nothing, so that brokers can tell a quiet log from a dead one."""
+        """A NoOpRecord for an idle log, so that brokers can distinguish it from a dead log."""
         since_ms, offset = self._idle_since
         if offset != self._image.offset:
             self._idle_since = (now_ms, self._image.offset)
@@ -364,7 +365,7 @@ class Controller:
     def alter_partition(
         self, broker_id: NodeId, broker_epoch: BrokerEpoch, requests: Sequence[AlterIsrRequest]
     ) -> ControllerResult[list[AlterIsrResult]]:
-        """A leader's ISR changes, each answered for itself (see `nodes.controller.isr`).
+        """A leader's ISR changes, with a result for each (see `nodes.controller.isr`).
 
         Raises STALE_BROKER_EPOCH.
         """
@@ -378,7 +379,7 @@ class Controller:
     def allocate_producer_ids(
         self, broker_id: NodeId, broker_epoch: BrokerEpoch
     ) -> ControllerResult[range]:
-        """A block of producer ids that nobody else gets. Raises STALE_BROKER_EPOCH."""
+        """Allocate a unique block of producer ids. Raises STALE_BROKER_EPOCH."""
         self._checked(broker_id, broker_epoch)
         start = self._image.next_producer_id
         record = ProducerIdsRecord(
@@ -388,7 +389,7 @@ class Controller:
         )
         return ControllerResult(records=[record], response=range(start, start + PRODUCER_ID_BLOCK))
 
-    # --- inside
+    # --- helpers
 
     def _checked(self, broker_id: NodeId, epoch: BrokerEpoch) -> BrokerImage:
         broker = self._image.brokers.get(broker_id)
@@ -409,9 +410,9 @@ class Controller:
         return elections.remove_from_isrs(self._image, nodes, self.state.policy, unclean=unclean)
 
     def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
-        """Fence those of `nodes` that are not; the partitions first, so that at no point of the
-        log a fenced broker leads. A session that has run out stays until its broker returns: should
-        the append fail, the next tick tries again.
+        """Fence the unfenced ones of `nodes`. The partition changes come first, so that a fenced
+        broker is never a leader at any point of the log. An expired session stays until its broker
+        returns: if the append fails, the next tick tries again.
         """
         known = (self._image.brokers.get(node) for node in nodes)
         brokers = [broker for broker in known if broker is not None and not broker.fenced]
@@ -432,7 +433,7 @@ class Controller:
     def _allow_shutdown(
         self, broker: BrokerImage, records: list[MetadataRecord], caught_up: bool
     ) -> ControllerResult[HeartbeatResult]:
-        """The broker may stop; its next incarnation need not wait for a session to run out."""
+        """Allow the broker to stop; its next incarnation need not wait for the session's end."""
         self._sessions.end(broker.node_id)
         self._shutdown_offsets.pop(broker.node_id, None)
         return _heartbeat_result(caught_up, fenced=True, should_shut_down=True, records=records)

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics are struck by name or by id; their names are free at once. Pure."""
+"""DeleteTopics: topics are deleted by name or by id; their names are free at once. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicResult:
-    """What became of one topic; name and id as far as they may be told."""
+    """The result for one topic; name and id are None if they must not be disclosed."""
 
     name: str | None
     topic_id: UUID | None
@@ -33,9 +33,9 @@ class DeleteTopicResult:
 def delete_topics(
     state: ControllerState, topics: Sequence[TopicRef]
 ) -> ControllerResult[list[DeleteTopicResult]]:
-    """Delete topics, each answered for itself. Raises TOPIC_DELETION_DISABLED.
+    """Delete topics, with a result for each. Raises TOPIC_DELETION_DISABLED.
 
-    A topic that is named twice, by name or id or by both, is not deleted.
+    A topic that is named twice (by name, by id or by both) is not deleted.
     """
     if not state.settings.delete_topics:
         raise ControlError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")

@@ -1,9 +1,8 @@
-"""Which partitions change when brokers come and go, and when leaders are asked for. Pure.
+"""Elections over many partitions: after broker changes, and on request. Pure.
 
-What a partition becomes is `nodes.controller.partition_changes`; here are the passes over all of
-them.
-A pass costs O(partitions), a few microseconds for each that changes and a tenth of that for each
-that does not: tables of the partitions by broker would cost more to keep than they save.
+`nodes.controller.partition_changes` decides how one partition changes; this module passes over all
+partitions. A pass is O(partitions): a few microseconds for each changed partition, and a tenth of
+that for each other one. Tables of partitions by broker would cost more than they save.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,31 +27,31 @@ from nodes.metadata.records import PartitionChangeRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPolicy:
-    """The configuration of a topic that elections depend on."""
+    """The configurations of a topic that elections depend on."""
 
     min_isr: int
     unclean: bool = False
     eligible_leaders: bool = True
 
     def rules(self, live: IsLive, asked: Election | None = None) -> Rules:
-        """The rules of an election, as it was asked for or else as the topic has it."""
+        """The rules of an election: as requested, or else as the topic is configured."""
         usual = Election.UNCLEAN if self.unclean else Election.CLEAN
         return Rules(live, self.min_isr, asked or usual, self.eligible_leaders)
 
 
 PolicyOf = Callable[[str], TopicPolicy]
-"""The policy of the topic of this name."""
+"""Returns the policy of the topic of this name."""
 
 LogsOf = Mapping[PartitionKey, Logs]
-"""The logs of leaderless partitions' replicas, as far as they are known."""
+"""Returns the known log ends of the replicas of a leaderless partition."""
 
 
 def remove_from_isrs(
     image: ClusterImage, gone: Sequence[NodeId], policy: PolicyOf, *, unclean: bool = False
 ) -> list[PartitionChangeRecord]:
-    """The changes that take the brokers `gone` out of every ISR and leadership.
+    """The changes that remove the brokers `gone` from every ISR and leadership.
 
-    After an unclean restart they are no eligible leaders either.
+    After an unclean restart they also lose their leader eligibility.
     """
     left = frozenset(gone)
     lost = tuple(gone) if unclean else ()
@@ -100,7 +99,7 @@ def _with_rules(
     live: IsLive,
     concerned: Callable[[PartitionImage], bool],
 ) -> Iterator[tuple[PartitionKey, PartitionImage, Rules]]:
-    """The partitions `concerned`, in order of creation, with the rules of their topics."""
+    """The partitions for which `concerned` is true, in order of creation, with their rules."""
     for topic in image.topics.values():
         rules = policy(topic.name).rules(live)
         for number, partition in topic.partitions.items():
@@ -116,8 +115,8 @@ def elect(
     unclean: bool,
     logs: LogsOf | None = None,
 ) -> Iterator[PartitionChangeRecord | ControlError]:
-    """ElectLeaders: the preferred leader of each partition, or any for those that have none: of
-    several, who has the longest of the `logs`.
+    """ElectLeaders: elect the preferred leader of each partition; or, `unclean`, any replica of a
+    leaderless partition, the one with the longest of the `logs`.
 
     A refusal is ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE
     or UNKNOWN_TOPIC_OR_PARTITION.
@@ -155,7 +154,7 @@ def elect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeadersResult:
-    """Records to write, and an answer for each partition: (topic, partition, refusal or None)."""
+    """Records to write, and a result for each partition: (topic, partition, refusal or None)."""
 
     records: list[PartitionChangeRecord]
     answers: list[tuple[str, int, ControlError | None]]
@@ -169,8 +168,8 @@ def elect_leaders(
     unclean: bool,
     logs: LogsOf | None = None,
 ) -> ElectLeadersResult:
-    """ElectLeaders for the partitions `wanted`, or for all. Of all, those that need no election are
-    not answered. For `logs` see `elect`.
+    """ElectLeaders for the partitions `wanted`, or for all; in the latter case, partitions that
+    need no election get no result. For `logs` see `elect`.
     """
     asked = wanted
     if asked is None:
@@ -192,20 +191,23 @@ def elect_leaders(
 def rebalance(
     image: ClusterImage, policy: PolicyOf, *, limit: int, imbalance_percentage: int
 ) -> list[PartitionChangeRecord]:
-    """Hand leaderships back to live, in-sync preferred replicas; at most `limit` of them.
+    """Move at most `limit` leaderships back to live, in-sync preferred replicas.
 
-    Only to brokers of which more than `imbalance_percentage` percent of the partitions that prefer
-    them are led by others (leader.imbalance.per.broker.percentage).
+    Only brokers with an imbalance get leaderships back: other brokers lead more than
+    `imbalance_percentage` percent of the partitions that prefer the broker
+    (leader.imbalance.per.broker.percentage).
     """
     preferring: dict[NodeId, int] = {}
-    astray: dict[NodeId, int] = {}
+    led_by_others: dict[NodeId, int] = {}
     for _, partition in image.partitions():
         node = partition.preferred_leader
         preferring[node] = preferring.get(node, 0) + 1
         if partition.leader != node:
-            astray[node] = astray.get(node, 0) + 1
+            led_by_others[node] = led_by_others.get(node, 0) + 1
     uneven = {
-        n for n, count in astray.items() if 100 * count > imbalance_percentage * preferring[n]
+        n
+        for n, count in led_by_others.items()
+        if 100 * count > imbalance_percentage * preferring[n]
     }
     wanting = (
         (key.topic, key.partition)
@@ -227,10 +229,11 @@ def rebalance(
 def clear_eligible_leaders(
     image: ClusterImage, topics: Iterable[str]
 ) -> list[PartitionChangeRecord]:
-    """End the eligibility, past or present, of every replica outside the ISRs of `topics`.
+    """End the leader eligibility (ELR and last known ELR) of all replicas of `topics`.
 
-    Needed when min.insync.replicas changes: who left the ISR under another minimum may lack what
-    is committed under this one. Leaderless partitions keep theirs: nothing is committed in them.
+    Needed when min.insync.replicas changes: a replica that left the ISR under the old minimum may
+    lack records committed under the new one. Leaderless partitions keep their eligible replicas,
+    because nothing is committed in them.
     """
     return [
         PartitionChangeRecord(

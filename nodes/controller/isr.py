@@ -1,11 +1,11 @@
-"""AlterPartition: what a partition's leader may do to its ISR. Pure.
+"""AlterPartition: a partition's leader changes the ISR. Pure.
 
-The leader proposes the whole new ISR under the leader epoch and partition epoch that it knows, with
-the broker epoch of every member (KIP-903: a follower that restarted since the leader saw it fetch
-is not the replica that was in sync). A recovery from an unclean election may end with it. What
-follows from the new ISR (eligible leaders, the end of a reassignment) is decided in
-`nodes.controller.partition_changes`; where a reassignment's end takes the leadership away, the
-answer is NEW_LEADER_ELECTED although the change was made.
+The leader proposes the whole new ISR with the leader epoch and partition epoch that it knows, and
+the broker epoch of every member (KIP-903: a follower that restarted after the leader saw its fetch
+is not the replica that was in sync). The proposal may also end a recovery from an unclean election.
+`nodes.controller.partition_changes` decides the consequences (eligible leaders, the end of a
+reassignment). If the end of a reassignment changes the leader, the result is NEW_LEADER_ELECTED
+although the change was made.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
 from nodes.metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
 
 ANY_BROKER_EPOCH: Final = BrokerEpoch(-1)
-"""A member's broker epoch that the leader does not know: not checked."""
+"""A member's broker epoch if the leader does not know it; it is not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class AlterIsrRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterIsrResult:
-    """One partition's answer: its state after the change, or why there was none."""
+    """One partition's result: its state after the change, or the error."""
 
     request: AlterIsrRequest
     partition: PartitionImage | None = None
@@ -55,14 +55,14 @@ def alter_isr(
     *,
     knows_minimum: bool,
 ) -> tuple[list[PartitionChangeRecord], list[AlterIsrResult]]:
-    """The changes to write and the answers, in the order of the requests.
+    """The records to write, and the results in the order of the requests.
 
-    `leader` is the broker that asks, known to be alive and of the current broker epoch. An ISR
-    with the members it has already is answered with the state as it is, and writes nothing.
+    `leader` is the requesting broker; it is alive and has the current broker epoch. A proposal of
+    the present members returns the present state and writes nothing.
 
-    Unless the leader `knows_minimum`, the present min.insync.replicas, who leaves the ISR does not
-    become eligible: the leader takes the smaller ISR from the answer, perhaps before it has read of
-    a higher minimum, and would commit alone what an eligible replica then lacks.
+    `knows_minimum`: whether the leader knows the present min.insync.replicas. If not, a replica
+    that leaves the ISR does not become eligible. The leader may apply the smaller ISR before it
+    reads of a higher minimum, and would then commit records that an eligible replica lacks.
     """
     records: list[PartitionChangeRecord] = []
     answers: list[AlterIsrResult] = []
@@ -88,7 +88,7 @@ def alter_isr(
 def _target(
     partition: PartitionImage, request: AlterIsrRequest, knows_minimum: bool
 ) -> DesiredState:
-    """An ISR with the members it has already is not written again for their order."""
+    """The desired state; the present members in another order are not written again."""
     members = tuple(node for node, _ in request.isr)
     left = tuple(node for node in partition.isr if node not in members)
     same = not left and len(members) == len(partition.isr)

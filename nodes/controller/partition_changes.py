@@ -1,37 +1,39 @@
 """How one partition changes: ISR, eligible leaders, leader and assignment, all in one record. Pure.
 
-Every change of a partition goes through `change`, which brings it to what a caller aims at and to
-everything that follows from that. The rules are KRaft's (its PartitionChangeBuilder) with eligible
-leader replicas (KIP-966):
+Every change of a partition goes through `change`. It makes the change that the caller wants, and
+all its consequences. The rules are KRaft's (its PartitionChangeBuilder) with eligible leader
+replicas (KIP-966):
 
-- A member that leaves the ISR while fewer than min.insync.replicas remain is kept as an eligible
-  leader (ELR): the high watermark stands still below the minimum, so it has every committed record.
-  The ISR may be empty then. The ELR is empty whenever the ISR has its minimum. A replica that
-  restarted uncleanly is neither in sync nor eligible any more: its disk may have lost what it
-  acknowledged.
-- The leader stays if it is in the ISR and live; else the first live ISR member in assignment order
-  leads; else, with an empty ISR, the first live eligible one, which is then the ISR.
-- Who restarted uncleanly while the ISR was below its minimum is remembered as last known ELR until
-  the ISR has its minimum again: a partition never forgets who may have its committed records.
-- Once nobody is in sync or eligible, and all of the last known ELR are live, the replica with the
-  longest log of them leads: with the last record of the highest leader epoch, and of those the
-  highest log end offset. As long as one of them has every committed record, the longest has (the
-  argument is Raft's, for logs are cut by epoch). Where the topic allows an unclean election, the
-  longest log of all the live replicas is as good at once. Either way the leader is alone in the ISR
-  and RECOVERING. How logs are asked for is `nodes.controller.recovery`.
-- A reassignment (KIP-455) is complete once all replicas that are to stay are in the ISR; the others
-  go with the same record.
+- A member that leaves the ISR while fewer than min.insync.replicas remain becomes an eligible
+  leader replica (ELR). It has every committed record, because the high watermark does not advance
+  below the minimum. The ISR may then be empty. The ELR is empty if the ISR has its minimum. A
+  replica that restarted uncleanly is neither in sync nor eligible any more: its disk may have lost
+  acknowledged records.
+- The leader stays if it is in the ISR and live. Otherwise the first live ISR member in assignment
+  order becomes the leader. If the ISR is empty, the first live eligible replica becomes the leader
+  and the only ISR member.
+- A replica that restarted uncleanly while the ISR was below its minimum is kept as last known ELR
+  until the ISR has its minimum again: a partition never forgets which replicas may have its
+  committed records.
+- If no replica is in sync or eligible, and all of the last known ELR are live, the one with the
+  longest log becomes the leader: first by the leader epoch of the last record, then by the log end
+  offset. If one of them has every committed record, the longest log has them (as in Raft, because
+  logs are truncated by epoch). If the topic allows an unclean election, the longest log of all live
+  replicas may lead at once. In both cases the leader is the only ISR member, and RECOVERING.
+  `nodes.controller.recovery` queries the logs.
+- A reassignment (KIP-455) is complete when all replicas that stay are in the ISR; the same record
+  removes the others.
 
-Where the feature eligible.leader.replicas.version is 0, nobody is eligible, and the last member
-stays in the ISR whatever becomes of it: it alone may lead again, with what its disk has kept.
+If the feature eligible.leader.replicas.version is 0, no replica is eligible, and the last member
+always stays in the ISR: only this member may lead again, with the records that its disk has kept.
 
-The leader epoch rises with a new leader, and when replicas go (they must notice); an ISR change
-alone raises only the partition epoch (KAFKA-15021).
+The leader epoch rises with a new leader, and when replicas are removed (they must notice). An ISR
+change alone raises only the partition epoch (KAFKA-15021).
 
 This is KIP-966's strategy Balanced, and Aggressive with unclean.leader.election.enable. Kafka 4.x
-has only the KIP's first part: it remembers the last leader alone, and elects it, whatever it has
-lost. As in the KIP, a partition of which a last known member never comes back waits for an unclean
-election to be asked for. Whoever lost its disk comes back with an empty log, and wins nothing.
+has only the first part of the KIP: it keeps only the last leader, and elects it even if it lost
+records. As in the KIP, a partition whose last known member never returns waits until an unclean
+election is requested. A replica that lost its disk returns with an empty log and is not elected.
 
 Stricter than KRaft's builder: only replicas of the partition are eligible, and an election from the
 ELR that brings the ISR to its minimum ends the ELR.
@@ -62,17 +64,17 @@ class Election(enum.Enum):
     """How far an election may go."""
 
     PREFERRED = enum.auto()
-    """As CLEAN, but the preferred replica comes before the present leader."""
+    """As CLEAN, but the preferred replica has priority over the present leader."""
     CLEAN = enum.auto()
     UNCLEAN = enum.auto()
-    """As CLEAN, but any live replica is better than none."""
+    """As CLEAN, but without a candidate any live replica may lead."""
 
 
 class LogEnd(NamedTuple):
-    """Where a replica's log ends; the longer of two logs is the greater."""
+    """The end of a replica's log; a longer log compares as greater."""
 
     last_epoch: Epoch
-    """The leader epoch of the last record; -1 of an empty log."""
+    """The leader epoch of the last record; -1 for an empty log."""
     end_offset: Offset
 
 
@@ -81,17 +83,17 @@ NO_LOGS: Final[Logs] = {}
 
 
 class Rules(NamedTuple):
-    """What holds around a partition when it is changed."""
+    """The conditions for a change of a partition."""
 
     live: IsLive
-    """Who may lead: registered, unfenced, not shutting down."""
+    """Whether a broker may lead: registered, unfenced, not shutting down."""
     min_isr: int
-    """The topic's min.insync.replicas; a smaller number of replicas lowers it."""
+    """The topic's min.insync.replicas; at most the number of replicas counts."""
     election: Election = Election.CLEAN
     eligible_leaders: bool = True
-    """Whether the cluster has eligible leader replicas."""
+    """Whether eligible leader replicas are enabled in the cluster."""
     logs: Logs = NO_LOGS
-    """The logs of leaderless replicas, as far as they are known."""
+    """The known log ends of the replicas of a leaderless partition."""
 
     def enough(self, isr: Nodes, replicas: Nodes) -> bool:
         """Whether an ISR has the minimum."""
@@ -100,7 +102,7 @@ class Rules(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """What a change aims at; None leaves it as it is."""
+    """The wanted state of a partition; None leaves a field unchanged."""
 
     isr: Nodes | None = None
     replicas: Nodes | None = None
@@ -124,7 +126,7 @@ class _Elected(NamedTuple):
 def change(
     key: PartitionKey, partition: PartitionImage, rules: Rules, target: DesiredState = UNCHANGED
 ) -> PartitionChangeRecord | None:
-    """The record that brings `partition` to `target` and to what follows; None if nothing does."""
+    """The record that makes the change to `target` and its consequences; None for no change."""
     replicas = partition.replicas if target.replicas is None else target.replicas
     adding = partition.adding_replicas if target.adding is None else target.adding
     removing = partition.removing_replicas if target.removing is None else target.removing
@@ -202,7 +204,7 @@ def _last_known(
 
 
 def candidates(partition: PartitionImage, rules: Rules) -> Nodes:
-    """Of a leaderless partition the replicas whose logs say who leads; none: nobody can yet."""
+    """The replicas of a leaderless partition whose logs decide the leader; none if none can lead."""
     if partition.leader != NO_NODE:
         return ()
     able = partition.isr or partition.elr
@@ -216,9 +218,9 @@ def _candidates(replicas: Nodes, able: Nodes, known: Nodes, rules: Rules) -> Nod
 
 
 def _longest(among: Nodes, rules: Rules) -> NodeId:
-    """Who of `among` has the longest log, the first of equals; no comparison is needed of one.
+    """The replica of `among` with the longest log, the first of equals; a single one needs no log.
 
-    NO_NODE while somebody's log is unknown, unless some are better than none.
+    NO_NODE if a log is unknown, unless the election may ignore unknown logs.
     """
     if len(among) == 1:
         return among[0]
@@ -248,7 +250,7 @@ def _elect(
 
 
 def _live(isr: Nodes, rules: Rules) -> Nodes:
-    """The members that are there: nobody took the others out while nobody led (KIP-841)."""
+    """The live members; dead ones may remain in the ISR of a leaderless partition (KIP-841)."""
     return tuple(node for node in isr if rules.live(node))
 
 

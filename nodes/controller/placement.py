@@ -1,14 +1,14 @@
-"""Where the replicas of new partitions go. Pure; the only chance is a random start, handed in.
+"""The placement of new partitions' replicas on brokers. Pure; randomness is an argument.
 
-Two placements of the field. Both spread leaderships evenly (the first replica is the preferred
-leader) and never put two replicas of a partition on one broker:
+There are two placements. Both spread leaderships evenly (the first replica is the preferred leader)
+and never put two replicas of a partition on one broker:
 
-- `striped`: KRaft's. Each next partition starts one broker further, so that replicas form stripes;
-  after every full round the brokers are shuffled, so that the followers of one leader are not the
-  same brokers in every round. Where brokers have racks, neighbours are of different racks, and a
-  partition comes to a rack again only after it has been to all (KIP-36).
-- `shifted`: the original replication design's. The j-th replica of the k-th partition led by
-  broker i goes to broker i + j + k, so that the partitions of a dead broker fall to all others.
+- `striped`: KRaft's. Each partition starts one broker after the previous one, so that replicas form
+  stripes. After every full round the brokers are shuffled, so that the followers of a leader differ
+  between rounds. With racks, neighbouring brokers are in different racks, and a partition uses a
+  rack twice only after it has used all racks (KIP-36).
+- `shifted`: that of the original replication design. The j-th replica of the k-th partition led by
+  broker i goes to broker i + j + k, so that the load of a dead broker spreads over all others.
 """
 
 import random
@@ -71,7 +71,7 @@ def _check(brokers: int, partitions: int, replication_factor: int) -> None:
 
 
 class _Ring:
-    """Brokers so ordered that neighbours are of different racks, as far as that goes."""
+    """Brokers in an order in which neighbours are in different racks, as far as possible."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         racks: dict[str | None, list[Candidate]] = {}
@@ -85,14 +85,14 @@ class _Ring:
         return [rack[i] for i in range(longest) for rack in self._racks if i < len(rack)]
 
     def shuffle(self, rng: random.Random) -> None:
-        """Another order, of the racks and within them."""
+        """Shuffle the racks, and the brokers within each rack."""
         rng.shuffle(self._racks)
         for rack in self._racks:
             rng.shuffle(rack)
         self.brokers = self._alternated()
 
     def turned(self, by: int) -> list[Candidate]:
-        """The brokers from the one at `by` on."""
+        """The brokers, rotated to begin at index `by`."""
         by %= max(1, len(self.brokers))
         return self.brokers[by:] + self.brokers[:by]
 
@@ -127,7 +127,7 @@ def striped(
 
 
 def _spread(order: list[Candidate], replicas: int) -> tuple[NodeId, ...]:
-    """The first of `order`, each of a rack that is new until all racks have one, and so on."""
+    """The first brokers of `order` that use each rack once before any rack is used again."""
     chosen: list[NodeId] = []
     visited: set[str | None] = set()
     while len(chosen) < replicas:
@@ -144,12 +144,12 @@ def _spread(order: list[Candidate], replicas: int) -> tuple[NodeId, ...]:
 def round_robin(
     nodes: Sequence[NodeId], *, partitions: int, replication_factor: int, first: int = 0
 ) -> list[tuple[NodeId, ...]]:
-    """Replica lists by the formula of the original replication design, over the sorted nodes, of
-    the partitions from number `first` on.
+    """Replica lists of the partitions from number `first` on, by the formula of the original
+    replication design over the sorted nodes.
 
-    Partition p is led by broker i = p mod n, as its k-th partition, k = p div n; follower j = 1, 2,
-    ... is on broker (i + j + k) mod n. Where j + k reaches n the plain formula would come back to
-    the leader, so the followers are counted over the other n - 1 brokers.
+    Broker i = p mod n leads partition p, as its k-th partition (k = p div n); follower j = 1, 2,
+    ... is on broker (i + j + k) mod n. The plain formula would return to the leader if j + k = n,
+    so the followers are counted over the other n - 1 brokers.
     Raises ValueError when there are fewer nodes than replicas.
     """
     count = len(nodes)

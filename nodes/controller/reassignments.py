@@ -1,12 +1,12 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455). Pure.
 
 A reassignment is part of the partition's state: `adding` replicas are replicas already, `removing`
-ones are still. It begins with one record, goes on in the ISR changes of the partition's leader, and
-ends with the ISR change that has all target replicas in it (`nodes.controller.partition_changes`);
-one that needs no new replica may end with its first record.
+replicas are replicas still. One record begins it. It ends with the ISR change that contains all
+wanted replicas (`nodes.controller.partition_changes`); without new replicas it may end with its
+first record.
 
-Both sets are counted from the assignment before any reassignment: a new target over one that is
-under way, or a cancellation, drops what the old one had added, and "back" is where it began.
+Both sets are relative to the assignment before any reassignment. A new reassignment during another
+one, or a cancellation, removes the replicas that the other one had added.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from nodes.metadata.records import PartitionChangeRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """Where a partition is to go; None cancels what is under way."""
+    """The wanted replicas of a partition; None cancels its reassignment."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentResult:
-    """What became of one Reassignment; `error` is None when it was accepted."""
+    """The result of one Reassignment; `error` is None if it was accepted."""
 
     request: Reassignment
     error: ControlError | None = None
@@ -42,7 +42,7 @@ class ReassignmentResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OngoingReassignment:
-    """A partition under reassignment."""
+    """A partition that is being reassigned."""
 
     topic: str
     partition: int
@@ -54,9 +54,9 @@ class OngoingReassignment:
 def alter_reassignments(
     state: ControllerState, requests: Sequence[Reassignment], *, allow_factor_change: bool = True
 ) -> ControllerResult[list[ReassignmentResult]]:
-    """Begin, replace or cancel reassignments, each answered for itself, in one batch.
+    """Begin, replace or cancel reassignments in one batch, with a result for each.
 
-    Without `allow_factor_change` a target must have as many replicas as the partition (KIP-860).
+    Without `allow_factor_change` the number of replicas must stay the same (KIP-860).
     """
     records: list[PartitionChangeRecord] = []
     answers = []
@@ -134,14 +134,14 @@ def _check_factor(partition: PartitionImage, replicas: Nodes, allowed: bool) -> 
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
-    """Whether the partition is under reassignment."""
+    """Whether the partition is being reassigned."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def list_reassignments(
     image: ClusterImage, wanted: Mapping[str, Sequence[int]] | None = None
 ) -> Iterator[OngoingReassignment]:
-    """The partitions under reassignment, all or those of the `wanted` that are."""
+    """The partitions that are being reassigned: all, or those among `wanted`."""
     for key, partition in image.partitions():
         asked = wanted is None or key.partition in wanted.get(key.topic, ())
         if asked and is_reassigning(partition):

@@ -1,18 +1,18 @@
-"""Unclean recovery: the replicas of a leaderless partition are asked for their logs. Pure.
+"""Unclean recovery: the log ends of a leaderless partition's replicas decide its leader. Pure.
 
-KIP-966's second part. Where a clean election has no candidate left, the one with the longest log
-leads (`nodes.controller.partition_changes` says whose logs decide, and when). Here is what to ask,
-and
-what an answer is worth: the controller's shell asks the brokers (GetReplicaLogInfo) and hands in
-what they said. An answer counts only if nothing can have changed since it was given:
+This is KIP-966's second part. If a clean election has no candidate, the replica with the longest
+log becomes the leader (`nodes.controller.partition_changes` says which logs decide, and when). This
+module decides which logs to query, and which responses are valid. The caller sends
+GetReplicaLogInfo to the brokers and passes their responses. A response is valid only if nothing can
+have changed since:
 
-- its broker is in service still, in the incarnation that answered (the broker epoch says which);
-- the broker had heard that the partition is leaderless: it knew the leader epoch that began with
-  that, so that nobody appends to its log, or cuts it, before somebody is elected;
-- the partition is as it was when the question was asked (the partition epoch).
+- its broker is still in service, in the incarnation that responded (same broker epoch);
+- the broker knew that the partition is leaderless (it knew the leader epoch of that change), so
+  that its log neither grows nor is truncated before an election;
+- the partition has not changed since the query (same partition epoch).
 
-What is not elected for want of answers is asked again. Nothing is kept: another controller begins
-anew.
+A partition that cannot be elected for lack of responses is queried again. No state is kept: another
+controller starts anew.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """Whose logs of a leaderless partition are to be compared."""
+    """A query for the logs of a leaderless partition's candidates."""
 
     key: PartitionKey
     partition_epoch: int
@@ -37,14 +37,14 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLogInfo:
-    """What one broker says of its log of one partition."""
+    """One broker's report of its log of one partition."""
 
     node: NodeId
     broker_epoch: BrokerEpoch
     topic_id: UUID
     partition: int
     leader_epoch: Epoch
-    """The newest that the broker has heard of."""
+    """The newest leader epoch that the broker knows."""
     end: LogEnd
 
 
@@ -54,8 +54,8 @@ def log_queries(
     partitions: Iterable[PartitionKey],
     asked: Election | None = None,
 ) -> list[LogQuery]:
-    """What to ask for the leaders that the leaderless ones of `partitions` can have now: as their
-    topics allow, or as it was `asked`.
+    """The queries needed to elect leaders for the leaderless ones of `partitions`, by the election
+    that was `asked`, or else that the topic allows.
     """
     found = []
     for key in partitions:
@@ -72,17 +72,17 @@ def log_queries(
 def logs_of_valid_reports(
     image: ClusterImage, asked: Sequence[LogQuery], reports: Iterable[ReplicaLogInfo]
 ) -> dict[PartitionKey, dict[NodeId, LogEnd]]:
-    """The logs, by partition and replica, according to those of the reports that count."""
+    """The log ends by partition and replica, from the valid reports."""
     wanted = {(each.key.topic_id, each.key.partition): each for each in asked}
     logs: dict[PartitionKey, dict[NodeId, LogEnd]] = {}
     for report in reports:
         query = wanted.get((report.topic_id, report.partition))
-        if query is not None and _counts(image, query, report):
+        if query is not None and _is_valid(image, query, report):
             logs.setdefault(query.key, {})[report.node] = report.end
     return logs
 
 
-def _counts(image: ClusterImage, query: LogQuery, report: ReplicaLogInfo) -> bool:
+def _is_valid(image: ClusterImage, query: LogQuery, report: ReplicaLogInfo) -> bool:
     partition = _partition(image, query.key)
     broker = image.brokers.get(report.node)
     return (

@@ -1,4 +1,4 @@
-"""The controller's configuration. The broker's property names are given beside each value."""
+"""The controller's configuration, with the property name of each value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ class ControlSettings:
     placement: str = "striped"
     """highwater.placement: striped or shifted, see `nodes.controller.placement`."""
     eligible_leader_replicas: int = 1
-    """eligible.leader.replicas.version: the level of Kafka's feature that a new cluster begins with
-    (KIP-966); 0 is off. Where Kafka is told at formatting, a property says it here."""
+    """eligible.leader.replicas.version: the feature level of a new cluster (KIP-966); 0 is off.
+    Kafka sets it when the storage is formatted; here it is a property."""
     max_idle_interval_ms: float = 0
     """metadata.max.idle.interval.ms: a NoOpRecord after so long without another; 0 for none."""
     stall_ms: float = 500
-    """A gap between two ticks that counts as the controller's own stall, not the brokers' silence.
-    No property of Kafka's."""
+    """A gap between two ticks that counts as a stall of the controller, not as silence of brokers.
+    Kafka has no such property."""
     static: Mapping[str, str] = field(default_factory=dict)
-    """The properties in the controller's file: the defaults of the topics' configuration."""
+    """The properties in the controller's file: the defaults of topic configurations."""

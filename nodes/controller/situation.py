@@ -1,8 +1,8 @@
-"""What a decision of the controller sees, and what it gives back. Pure.
+"""The input and the output of a controller operation. Pure.
 
-An administrative operation is a function of a ControllerState and a request to a ControllerResult;
-it changes nothing, and a refusal as a whole is a ControlError. The controller's shell appends the
-records and answers once they are committed.
+An administrative operation is a function of a ControllerState and a request; it returns a
+ControllerResult, or raises ControlError to refuse the whole request. It changes nothing. The caller
+appends the records and responds after their commit.
 """
 
 import random
@@ -25,18 +25,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerResult(Generic[R]):
-    """Records to append (maybe none), and the answer once they are committed."""
+    """Records to append (maybe none), and the response after their commit."""
 
     records: Sequence[MetadataRecord] = ()
     response: R
     atomic: bool = True
-    """All in one batch or not at all. Otherwise each record leaves a sound cluster behind, and a
-    controller that finds only the first of them in the log goes on from there."""
+    """Whether the records need to be one batch. If not, the cluster is valid after each record, and
+    a new controller that finds only some of them in the log can continue from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """The metadata as it is, committed or not, and the controller's configuration and chance."""
+    """The metadata (committed or not), and the controller's settings and random numbers."""
 
     image: ClusterImage
     settings: ControlSettings
@@ -44,7 +44,7 @@ class ControllerState:
 
     @property
     def policy(self) -> PolicyOf:
-        """What elections depend on, by topic; to be kept for a pass over many topics."""
+        """A function from a topic to its election policy, with a cache for one pass."""
         image, static = self.image, self.settings.static
         min_isr = effective(MIN_INSYNC_REPLICAS, image, static)
         unclean = effective(UNCLEAN_LEADER_ELECTION_ENABLE, image, static)

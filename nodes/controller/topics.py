@@ -1,7 +1,7 @@
-"""CreateTopics and CreatePartitions: what may be made, and where its replicas go. Pure.
+"""CreateTopics and CreatePartitions: validation, and placement of the replicas. Pure.
 
-Every refusal is a ControlError with Kafka's error code and concerns one topic; the others of the
-request are made all the same.
+A refusal is a ControlError with Kafka's error code and concerns one topic; the other topics of the
+request are created.
 """
 
 import re
@@ -28,7 +28,7 @@ from nodes.metadata.records import (
 from nodes.metadata.topic_configs import TOPIC_CONFIGS, Source, Sourced, check_configs, sources
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""As in Kafka: what one batch of the metadata log may create."""
+"""As in Kafka: how many partitions one batch of the metadata log may create."""
 MAX_NAME_LENGTH: Final = 249
 METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -38,7 +38,7 @@ Assignment = tuple[NodeId, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic as asked for; -1 stands for the cluster's default, assignments exclude both."""
+    """A requested topic; -1 stands for the cluster's default, and is required with assignments."""
 
     name: str
     partitions: int = -1
@@ -50,7 +50,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicResult:
-    """What became of one topic of a CreateTopics request; `error` is None when it was created."""
+    """The result for one topic of a CreateTopics request; `error` is None if it was created."""
 
     name: str
     error: ControlError | None = None
@@ -58,12 +58,12 @@ class CreateTopicResult:
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, Sourced] | None = None
-    """Every configuration that holds for the topic, by name."""
+    """Every configuration in force for the topic, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """A topic that is to have `count` partitions; assignments are of the additional ones."""
+    """A request that a topic has `count` partitions; `assignments` are for the new partitions."""
 
     name: str
     count: int
@@ -72,14 +72,14 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitionsResult:
-    """What became of one topic of a CreatePartitions request."""
+    """The result for one topic of a CreatePartitions request."""
 
     name: str
     error: ControlError | None = None
 
 
 def check_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION for what Kafka allows no topic to be called."""
+    """Raise INVALID_TOPIC_EXCEPTION for a topic name that Kafka does not allow."""
     complaint = None
     if not name:
         complaint = "the empty string is not allowed"
@@ -114,16 +114,16 @@ def _check_free(image: ClusterImage, name: str, forms: Mapping[str, str]) -> Non
 
 
 def _collision_form(name: str) -> str:
-    """Two names of one form are one name to Kafka's metrics, and may not both exist."""
+    """The form of a name in Kafka's metrics; two topics must not have the same form."""
     return name.replace(".", "_")
 
 
 def create_topics(
     state: ControllerState, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> ControllerResult[list[CreateTopicResult]]:
-    """Create topics, each answered for itself, all that are valid in one batch.
+    """Create all valid topics in one batch, with a result for each topic.
 
-    With `validate_only` nothing is written; the answers are what they would have been.
+    With `validate_only` nothing is written; the results are the same.
     """
     records: list[MetadataRecord] = []
     answers: list[CreateTopicResult] = []
@@ -204,7 +204,7 @@ def _check_budget(partitions: int, budget: int) -> None:
 def create_partitions(
     state: ControllerState, topics: Sequence[NewPartitions], *, validate_only: bool = False
 ) -> ControllerResult[list[CreatePartitionsResult]]:
-    """Add partitions to topics, each answered for itself, all that are valid in one batch."""
+    """Add partitions to topics: all valid requests in one batch, with a result for each topic."""
     records: list[MetadataRecord] = []
     answers: list[CreatePartitionsResult] = []
     times_named = Counter(topic.name for topic in topics)
@@ -287,9 +287,9 @@ def _partition(
 def _placed(
     state: ControllerState, count: int, replicas: int, *, first: int = 0
 ) -> Sequence[Assignment]:
-    """Assignments of `count` partitions, numbered from `first`, by the placement configured.
+    """Assignments of `count` partitions, numbered from `first`, by the configured placement.
 
-    A broker that is shutting down counts as fenced: it is used when the others do not suffice.
+    A broker that is shutting down counts as fenced: it is used only if the others do not suffice.
     """
     candidates = [
         Candidate(node_id=broker.node_id, rack=broker.rack, fenced=not broker.active)

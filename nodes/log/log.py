@@ -2,16 +2,14 @@
 
 Guarantees: offsets are dense; leader epochs never go back; what is appended is at once readable,
 and survives the death of the process; below `flushed_offset` it survives a loss of power. A batch
-is judged by its header and CRC, stored as the bytes that came, and never decompressed. After a
-failed write or sync the log refuses every further change (KAFKA-10778), for it can no longer say
-what is on disk.
+is judged by its header and CRC and never decompressed. After a failed write or sync the log
+refuses every further change (KAFKA-10778).
 
 Left to others: the high watermark, who may append, and when to flush, expire and sweep. The caller
 persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both may lag
-behind, but must not be ahead: it lowers the recovery point there before a truncation (after it, a
-loss of power in the middle may get the log refused), and both, after one, before it appends again;
-so too when a log opens with a lower `flushed_offset` than was persisted: it was being truncated.
-A start that was advanced holds after a loss of power only once it was persisted.
+behind the truth, never be ahead of it. So the caller lowers the recovery point before a truncation,
+and both after it, before it appends again; likewise when a log opens with a lower `flushed_offset`
+than was persisted. An advanced start survives a loss of power only once it was persisted.
 """
 
 from collections.abc import Sequence

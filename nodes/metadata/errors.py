@@ -1,9 +1,9 @@
-"""The error tree of the control plane.
+"""The errors of metadata and controller.
 
-MetadataError     a record of the metadata log cannot be read or does not fit the image before it:
-                  the log is damaged or from another version, and nothing was applied
-ControlError      the controller refused an operation: it surely did not happen; `code` is the
-                  error that Kafka names for the reason, the message is for people
+MetadataError     a record of the metadata log cannot be read, or contradicts the image before it:
+                  the log is damaged or from another version; nothing was applied
+ControlError      the controller refused an operation: it surely did not happen; `code` is Kafka's
+                  error code for the reason, the message is for people
 """
 
 from typing import Self
@@ -24,10 +24,10 @@ class ControlError(Exception):
         self.message = message
 
     def kept(self) -> Self:
-        """Itself, fit to be part of an answer: without the frames that it was raised through.
+        """Return this error without traceback, cause and context, so that it can be stored.
 
-        Those hold the answer, which holds it: what a refused request consists of, however large,
-        would stay in memory until a collection of all that there is.
+        A traceback would refer to the response, which refers to the error. This cycle would keep
+        the refused request in memory, however large, until a full garbage collection.
         """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)

@@ -1,11 +1,11 @@
 """The cluster as the metadata log describes it up to one offset: brokers, topics, configuration.
 
-A ClusterImage never changes; `apply` makes the next one and says what differs (the Delta), so that
-a broker can follow by touching only that. Applying costs shallow copies of the tables touched (one
-of the topics, one per touched topic of its partitions), whatever else the cluster holds.
+A ClusterImage never changes. `apply` makes the next image and the Delta between them, so that a
+broker handles only the differences. `apply` costs shallow copies of the changed tables (the table
+of topics, and the partition table of each changed topic), independent of the rest of the cluster.
 
-The image trusts the log: whether a change is allowed was decided by the controller before it wrote
-the record. A record that cannot follow the image at all is a MetadataError, and nothing is applied.
+The image trusts the log: the controller decided whether a change is allowed before it wrote the
+record. A record that contradicts the image raises MetadataError, and nothing is applied.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,14 +48,14 @@ T = TypeVar("T")
 
 
 class Change(NamedTuple, Generic[T]):
-    """One thing before and after; None where it did not exist or exists no more."""
+    """An object before and after a change; None if it did not exist then."""
 
     before: T | None
     after: T | None
 
 
 class PartitionKey(NamedTuple):
-    """A partition, told apart from one of a deleted topic of the same name."""
+    """A partition; the topic id distinguishes it from that of a deleted topic of the same name."""
 
     topic_id: UUID
     topic: str
@@ -63,9 +63,9 @@ class PartitionKey(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration: a topic (type 2) or a broker (type 4), by name.
+    """The owner of a configuration: a topic (type 2) or a broker (type 4), by name.
 
-    The broker without a name stands for all of them (KIP-226).
+    The broker without a name stands for all brokers (KIP-226).
     """
 
     resource_type: int
@@ -87,7 +87,7 @@ class BrokerImage:
 
     @property
     def active(self) -> bool:
-        """May lead partitions and join in-sync replicas."""
+        """Whether the broker may lead partitions and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
@@ -97,7 +97,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """One partition: who holds it, who is in sync, who leads, and under which epochs."""
+    """One partition: its replicas, in-sync replicas, leader and epochs."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -171,15 +171,15 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What one application changed, each thing with its state before and after.
+    """The changes made by one `apply`: each object with its state before and after.
 
-    A partition that was created and changed at once appears once. A deleted topic's partitions
-    appear with nothing after.
+    A partition that was created and changed in the same `apply` appears once. The partitions of a
+    deleted topic have None as their state after it.
     """
 
     brokers: Mapping[NodeId, Change[BrokerImage]] = field(default_factory=dict)
     topics: Mapping[UUID, Change[TopicImage]] = field(default_factory=dict)
-    """Created and deleted topics; a topic of which only partitions changed is not listed."""
+    """Created and deleted topics; a topic with changes only in partitions is not listed."""
     partitions: Mapping[PartitionKey, Change[PartitionImage]] = field(default_factory=dict)
     configs: tuple[ConfigResource, ...] = ()
 
@@ -203,8 +203,8 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     transaction: tuple[MetadataRecord, ...] | None = None
-    """Records that count with the end of their transaction (KIP-868); None outside of one. Kafka's
-    controllers write transactions, ours do not."""
+    """Records that take effect at the end of their transaction (KIP-868); None outside of a
+    transaction. Kafka's controllers write transactions, ours do not."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of this name."""
@@ -212,7 +212,7 @@ class ClusterImage:
         return None if topic_id is None else self.topics[topic_id]
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """Partition number `partition` of the topic of this name."""
+        """The partition of that number of the topic of this name."""
         image = self.topic(topic)
         return None if image is None else image.partitions.get(partition)
 
@@ -223,7 +223,7 @@ class ClusterImage:
                 yield PartitionKey(topic.topic_id, topic.name, number), partition
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """The configuration set on the topic; defaults are the reader's."""
+        """The configuration set on the topic, without defaults."""
         return self.configs.get(ConfigResource(TOPIC_RESOURCE, name), _NO_CONFIG)
 
     def cluster_config(self) -> Mapping[str, str]:
@@ -231,7 +231,7 @@ class ClusterImage:
         return self.configs.get(ConfigResource(BROKER_RESOURCE, ""), _NO_CONFIG)
 
     def broker_config(self, node_id: NodeId) -> Mapping[str, str]:
-        """The dynamic configuration of one broker: its own over the cluster's default."""
+        """The dynamic configuration of one broker: its own values over the cluster's defaults."""
         own = self.configs.get(ConfigResource(BROKER_RESOURCE, str(node_id)), _NO_CONFIG)
         return {**self.cluster_config(), **own}
 
@@ -254,7 +254,7 @@ class ClusterImage:
 
 
 class _Draft:
-    """The next image while it is made: copies a table when first writing to it."""
+    """The next image under construction: it copies a table at the first write to it."""
 
     def __init__(self, base: ClusterImage) -> None:
         self._base = base
@@ -272,13 +272,13 @@ class _Draft:
         self._changed_configs: dict[ConfigResource, None] = {}
 
     def take(self, record: MetadataRecord) -> None:
-        """The next record of the log: apply it, or keep it until its transaction ends."""
+        """Apply the next record of the log, or keep it until its transaction ends."""
         held = self._transaction
         match record:
             case BeginTransactionRecord() if held is None:
                 self._transaction = []
             case BeginTransactionRecord():
-                raise MetadataError("a transaction within another")
+                raise MetadataError("a transaction begins inside another transaction")
             case EndTransactionRecord() if held is not None:
                 self._transaction = None
                 for each in held:
@@ -320,12 +320,12 @@ class _Draft:
             case NoOpRecord() | RegisterControllerRecord():
                 pass
             case EndTransactionRecord() | AbortTransactionRecord() | BeginTransactionRecord():
-                raise MetadataError(f"{type(record).__name__} that no transaction is open for")
+                raise MetadataError(f"{type(record).__name__} without an open transaction")
             case _:
                 assert_never(record)
 
     def finish(self, offset: Offset, epoch: Epoch) -> tuple[ClusterImage, Delta]:
-        """The finished image and what differs from the base."""
+        """The finished image, and its differences from the base."""
         base = self._base
         if self._open_topics:
             topics = _writable(self._topics, base.topics)
@@ -483,7 +483,7 @@ class _Draft:
 
 
 def _writable(table: Mapping[K, T], base: Mapping[K, T]) -> dict[K, T]:
-    """The draft's own copy of a table: made at the first write, then the same one."""
+    """The draft's own copy of a table; it is made at the first write."""
     return table if table is not base and isinstance(table, dict) else dict(table)
 
 

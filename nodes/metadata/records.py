@@ -1,13 +1,11 @@
 """The records of the metadata log, byte for byte as Kafka writes them.
 
-kio has every message of the protocol but not these, so they are declared here in kio's form (frozen
-dataclasses whose fields name their wire type) and go through kio's own readers and writers. Field
-names, order, versions and tags are those of Kafka's schema of the metadata log; each type is
-written in the version given by its class, and read in that and all before it: Kafka writes older
-ones where they say all that is to be said, or where its metadata.version is old.
+kio lacks these records, so they are declared here in kio's form (frozen dataclasses whose fields
+name their wire type). Field names, order, versions and tags are those of Kafka's metadata log
+schema. A type is written in the version of its class, and read in it and all earlier ones.
 
-A record's frame: unsigned varints of the frame version (1), the type and the version, then the
-body in flexible encoding. Everything that is not exactly that is a MetadataError.
+A record is a frame and a body. The frame has three unsigned varints: the frame version (1), the
+type and the version. The body is in flexible encoding. Anything else raises MetadataError.
 """
 
 import io
@@ -45,15 +43,15 @@ ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
 def _wire(kafka_type: str, *, tag: int | None = None, since: int = 0) -> dict[str, object]:
-    """`since` is the first version with the field, where an older one would be read differently:
-    a tagged field that is not there has its default."""
+    """Describe a field. `since`: the first version that has it; only needed for untagged fields,
+    because a missing tagged field has its default."""
     known: dict[str, object] = {"kafka_type": kafka_type, "since": since}
     return known if tag is None else {**known, "tag": tag}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
-    """Where one listener of a broker can be reached."""
+    """The address of one listener of a broker."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(3)
@@ -78,7 +76,7 @@ class BrokerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    """A broker's incarnation joins under a new broker epoch, or an incarnation amends its data."""
+    """A broker incarnation joins with a new broker epoch, or changes its registration."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(0)
@@ -98,7 +96,7 @@ class RegisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterBrokerRecord:
-    """A broker is no member of the cluster any more."""
+    """A broker is no longer a member of the cluster."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(1)
@@ -122,7 +120,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """The whole state of one partition: version 2, with room for eligible leaders (KIP-966)."""
+    """The whole state of one partition; version 2 has eligible leader replicas (KIP-966)."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(3)
@@ -139,7 +137,7 @@ class PartitionRecord:
     leader_epoch: Epoch = field(metadata=_wire("int32"), default=NO_EPOCH)
     partition_epoch: int = field(metadata=_wire("int32"), default=-1)
     directories: tuple[UUID | None, ...] = field(metadata=_wire("uuid", since=1), default=())
-    """Per replica the log directory that holds it; null (the zero id) while unassigned."""
+    """The log directory of each replica; null (the zero id) while unassigned."""
     eligible_leader_replicas: tuple[NodeId, ...] | None = field(
         metadata=_wire("int32", tag=1), default=None
     )
@@ -162,10 +160,10 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed of one partition; null, -1 or -2 (the leader) stand for "as it was".
+    """The changed fields of one partition; null, -1 or -2 (the leader) mean "unchanged".
 
-    Any such record raises the partition epoch by one, and the leader epoch when it names a leader,
-    be it the same one.
+    Every such record raises the partition epoch by one. It also raises the leader epoch if it names
+    a leader, even the same one.
     """
 
     __type__: ClassVar = EntityType.data
@@ -193,7 +191,7 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveTopicRecord:
-    """A topic and all its partitions and configuration are gone."""
+    """A topic is deleted with all its partitions and its configuration."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(9)
@@ -204,7 +202,7 @@ class RemoveTopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceBrokerRecord:
-    """A broker is fenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+    """A broker is fenced; since Kafka 3.1 a BrokerRegistrationChangeRecord. Only read here."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(7)
@@ -216,7 +214,7 @@ class FenceBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfenceBrokerRecord:
-    """A broker is unfenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+    """A broker is unfenced; since Kafka 3.1 a BrokerRegistrationChangeRecord. Only read here."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(8)
@@ -240,7 +238,7 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
-    """Producer ids below `next_producer_id` have been handed out in blocks."""
+    """Producer ids below `next_producer_id` have been allocated in blocks."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(15)
@@ -268,7 +266,7 @@ class BrokerRegistrationChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord:
-    """Nothing but an offset."""
+    """A record without content."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(20)
@@ -278,7 +276,9 @@ class NoOpRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransactionRecord:
-    """What follows counts only with the EndTransactionRecord (KIP-868). Read only."""
+    """The records that follow take effect only with the EndTransactionRecord (KIP-868). Only read
+    here.
+    """
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(23)
@@ -289,7 +289,7 @@ class BeginTransactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionRecord:
-    """What followed the BeginTransactionRecord counts. Read only."""
+    """The records since the BeginTransactionRecord take effect. Only read here."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(24)
@@ -299,7 +299,7 @@ class EndTransactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransactionRecord:
-    """What followed the BeginTransactionRecord never was. Read only."""
+    """The records since the BeginTransactionRecord are discarded."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(25)
@@ -310,7 +310,7 @@ class AbortTransactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterControllerRecord:
-    """A controller's incarnation and where it is reached (KIP-919). Read only."""
+    """A controller's incarnation and addresses (KIP-919). Only read here."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(27)
@@ -369,7 +369,7 @@ _WRITERS: Final = {cls: cast(_Writer, entity_writer(cls)) for cls in RECORD_TYPE
 
 
 def _reader(cls: type[MetadataRecord], version: int) -> _Reader:
-    """Reads a body of that version as a record of the newest."""
+    """A reader of bodies of that version; it returns a record of the newest version."""
     newer = [each.name for each in fields(cls) if each.metadata.get("since", 0) > version]
     if not newer:
         return cast(_Reader, entity_reader(cls))
@@ -407,7 +407,7 @@ _READERS: Final = {
 
 
 def encode(record: MetadataRecord) -> bytes:
-    """The value of the metadata log's record: frame and body."""
+    """The bytes of the record: frame and body."""
     cls = type(record)
     buffer = io.BytesIO()
     buffer.write(_FRAMES[cls])
@@ -416,22 +416,25 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def encode_all(records: Sequence[MetadataRecord]) -> list[bytes]:
-    """What `encode` makes of each record.
+    """Encode each record as `encode` does.
 
-    The changes of a batch are mostly alike but for their partition, when a broker comes or goes:
-    what is alike is written once. It costs a tenth, and the controller does nothing meanwhile.
+    When a broker joins or leaves, most changes of the batch differ only in the partition. The equal
+    part is encoded once. That costs a tenth, and the controller can do nothing else meanwhile.
     """
-    alike: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
+    encoded: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
     values = []
     for record in records:
         if not isinstance(record, PartitionChangeRecord):
             values.append(encode(record))
             continue
         what = _all_but_partition(record)
-        found = alike.get(what)
+        found = encoded.get(what)
         if found is None:
             whole = encode(replace(record, partition_id=0, topic_id=_ANY_TOPIC))
-            found = alike[what] = (whole[:_PARTITION_AT], whole[_PARTITION_AT + _PARTITION.size :])
+            found = encoded[what] = (
+                whole[:_PARTITION_AT],
+                whole[_PARTITION_AT + _PARTITION.size :],
+            )
         head, tail = found
         values.append(head + _PARTITION.pack(record.partition_id, record.topic_id.bytes) + tail)
     return values
@@ -467,13 +470,13 @@ def _read_unsigned_varint(buffer: bytes, position: int, what: str) -> tuple[int,
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, position
-    raise MetadataError(f"metadata record of {len(buffer)} bytes: its {what} is no varint")
+    raise MetadataError(f"metadata record of {len(buffer)} bytes: its {what} is not a varint")
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """The record in `value`.
+    """Decode the record in `value`.
 
-    Raises MetadataError for an unknown frame version, type or version, for a body that is not of
+    Raises MetadataError for an unknown frame version, type or version, for a body that does not fit
     the type's schema, and for bytes after its end.
     """
     frame_version, position = _read_unsigned_varint(value, 0, "frame version")
@@ -491,8 +494,8 @@ def decode(value: bytes) -> MetadataRecord:
     try:
         record, size = _READERS[cls, version](value, position)
     except Exception as error:
-        # kio's readers raise a family of unrelated types (its own, ValueError, KeyError for a tag
-        # that the schema lacks).
+        # kio's readers raise unrelated types: its own errors, ValueError, and KeyError for an
+        # unknown tag.
         raise MetadataError(f"{cls.__name__} with a damaged body: {error}") from error
     if position + size != len(value):
         excess = len(value) - position - size

@@ -1,8 +1,8 @@
-"""The cluster image as records, and back: what a metadata snapshot holds (KIP-630). Pure.
+"""The content of a metadata snapshot: the cluster image as records (KIP-630). Pure.
 
-`to_records` of an image, applied to an empty one, make the same image again, down to the order of
-its tables: a node that begins with the snapshot and one that replayed the log must decide alike.
-`difference` says what a node that had one image has to do to follow the other.
+The records of `to_records`, applied to an empty image, make the same image, including the order of
+its tables. So a node that starts from the snapshot decides like a node that replayed the log.
+`difference` returns the changes from one image to another.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,8 +36,8 @@ NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 
 
 def to_records(image: ClusterImage) -> Iterator[MetadataRecord]:
-    """The records that make `image` out of an empty one; its offset and epoch are the snapshot's
-    own. They are made one by one, so that the caller may pause."""
+    """The records that make `image` from an empty image. Offset and epoch are not included: they
+    are the snapshot's. The records are made one by one, so that the caller may pause."""
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
@@ -97,10 +97,10 @@ def _partition(topic: TopicImage, number: int, partition: PartitionImage) -> Par
 
 
 def difference(before: ClusterImage, after: ClusterImage) -> Delta:
-    """What differs between two images, as if one application had changed it. O(cluster).
+    """The differences between two images, as if one `apply` had made them. O(cluster).
 
-    A topic that was deleted and created again under its name is another topic: the old one's
-    partitions have nothing after, the new one's nothing before.
+    A topic that was deleted and created again under the same name is a different topic: the old
+    partitions have None after, the new partitions None before.
     """
     topics = {
         topic_id: change

@@ -1,11 +1,11 @@
-"""The configuration a topic may carry: one table of Kafka's names, types, defaults, synonyms. Pure.
+"""The topic configurations: one table of Kafka's names, types, defaults and synonyms. Pure.
 
-The value that holds for a topic is, first found: the topic's own, the broker's dynamic one, the
-cluster's dynamic default, the broker's static property, Kafka's default (KIP-226). `sources` gives
-all that there are in that order, `effective` the first.
+A topic's value is the first that is set of: the topic's own, the broker's dynamic value, the
+cluster's dynamic default, the broker's static property, Kafka's default (KIP-226). `sources`
+returns all that are set, in that order; `effective` returns the first.
 
-A value that this broker would silently ignore (compaction, recompression) is refused instead; what
-only compaction reads is accepted, as nothing is compacted.
+A value that this broker would silently ignore (compaction, recompression) is refused. Settings that
+only compaction reads are accepted, because nothing is compacted.
 """
 
 import enum
@@ -24,7 +24,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 Check = Callable[[str], str | None]
-"""What is wrong with a value; None when nothing is."""
+"""Returns what is wrong with a value; None if it is valid."""
 
 
 class ConfigType(enum.IntEnum):
@@ -49,13 +49,13 @@ class Source(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A broker property that sets a topic configuration's default, and what its unit is worth."""
+    """A broker property that sets a topic configuration's default, and the factor of its unit."""
 
     name: str
     unit: int = 1
 
     def value(self, raw: str) -> str:
-        """The property's value in the topic configuration's own unit; -1 stays unlimited."""
+        """The property's value in the topic configuration's unit; -1 stays unlimited."""
         return raw if self.unit == 1 or raw.startswith("-") else str(int(raw) * self.unit)
 
 
@@ -66,11 +66,11 @@ class TopicConfig(NamedTuple):
     default: str
     check: Check
     synonyms: tuple[Synonym, ...] = ()
-    """The broker's properties, the one that prevails first."""
+    """The broker properties; the first has the highest priority."""
 
 
 class Sourced(NamedTuple):
-    """One value there is for a configuration: the name that sets it, where, and the value."""
+    """One value set for a configuration: the name that sets it, its source, and the value."""
 
     name: str
     source: Source
@@ -177,8 +177,8 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
 
 
 def check_config(name: str, value: str) -> str:
-    """The value as it is stored. Raises ControlError INVALID_CONFIG for an unknown name or a value
-    that this broker does not support.
+    """Return the value in its stored form. Raises ControlError INVALID_CONFIG for an unknown name
+    or an unsupported value.
     """
     row = TOPIC_CONFIGS.get(name)
     if row is None:
@@ -193,9 +193,9 @@ def check_config(name: str, value: str) -> str:
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The configuration of a new topic in order of name.
+    """Return the configuration of a new topic, sorted by name.
 
-    Raises ControlError INVALID_CONFIG also for null values, which only make sense as a deletion.
+    Raises ControlError INVALID_CONFIG also for null values, which make sense only as a deletion.
     """
     empty = [name for name, value in configs.items() if value is None]
     if empty:
@@ -215,10 +215,10 @@ def sources(
     topic: str | None = None,
     node_id: NodeId | None = None,
 ) -> list[Sourced]:
-    """Every value there is for the topic configuration `name`, the one that holds first.
+    """All values set for the topic configuration `name`; the first is in force.
 
-    `static` holds the broker's own properties as they are set in its file. Without `topic` these
-    are the defaults for a topic on `node_id`; without `node_id`, those of the whole cluster.
+    `static` contains the broker's properties from its file. Without `topic`: the defaults for a
+    topic on `node_id`. Without `node_id`: those of the whole cluster.
     """
     row = TOPIC_CONFIGS[name]
     found = []
@@ -249,5 +249,5 @@ def effective(
     topic: str | None = None,
     node_id: NodeId | None = None,
 ) -> str:
-    """The value that holds (see `sources`)."""
+    """The value in force (see `sources`)."""
     return sources(name, image, static, topic=topic, node_id=node_id)[0].value

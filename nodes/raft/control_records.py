@@ -1,8 +1,8 @@
-"""The control records of the metadata log: what the quorum itself writes into it, as Kafka does.
+"""The control records of the metadata log: the records of the quorum itself, in Kafka's format.
 
-A control record's key is its version and its type, two bytes each; its value a message of Kafka's
-schema. Unknown types are left alone (a newer quorum may write them); a known type that cannot be
-read is a ControlRecordError, for a voter that misread the voter set could elect wrongly.
+The key of a control record is its version and its type, two bytes each; the value is a message of
+Kafka's schema. Unknown types are ignored (a newer quorum may write them). A known type that cannot
+be read raises ControlRecordError, because a voter that misreads the voter set could elect wrongly.
 """
 
 import io
@@ -38,7 +38,7 @@ KRAFT_VERSION: Final = 5
 KRAFT_VOTERS: Final = 6
 
 DYNAMIC_KRAFT_VERSION: Final = 1
-"""kraft.version 1: voters are known by directory id, and may change (KIP-853)."""
+"""kraft.version 1: voters are identified by directory id, and may change (KIP-853)."""
 
 _KEY: Final = struct.Struct(">hh")
 _TYPES: Final[dict[int, Any]] = {
@@ -67,17 +67,17 @@ def record_of(message: ControlMessage) -> Record:
 
 
 def message_of(record: Record) -> ControlMessage | None:
-    """What a control record says; None for a type that is not known here."""
+    """The message in a control record; None for an unknown type."""
     key, value = record.key or b"", record.value or b""
     if len(key) < _KEY.size:
-        raise ControlRecordError(f"a control record's key is {key!r}")
+        raise ControlRecordError(f"a control record has the key {key!r}")
     _, code = _KEY.unpack_from(key)
     cls = _TYPES.get(code)
     if cls is None:
         return None
     try:
         message, _ = entity_reader(cls)(value, 0)
-    except Exception as error:  # kio's readers raise a family of unrelated types
+    except Exception as error:  # kio's readers raise unrelated types
         raise ControlRecordError(f"a {cls.__name__} cannot be read: {error!r}") from error
     return message  # type: ignore[no-any-return]
 
@@ -85,7 +85,7 @@ def message_of(record: Record) -> ControlMessage | None:
 def control_messages(
     data: bytes, position: int, header: BatchHeader
 ) -> Iterator[tuple[int, ControlMessage]]:
-    """Offset and content of each known control record in the batch at `position`, if it is one."""
+    """Offset and message of each known control record; none if the batch is no control batch."""
     if header.is_control:
         for record in decode_records(data, position):
             message = message_of(record)
@@ -94,7 +94,7 @@ def control_messages(
 
 
 def leader_change(action: AppendLeaderChange) -> LeaderChangeMessage:
-    """What a new leader appends first (KIP-595)."""
+    """The first record of a new leader (KIP-595)."""
     return LeaderChangeMessage(
         version=i16(0),
         leader_id=BrokerId(action.leader_id),
@@ -106,14 +106,14 @@ def leader_change(action: AppendLeaderChange) -> LeaderChangeMessage:
 
 
 def snapshot_header(last_timestamp_ms: int) -> SnapshotHeaderRecord:
-    """What a snapshot begins with: the time of the last record that it contains."""
+    """The first record of a snapshot: the time of the last record that it contains."""
     return SnapshotHeaderRecord(
         version=i16(0), last_contained_log_timestamp=i64(max(last_timestamp_ms, 0))
     )
 
 
 def snapshot_footer() -> SnapshotFooterRecord:
-    """What a complete snapshot ends with."""
+    """The last record of a complete snapshot."""
     return SnapshotFooterRecord(version=i16(0))
 
 

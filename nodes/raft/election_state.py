@@ -1,9 +1,9 @@
-"""The part of a node's quorum state that must outlive it, in Kafka's `quorum-state` file format.
+"""The persistent part of a node's quorum state, in Kafka's `quorum-state` file format.
 
-A vote counts once it is on disk: the caller writes this file (fsync, atomic rename) before any
-answer or request that rests on it. Version 0 is Kafka's for voters that are configured (they stand
-in it for Kafka's tools only), version 1 for voters that the log records: those are known by their
-directory as well (KIP-853).
+A vote counts only when it is on disk: the caller writes this file (fsync, atomic rename) before any
+request or response that depends on it. Version 0 is for configured voters (the file lists them for
+Kafka's tools only). Version 1 is for voters recorded in the log; they also have a directory id
+(KIP-853).
 """
 
 import base64
@@ -21,7 +21,7 @@ FIRST_EPOCH = Epoch(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """What this node knows of the latest epoch it has heard of."""
+    """The latest epoch that this node knows, its vote in it, and its leader."""
 
     epoch: Epoch = FIRST_EPOCH
     voted_for: NodeId | None = None
@@ -36,7 +36,7 @@ def directory_text(directory_id: UUID | None) -> str:
 
 
 def directory_of(text: str) -> UUID | None:
-    """The directory id in Kafka's form; None for the zero id. Raises ValueError."""
+    """Parse a directory id in Kafka's form; None for the zero id. Raises ValueError."""
     directory_id = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     return directory_id if directory_id.int else None
 
@@ -50,7 +50,7 @@ def encode(state: ElectionState, voters: VoterSet) -> bytes:
         "votedId": voted,
     }
     if voters.is_static:
-        document = {"clusterId": ""} | document  # left empty as Kafka does: meta.properties has it
+        document = {"clusterId": ""} | document  # empty, as in Kafka: meta.properties has it
         document["appliedOffset"] = 0
         document["currentVoters"] = [{"voterId": voter} for voter in voters.ids]
         document["data_version"] = 0

@@ -1,13 +1,13 @@
 """Epochs, roles and elections of one quorum member (KIP-595, KIP-996); `quorum` adds replication.
 
-Guarantees, as long as Persist is carried out before the actions and the answer that follow it:
-- At most one leader per epoch: one vote per epoch, on disk before it is given; a node that led an
-  epoch never leads it again, whatever of its log it lost (KAFKA-10527).
-- Votes go only to logs at least as up to date.
-- A voter that was cut off disturbs nobody when it returns: pre-votes leave epochs alone, and are
-  refused by those who hear a live leader.
-- No request ends elections for good: of its epoch so much is believed as `epochs` says, and a node
-  that is no voter here is not listened to while a leader is heard. No request halts a member.
+Guarantees, if the caller executes Persist before the actions and the response that follow it:
+- At most one leader per epoch: a node votes once per epoch, and the vote is on disk before it is
+  sent. A node that led an epoch never leads it again, even if it lost its log (KAFKA-10527).
+- A vote goes only to a candidate whose log is at least as up to date.
+- An isolated voter does not disturb the quorum when it returns: pre-votes do not change epochs, and
+  a node that has a live leader refuses them.
+- No request can make elections impossible for ever: `epochs` bounds the accepted epochs, and a node
+  that is not a voter here is ignored while there is a live leader. No request halts a member.
 """
 
 import random
@@ -45,7 +45,7 @@ _NEVER = float("-inf")
 
 
 class Elections:
-    """Base of the Quorum: who leads. What a leader does with it is the Quorum's."""
+    """The base class of Quorum: elections. Quorum adds the duties of a leader and replication."""
 
     def __init__(
         self,
@@ -75,38 +75,38 @@ class Elections:
         self.role = self._resting_role()
         self._deadline_ms = self._fresh_deadline(now_ms)
         if self._voters.ids == (node_id,) and self.is_voter:
-            self._deadline_ms = now_ms  # nobody to wait for
+            self._deadline_ms = now_ms  # no other voter to wait for
 
-    # -- what others may see
+    # -- public state
 
     @property
     def state(self) -> ElectionState:
-        """What is, or is about to be, on disk."""
+        """The state that is, or is about to be, on disk."""
         return self._state
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, as of the end of the log."""
+        """The voter set at the end of the log."""
         return self._voters
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is one of them."""
+        """Whether this replica is a voter."""
         return self._voters.has(self.me)
 
     @property
     def epoch(self) -> Epoch:
-        """The latest epoch this node has heard of."""
+        """The latest epoch that this node knows."""
         return self._state.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The leader of `epoch` as far as known. A leader that resigned is none."""
+        """The known leader of `epoch`; None also for a leader that resigned."""
         leader = self._state.leader_id
         return None if leader == self.node_id and self.role is not Role.LEADER else leader
 
     def next_deadline_ms(self) -> float:
-        """When `tick` is due; infinity for never."""
+        """When `tick` must be called; infinity for never."""
         if self.leadership is not None:
             check = self.leadership.majority_since_ms() + self._timing.check_quorum_ms
             announce = self.leadership.announced_ms + self._timing.announce_ms
@@ -118,7 +118,7 @@ class Elections:
     # -- time
 
     def tick(self, now_ms: float) -> list[Action]:
-        """Do what is due."""
+        """Do the work that is due."""
         if now_ms >= self.next_deadline_ms():
             match self.role:
                 case Role.UNATTACHED | Role.VOTED | Role.FOLLOWER | Role.RESIGNED:
@@ -134,7 +134,7 @@ class Elections:
         return self._drain()
 
     def resign(self, now_ms: float) -> list[Action]:
-        """Step down in favour of the voter with the longest log; nothing unless leader."""
+        """Step down in favour of the voter with the longest log; do nothing unless leader."""
         if self.role is Role.LEADER:
             self._resign(now_ms)
         return self._drain()
@@ -162,7 +162,7 @@ class Elections:
     def on_vote_response(
         self, now_ms: float, sender: NodeId, request: VoteRequest, answer: VoteResponse
     ) -> list[Action]:
-        """Count an answer, if it belongs to the round that runs."""
+        """Count a vote response, if it belongs to the current round."""
         self._learn_from_response(now_ms, answer)
         asking = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
         running = self.role is asking and request.epoch == self.epoch
@@ -176,7 +176,7 @@ class Elections:
     def on_begin_epoch(
         self, now_ms: float, request: BeginEpochRequest
     ) -> tuple[Response, list[Action]]:
-        """A leader announces itself: follow it."""
+        """Follow a leader that announces itself."""
         error = self._check_voters(now_ms, request.leader_id, request.voter_directory_id)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, request.leader_id)
@@ -187,7 +187,7 @@ class Elections:
     def on_end_epoch(
         self, now_ms: float, request: EndEpochRequest
     ) -> tuple[Response, list[Action]]:
-        """The leader resigned: stand for election, the first of its list at once."""
+        """The leader resigned: start an election, at once if first in its list of successors."""
         error = self._check_voters(now_ms, request.leader_id, None)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, request.leader_id)
@@ -199,14 +199,14 @@ class Elections:
         return self._answer(error), self._drain()
 
     def on_response(self, now_ms: float, answer: Response) -> list[Action]:
-        """The answer to an announcement."""
+        """Handle the response to an announcement."""
         self._learn_from_response(now_ms, answer)
         return self._drain()
 
-    # -- inside, epochs and roles
+    # -- epochs and roles
 
     def transition(self, role: Role) -> None:
-        """The one place where the role changes."""
+        """Change the role; the only place that does."""
         if role not in TRANSITIONS[self.role]:
             raise InvariantBroken(f"{self.role.name} may not become {role.name}")
         if self.leadership is not None and role is not Role.LEADER:
@@ -215,7 +215,7 @@ class Elections:
         self.role = role
 
     def _resting_role(self) -> Role:
-        """The role that follows from what is known, when no election and no leadership runs."""
+        """The role that follows from the state when no election and no leadership is active."""
         if not self.is_voter:
             return Role.OBSERVER
         if self._state.leader_id == self.node_id:
@@ -232,7 +232,7 @@ class Elections:
     def _enter_state(
         self, now_ms: float, state: ElectionState, wait_ms: float | None = None
     ) -> None:
-        """Take `state` for true and the role that follows from it; act again after `wait_ms`."""
+        """Adopt `state` and the role that follows from it; act again after `wait_ms`."""
         self._persist(state)
         self.transition(self._resting_role())
         self._deadline_ms = self._fresh_deadline(now_ms) if wait_ms is None else now_ms + wait_ms
@@ -243,7 +243,7 @@ class Elections:
         return now_ms + self._timing.election_wait_ms(self._rng)
 
     def _learn_epoch(self, now_ms: float, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """Every message tells of an epoch, and perhaps of its leader. Stale ones change nothing."""
+        """Learn the epoch, and perhaps the leader, of a message; stale ones change nothing."""
         if epoch > self.epoch:
             self._leader_heard_ms = _NEVER
             self._enter_state(now_ms, ElectionState(epoch=epoch, leader_id=leader_id))
@@ -254,23 +254,23 @@ class Elections:
                 raise TwoLeaders(f"{self._state.leader_id} and {leader_id} both lead epoch {epoch}")
 
     def _learn_from_response(self, now_ms: float, answer: Response) -> None:
-        """Whom this node asked may tell of any epoch that it can enter."""
+        """Learn from a response: it may name any epoch that this node can enter."""
         if answer.epoch <= highest_epoch(self._log.last_epoch):
             self._confirmed_epoch = max(self._confirmed_epoch, answer.epoch)
             self._learn_epoch(now_ms, answer.epoch, answer.leader_id)
 
     @staticmethod
     def _check_log_end(request: VoteRequest) -> ErrorCode:
-        """Whether there can be a log that ends so, in a candidate of this epoch."""
+        """Whether a candidate of this epoch can have a log with this end."""
         last_possible = request.epoch if request.pre_vote else request.epoch - 1
         possible = NO_EPOCH <= request.last_epoch <= last_possible and request.end_offset >= 0
         return ErrorCode.none if possible else ErrorCode.invalid_request
 
     def _check_voters(self, now_ms: float, sender: NodeId, addressed: UUID | None) -> ErrorCode:
-        """Whether a voters' request may come from `sender`, and is meant for this directory.
+        """Whether a voter request may come from `sender`, and is meant for this directory.
 
-        Where the log records the voters, the sender may be one that this log does not know yet; but
-        then the others have elected it, or are about to, and no leader is heard here any more.
+        If the log records the voters, the sender may be a voter that this log does not know yet.
+        But then the others have elected it, or are about to, and this node has no live leader.
         """
         if sender < 0:
             return ErrorCode.invalid_request
@@ -296,7 +296,7 @@ class Elections:
 
     @property
     def _furthest_epoch(self) -> int:
-        """The highest epoch that a request is believed."""
+        """The highest epoch that is accepted from a request."""
         last = self._log.last_epoch
         return min(highest_epoch(last), max(self._confirmed_epoch, last) + MAX_LEAP)
 
@@ -307,10 +307,10 @@ class Elections:
         actions, self._actions = self._actions, []
         return actions
 
-    # -- inside, elections
+    # -- elections
 
     def _log_is_up_to_date(self, request: VoteRequest) -> bool:
-        """Whether the candidate's log has all that this one has committed (Raft, 5.4.1)."""
+        """Whether the candidate's log has all records committed here (Raft, 5.4.1)."""
         own = (self._log.last_epoch, self._log.end_offset)
         return (request.last_epoch, request.end_offset) >= own
 
@@ -318,7 +318,7 @@ class Elections:
         return now_ms - self._leader_heard_ms < self._timing.fetch_timeout_ms
 
     def _has_leader(self, now_ms: float) -> bool:
-        """Whether this node leads, or hears a leader that it follows."""
+        """Whether this node leads, or has a live leader."""
         return self.role is Role.LEADER or (
             self.role in (Role.FOLLOWER, Role.OBSERVER) and self._hears_leader(now_ms)
         )
@@ -342,7 +342,7 @@ class Elections:
     def _start_election(self, now_ms: float) -> None:
         epoch = Epoch(self.epoch + 1)
         if epoch > highest_epoch(self._log.last_epoch):
-            self._lose_round(now_ms)  # nobody can be elected any more: wait for who leads
+            self._lose_round(now_ms)  # no epoch is left for an election: wait for a leader
             return
         self._confirmed_epoch = epoch
         node, directory = self.me
@@ -382,7 +382,7 @@ class Elections:
         pause_ms = self._timing.backoff_ms(self._rng, self._lost_rounds)
         self._enter_state(now_ms, self._state, pause_ms)
 
-    # -- inside, leading
+    # -- leading
 
     def _become_leader(self, now_ms: float) -> None:
         self._lost_rounds = 0

@@ -1,15 +1,16 @@
-"""Which epochs a member of the quorum believes. Pure.
+"""Which epochs a member of the quorum accepts. Pure.
 
-An epoch is four bytes of a message that anybody may send, and a higher one is taken over and kept
-on disk. A member that believed any could be brought to the last epoch by a single message, after
-which no election is possible for ever. So:
+An epoch is four bytes of a message that any machine may send; a member adopts a higher epoch and
+stores it on disk. If it accepted any epoch, a single message could bring it to the last epoch, and
+no election would ever be possible again. So:
 
-- A request moves the epoch on by MAX_LEAP at most, counted from the last epoch that this node knows
-  without that request: from its disk at the start, from its log, from its own elections, or from an
-  answer to what it asked itself. A voter that was away for more elections than that refuses the
-  requests of the others, and learns their epoch from the answers to its own pre-votes and fetches.
-- No member enters an epoch above `highest_epoch`, whoever names it.
-- A higher one on the disk, left by a version that believed it, is replaced (`credible_state`).
+- A request raises the epoch by at most MAX_LEAP above the last epoch that this node knows from
+  other sources: its disk at the start, its log, its own elections, or a response to its own
+  request. A voter that missed more elections than that refuses the requests of the others, and
+  learns their epoch from the responses to its own pre-votes and fetches.
+- No member enters an epoch above `highest_epoch`, from whatever source.
+- A higher epoch on the disk, left by a version without these rules, is replaced
+  (`credible_state`).
 """
 
 from typing import Final
@@ -18,27 +19,28 @@ from nodes.ids import Epoch
 from nodes.raft.election_state import ElectionState
 
 LAST_EPOCH: Final = Epoch(2**31 - 1)
-"""The largest that a message can hold."""
+"""The largest epoch that a message can contain."""
 
 MAX_LEAP: Final = 1000
 
 ROOM: Final = 1 << 24
-"""More epochs than a cluster spends in years: an election a second takes half a year."""
+"""More epochs than a cluster uses in normal operation: half a year with an election every second.
+"""
 
 
 def highest_epoch(last_epoch: Epoch) -> Epoch:
-    """The highest epoch for a member whose log's last record is of `last_epoch`.
+    """The highest epoch for a member whose last log record has `last_epoch`.
 
-    It leaves ROOM below the largest number there is, unless the log itself has come so far.
+    It is ROOM below LAST_EPOCH, unless the log itself has a higher epoch.
     """
     return Epoch(min(LAST_EPOCH, max(LAST_EPOCH - ROOM, last_epoch + ROOM)))
 
 
 def credible_state(state: ElectionState, last_epoch: Epoch) -> ElectionState:
-    """`state` from the disk, or a lower epoch in its place that all voters can go on from.
+    """Return `state` from the disk, or, if its epoch is too high, a state with a lower epoch.
 
-    Nobody leads an epoch above the highest, so a vote in it is nothing to remember. The epoch that
-    takes its place is so far above the log's that this node has not voted in it or in a later one.
+    No node leads an epoch above the highest, so a vote in such an epoch can be forgotten. The new
+    epoch is so far above the log's that this node has not voted in it or in a later one.
     """
     if state.epoch <= highest_epoch(last_epoch):
         return state

@@ -1,14 +1,14 @@
-"""What can go wrong in the quorum.
+"""The errors of the quorum.
 
 RaftError
-  NotLeader             this node does not lead, or no longer; when raised by an append, nothing was
-                        appended; when raised by a wait for commit, the record may yet commit
+  NotLeader             this node does not lead (any more); if an append raises it, nothing was
+                        appended; if a wait for commit raises it, the record may still be committed
   QuorumStateCorrupt    the quorum-state file cannot be read, or is of another cluster
   ControlRecordError    a control record of the metadata log cannot be read
-  SnapshotCorrupt       a snapshot's file is not what was written
+  SnapshotCorrupt       a snapshot file is damaged
   InvariantBroken       the protocol's safety was broken, here or by a peer; never expected
     TwoLeaders          one epoch, two leaders
-    CommittedTruncation a leader asks this node to cut records that it knows as committed
+    CommittedTruncation a leader asks this node to truncate records that it knows as committed
 """
 
 from nodes.ids import Epoch, NodeId
@@ -28,19 +28,19 @@ class NotLeader(RaftError):
 
 
 class QuorumStateCorrupt(RaftError):
-    """Starting with a forgotten vote could elect two leaders of one epoch, so the node must not."""
+    """The node must not start: with a lost vote it could elect a second leader of one epoch."""
 
 
 class ControlRecordError(RaftError):
-    """The voters are read from control records: one that is misread could elect wrongly."""
+    """A control record cannot be read; a misread voter set could elect wrongly."""
 
 
 class SnapshotCorrupt(RaftError):
-    """A snapshot that does not check out whole is never used."""
+    """A snapshot failed its checks; it is not used."""
 
 
 class InvariantBroken(RaftError):
-    """The quorum's safety does not hold: a bug, or a voter that lost its disk (KAFKA-14077)."""
+    """The quorum's safety was violated: by a bug, or a voter that lost its disk (KAFKA-14077)."""
 
 
 class TwoLeaders(InvariantBroken):

@@ -1,7 +1,7 @@
-"""What a quorum leader knows of its replicas, for one epoch.
+"""The progress of the replicas as the quorum leader sees it, for one epoch.
 
-From the fetches it computes the high watermark, notices that it has lost the majority, and orders
-the successors when it resigns. One object per epoch led: nothing is carried into the next.
+From their fetches the leader computes the high watermark, notices that it has lost the majority,
+and orders its successors when it resigns. Each epoch has a new object.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,13 @@ from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
 from nodes.raft.voters import ReplicaKey, VoterSet
 
 MAX_OBSERVERS = 1000
-"""Observers beyond this many replace the one silent longest: they are only reported on."""
+"""Beyond this number a new observer replaces the longest silent one; observers are only reported.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaProgress:
-    """One replica as its fetches show it. Times are monotonic milliseconds, None for never."""
+    """The progress of one replica. Times are monotonic milliseconds, None for never."""
 
     end_offset: Offset | None = None
     last_fetch_ms: float | None = None
@@ -25,7 +26,7 @@ class ReplicaProgress:
     directory_id: UUID | None = None
 
     def fetched(self, now_ms: float, offset: Offset, leader_end: Offset) -> None:
-        """It has everything below `offset`, while this log ended at `leader_end`."""
+        """The replica has everything below `offset`; the leader's log ended at `leader_end`."""
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif self.last_fetch_ms is not None and offset >= self.leader_end_at_last_fetch:
@@ -36,7 +37,7 @@ class ReplicaProgress:
 
 
 class Leadership:
-    """`start_offset` is where this epoch's first record stands; `me` is this node."""
+    """`start_offset` is the offset of this epoch's first record; `me` is this node."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Leadership:
         self.change_voters(voters)
 
     def change_voters(self, voters: VoterSet) -> None:
-        """Another voter set counts from now on."""
+        """Use a new voter set from now on."""
         before, self._set = self._set, voters
         known = dict(self.observers)
         for node, progress in self.voters.items():
@@ -75,18 +76,18 @@ class Leadership:
 
     @property
     def _counts(self) -> bool:
-        """Whether this node is a voter itself; a leader that was removed is not, and leads on
-        until that is committed."""
+        """Whether this node is a voter; a removed leader is not, but leads until its removal is
+        committed."""
         return self._set.has(self._me)
 
     def directory_of(self, node: NodeId) -> UUID | None:
-        """From which directory that voter fetched; None when it has not said."""
+        """The directory from which that voter fetched; None if unknown."""
         if node == self._me.node_id:
             return self._me.directory_id
         return self.voters[node].directory_id if node in self.voters else None
 
     def heard(self, replica: ReplicaKey, now_ms: float) -> None:
-        """A fetch arrived that says nothing of the replica's log (it diverges): it is alive."""
+        """A replica whose log diverges sent a fetch: it is alive, its log end is unknown."""
         progress = self._voter(replica)
         if progress is not None:
             progress.last_fetch_ms = now_ms
@@ -94,15 +95,15 @@ class Leadership:
     def fetched(
         self, replica: ReplicaKey, now_ms: float, offset: Offset, leader_end: Offset
     ) -> None:
-        """A fetch arrived whose offset and epoch agree with this log."""
+        """A replica sent a fetch whose offset and epoch agree with this log."""
         progress = self._voter(replica) or self._observer(replica)
         progress.fetched(now_ms, offset, leader_end)
 
     def _voter(self, replica: ReplicaKey) -> ReplicaProgress | None:
         """The voter's progress; None for any other replica.
 
-        A configured voter is known by its node until its directory is recorded, and then, to this
-        leader, by the first directory that it fetched from.
+        Until the log records directories, a configured voter is identified by its node id and, for
+        this leader, by the first directory that it fetched from.
         """
         voter = self._set.get(replica.node_id)
         progress = self.voters.get(replica.node_id)
@@ -121,10 +122,11 @@ class Leadership:
         return self.observers.setdefault(replica, fresh)
 
     def committed_end(self, own_flushed: Offset) -> Offset | None:
-        """Where a majority's flushed logs reach, if beyond this epoch's first record; else None.
+        """The offset below which a majority has flushed, if above this epoch's first record; else
+        None.
 
-        Records of earlier epochs commit only along with one of this epoch: a later leader may
-        still replace them otherwise (KAFKA-12619).
+        Records of earlier epochs are committed only together with a record of this epoch; a later
+        leader might still replace them otherwise (KAFKA-12619).
         """
         ends = [Offset(0) if p.end_offset is None else p.end_offset for p in self.voters.values()]
         if self._counts:
@@ -133,14 +135,14 @@ class Leadership:
         return reached if reached > self.start_offset else None
 
     def majority_since_ms(self) -> float:
-        """The latest time by which a majority (this node, if a voter, always) was heard from."""
+        """The latest time since which a majority has fetched; this node, if a voter, counts."""
         times = [self._heard_ms(p) for p in self.voters.values()]
         if self._counts:
             times.append(float("inf"))
         return sorted(times, reverse=True)[self._set.majority - 1]
 
     def silent(self, now_ms: float, limit_ms: float) -> tuple[NodeId, ...]:
-        """The voters from which nothing came for `limit_ms`."""
+        """The voters that have sent nothing for `limit_ms`."""
         return tuple(
             voter
             for voter, progress in self.voters.items()

@@ -1,8 +1,8 @@
-"""Changes of the voter set: when a leader may begin one, and to what (KIP-853). Pure.
+"""Changes of the voter set: when a leader may begin a change, and which (KIP-853). Pure.
 
-One change at a time, and none before the leader has committed a record of its own epoch: what an
-earlier leader began is settled by then. A voter is added once it has caught up, so that the set
-does not lose its majority to a member that is still copying the log.
+There is one change at a time, and none before the leader has committed a record of its own epoch:
+by then the change of an earlier leader is decided. A voter is added only when it has caught up, so
+that the majority does not depend on a member that is still copying the log.
 """
 
 from kio.schema.errors import ErrorCode
@@ -13,15 +13,15 @@ from nodes.raft.messages import LogView
 from nodes.raft.voters import ReplicaKey, Voter, VoterSet
 
 CAUGHT_UP_WITHIN_MS = 3_600_000.0
-"""A replica that was at the log's end within an hour may become a voter, as in Kafka."""
+"""As in Kafka: a replica that was caught up within the last hour may become a voter."""
 
 MAX_ENDPOINTS = 16
 MAX_NAME_LENGTH = 255
-"""Of a host in DNS; a listener needs no longer one."""
+"""The limit for a host name in DNS; also used for listener names."""
 
 
 class VoterChangeRefused(Exception):
-    """The change may not be made (now); `code` says why to the client, the text to a person."""
+    """The change is not possible (now); `code` is for the client, the text for people."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class VoterChangeRefused(Exception):
 
 
 def begin_change(log: LogView, leadership: Leadership | None, high_watermark: Offset) -> VoterSet:
-    """The set that may be changed now. Raises VoterChangeRefused."""
+    """The voter set to change. Raises VoterChangeRefused."""
     if leadership is None:
         raise VoterChangeRefused(
             ErrorCode.not_leader_or_follower, "this node does not lead the quorum"
@@ -67,7 +67,7 @@ def with_voter(voters: VoterSet, voter: Voter, leadership: Leadership, now_ms: f
 
 
 def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
-    """The set less one voter. Raises VoterChangeRefused."""
+    """The set without one voter. Raises VoterChangeRefused."""
     if key.directory_id is None or not voters.has(key):
         raise VoterChangeRefused(
             ErrorCode.voter_not_found, f"no voter {key.node_id} with directory {key.directory_id}"
@@ -88,7 +88,7 @@ def with_update(voters: VoterSet, voter: Voter) -> VoterSet:
 
 
 def _check_form(voter: Voter) -> None:
-    """Refuse what cannot be a voter, or what would be more than a record of voters can hold."""
+    """Refuse an invalid voter, and one that is too large for a voters record."""
     if voter.node_id < 0 or voter.directory_id is None or not voter.endpoints:
         raise VoterChangeRefused(
             ErrorCode.invalid_request, "a voter needs an id, a directory id and an endpoint"
@@ -103,9 +103,9 @@ def _check_form(voter: Voter) -> None:
 
 
 def first_recorded(voters: VoterSet, leadership: Leadership) -> VoterSet | None:
-    """The configured voters with the directories that they fetched from; None until all did.
+    """The configured voters with the directories from which they fetched; None until all did.
 
-    From then on the log says who votes, and a voter whose disk was lost is told from a new one.
+    From then on the log records the voters, and a voter with a new disk is a different replica.
     """
     known = []
     for voter in voters.voters:

@@ -1,8 +1,8 @@
-"""What quorum members say to each other, and what the pure quorum asks its shell to do.
+"""The messages between quorum members, and the actions that the pure quorum requests.
 
-Requests and answers carry what KIP-595's messages carry for the one metadata partition; the shell
-translates them to the wire. Actions are to be carried out in the order given: a Persist stands
-before everything that rests on it.
+Requests and responses have the content of KIP-595's messages for the single metadata partition; the
+caller translates them to the wire. Actions must be executed in the given order: a Persist comes
+before everything that depends on it.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from nodes.raft.voters import ReplicaKey, VoterSet
 
 
 class LogView(History, Protocol):
-    """What the quorum reads of the metadata log. It writes through actions only."""
+    """The quorum's read access to the metadata log; it writes only through actions."""
 
     @property
     def end_offset(self) -> Offset:
-        """Where the next record goes."""
+        """The offset of the next record."""
 
     @property
     def flushed_offset(self) -> Offset:
-        """Below it every record survives a power loss."""
+        """The offset below which every record survives a power loss."""
 
     @property
     def voters(self) -> VoterSet:
@@ -36,14 +36,14 @@ class LogView(History, Protocol):
 
     @property
     def voters_offset(self) -> Offset:
-        """Where it is recorded; -1 for the configured one."""
+        """The offset of that voter set's record; -1 for the configured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """A candidate asks for a vote in `epoch`; a pre-vote asks only whether it would get one.
+    """A candidate requests a vote in `epoch`; a pre-vote asks whether it would get the vote.
 
-    `voter_directory_id` says which replica is asked, as far as the candidate's log knows.
+    `voter_directory_id` identifies the requested replica, if the candidate's log knows it.
     """
 
     epoch: Epoch
@@ -56,13 +56,13 @@ class VoteRequest:
 
     @property
     def candidate(self) -> ReplicaKey:
-        """Who asks."""
+        """The replica that requests the vote."""
         return ReplicaKey(self.candidate_id, self.candidate_directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpochRequest:
-    """A new leader announces itself to the voter on that directory (if it knows it)."""
+    """A new leader announces itself to the voter with that directory (if known)."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -71,7 +71,7 @@ class BeginEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndEpochRequest:
-    """A leader that resigns names who should stand for election, the best log first."""
+    """A leader resigns and names its preferred successors, the longest log first."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -80,7 +80,7 @@ class EndEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica has everything below `offset` on disk, whose last epoch is given."""
+    """A replica fetches: it has everything below `offset` on disk, up to `last_epoch`."""
 
     replica_id: NodeId
     directory_id: UUID | None = None
@@ -90,13 +90,13 @@ class FetchRequest:
 
     @property
     def replica(self) -> ReplicaKey:
-        """Who fetches."""
+        """The replica that fetches."""
         return ReplicaKey(self.replica_id, self.directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """The part that every answer has: an error, and the answering node's epoch and leader."""
+    """The common part of every response: an error, and the responding node's epoch and leader."""
 
     error: ErrorCode
     epoch: Epoch
@@ -105,15 +105,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse(Response):
-    """`granted` is false with every error."""
+    """The response to a vote request; `granted` is false with every error."""
 
     granted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(Response):
-    """With `diverging`, the replica must truncate first; with `snapshot`, it must fetch that, for
-    the log begins too late for it. Otherwise there may be records, which are the shell's to add.
+    """With `diverging`, the replica must truncate first. With `snapshot`, it must fetch that
+    snapshot, because the leader's log begins too late. Otherwise the caller may add records.
     """
 
     high_watermark: Offset
@@ -122,33 +122,33 @@ class FetchResponse(Response):
 
     @property
     def plain(self) -> bool:
-        """Whether records may come with it."""
+        """Whether the response may contain records."""
         return (self.error, self.diverging, self.snapshot) == (ErrorCode.none, None, None)
 
 
 class FetchOutcome(Enum):
-    """What a replica does about an answer to its fetch."""
+    """What a replica must do after a fetch response."""
 
     IGNORE = auto()
     """VoterChangeRefused, or of another epoch or position."""
     APPEND = auto()
     """Append its records (if any), then call `appended_as_follower` with its high watermark."""
     TRUNCATED = auto()
-    """The log was cut by an action: fetch again."""
+    """The log was truncated by an action: fetch again."""
     SNAPSHOT = auto()
     """Fetch the snapshot that it names, install it, then call `installed_snapshot`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persist:
-    """Write `quorum-state`, and go on only when it is on disk."""
+    """Write `quorum-state`, and continue only when it is on disk."""
 
     state: ElectionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Send `request` to voter `to`, once; its answer goes to the quorum, its failure nowhere."""
+    """Send `request` to voter `to` once; pass its response to the quorum, and ignore a failure."""
 
     to: NodeId
     request: VoteRequest | BeginEpochRequest | EndEpochRequest
@@ -156,7 +156,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Cut the log, so that `offset` is its end."""
+    """Truncate the log, so that `offset` is its end."""
 
     offset: Offset
 
@@ -173,12 +173,12 @@ class AppendLeaderChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendVoters:
-    """Append the voter set, in `epoch`; it counts at once. Then call `log_advanced`."""
+    """Append the voter set in `epoch`; it is in force at once. Then call `log_advanced`."""
 
     epoch: Epoch
     voters: VoterSet
     first: bool
-    """The log has none yet: kraft.version 1 goes before it."""
+    """Whether it is the first recorded set: a record of kraft.version 1 must precede it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class BecameLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostLeadership:
-    """This node leads `epoch` no more, and never will again."""
+    """This node no longer leads `epoch`, and never will again."""
 
     epoch: Epoch
 

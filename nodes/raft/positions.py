@@ -1,4 +1,4 @@
-"""What a leader answers to the position that a replica's fetch names (KIP-595, KIP-630). Pure."""
+"""Validation of the position in a replica's fetch by the leader (KIP-595, KIP-630). Pure."""
 
 from typing import NamedTuple, Protocol
 
@@ -7,18 +7,18 @@ from nodes.log.divergence import EpochEnd, EpochHistory, divergence
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `offset`; the record before it is of `epoch`."""
+    """A snapshot contains everything below `offset`; the record before that has `epoch`."""
 
     offset: Offset
     epoch: Epoch
 
 
 class History(EpochHistory, Protocol):
-    """A log of which the oldest part may have been replaced by snapshots."""
+    """A log whose oldest part may have been replaced by snapshots."""
 
     @property
     def start_offset(self) -> Offset:
-        """Its first record's offset: 0, or that of the oldest snapshot that it continues."""
+        """The offset of its first record: 0, or the end of the oldest snapshot."""
         ...
 
     @property
@@ -35,10 +35,11 @@ class History(EpochHistory, Protocol):
 def validate_position(
     log: History, last_epoch: Epoch, offset: Offset
 ) -> EpochEnd | SnapshotId | None:
-    """None when a log that ends at `offset`, after a record of `last_epoch`, can go on from there.
+    """Validate the end of a replica's log: `offset`, after a record of `last_epoch`.
 
-    An EpochEnd when it must truncate first; a SnapshotId when this log begins too late for it: it
-    fetches that snapshot instead. The rules are those of Kafka's validateOffsetAndEpoch.
+    None: the replica can continue. An EpochEnd: it must truncate first. A SnapshotId: this log
+    begins too late, and it must fetch that snapshot. The rules are those of Kafka's
+    validateOffsetAndEpoch.
     """
     oldest, start = log.oldest_snapshot, log.start_offset
     if oldest is not None and start > 0:

@@ -1,23 +1,23 @@
 """One member of the metadata quorum: elections and the high watermark (KIP-595, KIP-996). Pure.
 
-Every method takes the time in monotonic milliseconds and returns what to do, in order (see
-`messages`). The caller owns the log, the file, the sockets and the clock; it calls `tick` at
+Every method takes the time in monotonic milliseconds and returns the actions to execute, in order
+(see `messages`). The caller owns the log, the file, the sockets and the clock; it calls `tick` at
 `next_deadline_ms`.
 
-Guarantees, as long as Persist is carried out before the actions and the answer that follow it:
-- At most one leader per epoch: one vote per epoch, on disk before it is given; a node that led an
-  epoch never leads it again, whatever of its log it lost (KAFKA-10527).
-- A leader has every committed record: votes go only to logs at least as up to date, and a record
-  counts on a voter only once it is flushed there.
-- Committed records stay: the high watermark never goes back, and a leader moves it only along with
-  a record of its own epoch (KAFKA-12619).
-- A voter that was cut off disturbs nobody when it returns: pre-votes leave epochs alone, and are
-  refused by those who hear a live leader.
-- A voter that lost its disk is another replica: it votes for nobody that knows its old directory,
-  and its empty log elects nobody, itself included (KAFKA-14077, KIP-853). The voters' directories
-  are known once every configured voter has fetched from one leader (`AppendVoters`). A voter whose
-  disk is lost before that, or one that has not received that record yet, is as exposed as with
-  Kafka's static voters.
+Guarantees, if the caller executes Persist before the actions and the response that follow it:
+- At most one leader per epoch: a node votes once per epoch, and the vote is on disk before it is
+  sent. A node that led an epoch never leads it again, even if it lost its log (KAFKA-10527).
+- A leader has every committed record: a vote goes only to a log that is at least as up to date, and
+  a record counts on a voter only when it is flushed there.
+- Committed records stay: the high watermark never goes back, and a leader advances it only together
+  with a record of its own epoch (KAFKA-12619).
+- An isolated voter does not disturb the quorum when it returns: pre-votes do not change epochs, and
+  a node that has a live leader refuses them.
+- A voter that lost its disk is a different replica: it gives no vote to a candidate that knows its
+  old directory, and its empty log elects no node (KAFKA-14077, KIP-853). The voters' directories
+  are recorded when every configured voter has fetched from one leader (`AppendVoters`). A voter
+  that loses its disk earlier, or has not received that record yet, is as unsafe as one of Kafka's
+  static voters.
 """
 
 from kio.schema.errors import ErrorCode
@@ -43,16 +43,16 @@ from nodes.raft.voters import ReplicaKey, Voter, VoterSet
 
 
 class Quorum(Elections):
-    """The state machine. `state` is what `quorum-state` held, or the default on a new disk.
+    """The state machine. `state` is the content of `quorum-state`, or the default on a new disk.
 
-    Who votes is the log's to say (`LogView.voters`).
+    The log determines the voters (`LogView.voters`).
     """
 
     # -- fetching and serving fetches
 
     def fetch_target(self, now_ms: float) -> NodeId | None:
-        """From whom to fetch; None for a voter without leader, and for an observer that must ask
-        the voters in turn, its leader being unknown or silent."""
+        """The node to fetch from. None for a voter without a leader, and for an observer whose
+        leader is unknown or silent; the observer must then try the voters in turn."""
         match self.role:
             case Role.FOLLOWER | Role.PROSPECTIVE:
                 return self.leader_id
@@ -62,7 +62,7 @@ class Quorum(Elections):
                 return None
 
     def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchResponse, list[Action]]:
-        """A replica's fetch arrived: note what it says, and answer (see `fetch_response`)."""
+        """Store the progress in a replica's fetch, and answer it (see `fetch_response`)."""
         told = self.fetch_response(request)
         if told.error is ErrorCode.none and self.leadership is not None:
             if told.plain:
@@ -77,16 +77,16 @@ class Quorum(Elections):
     def on_snapshot_fetch(
         self, now_ms: float, epoch: Epoch, replica: ReplicaKey
     ) -> tuple[Response, list[Action]]:
-        """A replica fetches a part of a snapshot: it is alive. The part is the shell's to add."""
+        """A replica that fetches a part of a snapshot is alive. The caller adds the part."""
         error = self._check_fetch(epoch, replica.node_id)
         if error is ErrorCode.none and self.leadership is not None:
             self.leadership.heard(replica, now_ms)
         return self._answer(error), self._drain()
 
     def fetch_response(self, request: FetchRequest) -> FetchResponse:
-        """What to answer a fetch right now; a long poll asks again when something moved.
+        """The response to a fetch at this moment; a long poll asks again after a change.
 
-        Records from its offset go with an answer that is plain.
+        The caller adds records from the fetch offset to a plain response.
         """
         error = self._check_fetch(request.epoch, request.replica_id)
         verdict: EpochEnd | SnapshotId | None = None
@@ -102,9 +102,9 @@ class Quorum(Elections):
         )
 
     def fetch_request(self) -> FetchRequest:
-        """The next fetch. The whole log must be flushed: the fetch says so.
+        """The next fetch. The whole log must be flushed, because the fetch means that it is.
 
-        Observers too: one that becomes a voter counts by the fetches that it made before.
+        This includes observers: when an observer becomes a voter, its earlier fetches count.
         """
         if self._log.flushed_offset != self._log.end_offset:
             raise InvariantBroken(
@@ -122,8 +122,8 @@ class Quorum(Elections):
     def on_fetch_response(
         self, now_ms: float, sender: NodeId, request: FetchRequest, answer: FetchResponse
     ) -> tuple[FetchOutcome, list[Action]]:
-        """Learn from an answer."""
-        if not self._hear_answer(now_ms, sender, request.epoch, answer):
+        """Handle a fetch response."""
+        if not self._accept_response(now_ms, sender, request.epoch, answer):
             return FetchOutcome.IGNORE, self._drain()
         end = (self._log.end_offset, self._log.last_epoch)
         if (request.offset, request.last_epoch) != end:
@@ -139,38 +139,40 @@ class Quorum(Elections):
     def on_snapshot_response(
         self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Response
     ) -> tuple[bool, list[Action]]:
-        """Learn from a part of a snapshot asked for in `epoch`; whether to go on with it."""
-        return self._hear_answer(now_ms, sender, epoch, answer), self._drain()
+        """Handle a part of a snapshot requested in `epoch`; return whether to continue."""
+        return self._accept_response(now_ms, sender, epoch, answer), self._drain()
 
-    def _hear_answer(self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Response) -> bool:
-        """Whether it is from the leader that is followed, in its epoch, and no refusal."""
+    def _accept_response(
+        self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Response
+    ) -> bool:
+        """Whether a response is from the current leader, in its epoch, and without an error."""
         self._learn_from_response(now_ms, answer)
         current = epoch == answer.epoch == self.epoch and sender == self._state.leader_id
         if not current or self.role not in (Role.FOLLOWER, Role.PROSPECTIVE, Role.OBSERVER):
             return False
         if answer.error is not ErrorCode.none:
             if self.role is Role.OBSERVER:
-                self._deadline_ms = now_ms  # deposed (KAFKA-15489): ask the others
+                self._deadline_ms = now_ms  # no longer the leader (KAFKA-15489): ask the others
             return False
         self._reset_leader_timeout(now_ms)
         return True
 
     def appended_as_follower(self, now_ms: float, leader_high_watermark: Offset) -> list[Action]:
-        """The records of a fetch are in the log: what of them is committed?"""
+        """The records of a fetch are in the log: advance the high watermark."""
         self._refresh_voters(now_ms)
         if self.leadership is None:
             self._commit(now_ms, Offset(min(leader_high_watermark, self._log.end_offset)))
         return self._drain()
 
     def installed_snapshot(self, now_ms: float) -> list[Action]:
-        """The log is now what its newest snapshot leaves of it: nothing, from there on."""
+        """The log was replaced by its newest snapshot, and is empty after it."""
         assert self._log.snapshot is not None
         self._refresh_voters(now_ms)
         self._commit(now_ms, self._log.snapshot.offset)
         return self._drain()
 
     def log_advanced(self, now_ms: float) -> list[Action]:
-        """This log grew, shrank, or more of it is flushed."""
+        """The log has grown, was truncated, or more of it was flushed."""
         self._refresh_voters(now_ms)
         self._advance(now_ms)
         self._record_voters()
@@ -201,7 +203,7 @@ class Quorum(Elections):
         return self._drain()
 
     def _record_voters(self) -> None:
-        """Write the configured voters into the log, once all their directories are known."""
+        """Write the configured voters into the log when all their directories are known."""
         leads = self.leadership
         if leads and self._voters.is_static and self.high_watermark > leads.start_offset:
             voters = membership.first_recorded(self._voters, leads)
@@ -209,7 +211,7 @@ class Quorum(Elections):
                 self._actions.append(AppendVoters(epoch=self.epoch, voters=voters, first=True))
 
     def _refresh_voters(self, now_ms: float) -> None:
-        """Go by the voter set that the log ends with now."""
+        """Use the latest voter set in the log."""
         if self._log.voters == self._voters:
             return
         self._voters = self._log.voters
@@ -218,7 +220,7 @@ class Quorum(Elections):
         elif self.is_voter == (self.role is Role.OBSERVER):
             self._enter_state(now_ms, self._state)
 
-    # -- inside
+    # -- helpers
 
     def _advance(self, now_ms: float) -> None:
         if self.leadership is not None:
@@ -235,7 +237,7 @@ class Quorum(Elections):
             self._actions.append(HighWatermarkAdvanced(offset=offset))
         removed = self.leadership is not None and not self.is_voter
         if removed and self.high_watermark > self._log.voters_offset:
-            self._resign(now_ms)  # its removal is committed: the others go on without it
+            self._resign(now_ms)  # its removal is committed: the others continue without it
 
     def _check_fetch(self, epoch: Epoch, replica_id: NodeId) -> ErrorCode:
         if epoch < self.epoch:

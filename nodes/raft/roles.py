@@ -1,16 +1,16 @@
 """The roles of a quorum member, and which may follow which.
 
-UNATTACHED   a voter that knows the epoch, but neither leader nor candidate
-VOTED        gave its vote in this epoch (possibly to itself, in a round it lost)
+UNATTACHED   a voter that knows the epoch, but no leader, and has not voted
+VOTED        has voted in this epoch (possibly for itself, in a round that it lost)
 FOLLOWER     fetches from the epoch's leader
-PROSPECTIVE  asks whether it would be elected (pre-vote); the epoch stays as it is (KIP-996)
-CANDIDATE    stands for election in an epoch of its own
+PROSPECTIVE  asks whether it would be elected (pre-vote), without a new epoch (KIP-996)
+CANDIDATE    requests votes in a new epoch
 LEADER       appends, and serves fetches
 RESIGNED     led this epoch, and never will again (KAFKA-10527)
-OBSERVER     not a voter by its own log: fetches, never stands for election; it may grant a vote to
-             a candidate whose log says that it is one (KIP-853)
+OBSERVER     not a voter according to its own log: it fetches and never starts an election; it may
+             vote for a candidate whose log has it as a voter (KIP-853)
 
-A voter set read from the log makes an observer of any voter, and a voter of an observer.
+A voter set read from the log can make an observer of any voter, and a voter of an observer.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ class Role(Enum):
     OBSERVER = auto()
 
 
-# A newer epoch makes any voter UNATTACHED or FOLLOWER. RESIGNED is also where a voter ends that is
-# told by others that it leads: it did, in an earlier life. A new voter set may make it an OBSERVER.
+# A newer epoch makes any voter UNATTACHED or FOLLOWER. A restarted voter becomes RESIGNED if others
+# name it as the leader: it led before its restart. A new voter set may make it an OBSERVER.
 _ALWAYS = frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.OBSERVER})
 
 TRANSITIONS: Mapping[Role, frozenset[Role]] = MappingProxyType(

@@ -1,11 +1,11 @@
 """Snapshots of the metadata log in Kafka's file format (KIP-630). Pure.
 
-A snapshot is a run of record batches, offsets from 0 on, all of the epoch in its name: a control
-batch with the SnapshotHeader and (from kraft.version 1 on) the voters, then the records that make
-the state, then a control batch with the SnapshotFooter. `read` takes it whole or not at all: every
-CRC, offset and epoch must be right, and the footer there with nothing after it.
+A snapshot is a sequence of record batches with offsets from 0 on, all with the epoch in its name: a
+control batch with the SnapshotHeader and (from kraft.version 1 on) the voters, then the records of
+the state, then a control batch with the SnapshotFooter. `read` accepts only a whole snapshot: every
+CRC, offset and epoch must be right, and the footer must be the last record.
 
-Left to others: files, and what the records mean.
+Others handle the files, and the meaning of the records.
 """
 
 import re
@@ -36,19 +36,19 @@ from nodes.raft.voters import VoterSet
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
-"""While a snapshot is written or received."""
+"""The suffix while a snapshot is written or received."""
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A whole snapshot: the state's records below `snapshot_id.offset`, and who voted then."""
+    """A whole snapshot: the records of the state below `snapshot_id.offset`, and the voters."""
 
     snapshot_id: SnapshotId
     last_timestamp_ms: int
     voters: VoterSet | None
-    """None in a snapshot of before the voters were recorded."""
+    """None if the voters were not recorded yet."""
     records: tuple[bytes, ...]
 
 
@@ -58,7 +58,7 @@ def file_name(snapshot_id: SnapshotId) -> str:
 
 
 def id_of(name: str) -> SnapshotId | None:
-    """Which snapshot a file name stands for; None for any other file."""
+    """The snapshot of a file name; None for any other file."""
     match = _NAME.fullmatch(name)
     return SnapshotId(Offset(int(match[1])), Epoch(int(match[2]))) if match else None
 
@@ -72,7 +72,7 @@ class SnapshotEncoder:
         self._next = Offset(0)
 
     def header(self, last_timestamp_ms: int, voters: VoterSet) -> bytes:
-        """The first batch. A static voter set is the configuration's, and not recorded."""
+        """The first batch. A static (configured) voter set is not recorded."""
         records = [record_of(snapshot_header(last_timestamp_ms))]
         if not voters.is_static:
             records.append(record_of(kraft_version(DYNAMIC_KRAFT_VERSION)))
@@ -99,7 +99,7 @@ class SnapshotEncoder:
 
 
 def read(snapshot_id: SnapshotId, data: bytes) -> Snapshot:
-    """The snapshot in a file's bytes. Raises SnapshotCorrupt."""
+    """Read the snapshot in a file's bytes. Raises SnapshotCorrupt."""
     try:
         return _read(snapshot_id, data)
     except (CorruptBatch, ControlRecordError) as error:

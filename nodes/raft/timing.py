@@ -1,4 +1,4 @@
-"""The quorum's times, as Kafka names and defaults them."""
+"""The quorum's times, with Kafka's names and defaults."""
 
 import random
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class QuorumTiming:
     """Milliseconds of the monotonic clock."""
 
     fetch_timeout_ms: float = 2000
-    """controller.quorum.fetch.timeout.ms: how long a silent leader is believed alive."""
+    """controller.quorum.fetch.timeout.ms: how long a silent leader counts as alive."""
 
     election_timeout_ms: float = 1000
     """controller.quorum.election.timeout.ms: how long a round of votes may take."""
@@ -24,7 +24,7 @@ class QuorumTiming:
 
     @property
     def check_quorum_ms(self) -> float:
-        """How long a leader leads without the fetches of a majority."""
+        """How long a leader stays leader without fetches from a majority."""
         return CHECK_QUORUM_FACTOR * self.fetch_timeout_ms
 
     @property
@@ -33,7 +33,7 @@ class QuorumTiming:
         return self.fetch_timeout_ms / 2
 
     def election_wait_ms(self, rng: random.Random) -> float:
-        """How long a voter without leader waits before it asks around: one to two timeouts."""
+        """How long a voter without a leader waits before an election: one to two timeouts."""
         return self.election_timeout_ms * (1 + rng.random())
 
     def backoff_ms(self, rng: random.Random, lost_rounds: int) -> float:
@@ -42,6 +42,6 @@ class QuorumTiming:
         return min(pause, self.election_backoff_max_ms * rng.uniform(0.5, 1.0))
 
     def succession_ms(self, rng: random.Random, place: int) -> float:
-        """How long the successor at `place` waits when a leader resigned; the first not at all."""
+        """How long the successor at `place` waits after a leader resigned; the first not at all."""
         pause = place * BACKOFF_BASE_MS * (1 + rng.random())
         return min(pause, self.election_backoff_max_ms)

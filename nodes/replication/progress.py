@@ -70,6 +70,5 @@ class FollowerProgress:
             self._activity = None
 
     def lags(self, leader_end: Offset, lag_max_ms: float, now_ms: float) -> bool:
-        """Whether the follower is behind the leader's end and was not caught up for
-        `lag_max_ms`."""
+        """Whether the follower is behind the leader's end, and not caught up for `lag_max_ms`."""
         return self.log_end < leader_end and now_ms - self.caught_up_ms > lag_max_ms

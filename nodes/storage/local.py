@@ -1,13 +1,12 @@
-"""The disk seam over real files.
+"""The disk interface with real files.
 
-Writes go to the page cache on the caller's thread (a frozen file system then freezes the node, as
-a pause would, and the controller fences it); `sync` runs in the event loop's executor, and its age
-is measured, so that a hanging disk is noticed. Left to others: deciding what a hang means.
+Writes go to the page cache on the caller's thread: a frozen file system freezes the node, as a
+pause would, and the controller fences it. `sync` runs in the event loop's executor. Its age is
+measured, so that a hanging disk is noticed; the caller decides what a hang means.
 
-A file has a descriptor only while it is in use: of those that hold nothing unsynced, the least used
-are closed when there are many, and opened again when needed, so that a node can have far more files
-than descriptors. One with unsynced writes keeps its descriptor: through another one, a failed
-write-back would go unnoticed.
+If many files are open, the least used files without unsynced writes are closed, and opened again
+when needed. So a node can have far more files than descriptors. A file with unsynced writes keeps
+its descriptor, because another descriptor would not report a failed write-back.
 """
 
 import asyncio
@@ -20,21 +19,21 @@ from nodes.storage.disk import File, Space, replace_file
 _MODE = 0o644
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 IDLE_DESCRIPTORS = 512
-"""How many files without unsynced writes stay open, about."""
+"""About how many files without unsynced writes stay open."""
 _COPY_BYTES = 1 << 20
 _LOOKS = 8
-"""How many files are looked at to close one, when another is opened."""
+"""How many files are examined to close one, when another is opened."""
 
 
 class _OpenFiles:
-    """The open files, to close those that are idle when they are many (second chance)."""
+    """The open files; closes idle ones beyond a bound (second-chance replacement)."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._open: dict[LocalFile, None] = {}
 
     def opened(self, file: "LocalFile") -> None:
-        """Count a file that has a descriptor now, and close others beyond the bound."""
+        """Add a file that has a descriptor now, and close others beyond the bound."""
         self._open[file] = None
         for _ in range(_LOOKS):
             if len(self._open) <= self._bound:
@@ -42,15 +41,17 @@ class _OpenFiles:
             other = next(iter(self._open))
             del self._open[other]
             if other is file or not other.close_if_idle():
-                self._open[other] = None  # used since the last look, or not synced: in line again
+                self._open[other] = (
+                    None  # used since the last look, or unsynced: to the end of the queue
+                )
 
     def closed(self, file: "LocalFile") -> None:
-        """The file has no descriptor any more."""
+        """Remove a file that has no descriptor any more."""
         self._open.pop(file, None)
 
 
 class LocalFile:
-    """One real file; `size` is tracked, so that it costs no system call."""
+    """One real file; it tracks its size, so that `size` costs no system call."""
 
     def __init__(self, path: Path, idle: _OpenFiles, *, create: bool) -> None:
         self._path = path
@@ -80,7 +81,7 @@ class LocalFile:
         return self._fd
 
     def close_if_idle(self) -> bool:
-        """Close the descriptor if it was not used since the last call, and nothing is unsynced."""
+        """Close the descriptor if it was not used since the last call and nothing is unsynced."""
         if self._used or self._syncs_in_flight or self._writes != self._synced_writes:
             self._used = False
             return False
@@ -128,7 +129,7 @@ class LocalFile:
             self._size = size
 
     def rewrite(self, start: int = 0) -> None:
-        self._descriptor()  # opened before any of it can fail to be written, and so told of it
+        self._descriptor()  # opened first, so that it reports a failed write-back
         self._writes += 1
         in_place = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -156,7 +157,7 @@ class LocalFile:
             self._idle.closed(self)
 
     async def sync_in_executor(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sync off the loop; the descriptor stays open until it is done."""
+        """Sync in the executor; the descriptor stays open until the sync is done."""
         if self._closed:
             raise ValueError("sync of a closed file")
         fd = self._descriptor()
@@ -164,11 +165,13 @@ class LocalFile:
         self._syncs_in_flight += 1
         running = loop.run_in_executor(None, os.fsync, fd)
         running.add_done_callback(lambda done: self._sync_done(done, writes))
-        await asyncio.shield(running)  # a cancelled waiter must not let the descriptor go early
+        await asyncio.shield(running)  # a cancelled waiter must not close the descriptor early
 
     def _sync_done(self, done: asyncio.Future[None], writes: int) -> None:
         self._syncs_in_flight -= 1
-        if not done.cancelled() and done.exception() is None:  # seen: the waiter gets it too
+        if (
+            not done.cancelled() and done.exception() is None
+        ):  # retrieved here; the waiter gets it too
             self._synced_writes = max(self._synced_writes, writes)
         if self._closed and not self._syncs_in_flight:
             self._close_descriptor()

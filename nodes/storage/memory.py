@@ -1,12 +1,11 @@
-"""A disk in memory that loses power: a test aid, shipped with the broker.
+"""A disk in memory that can lose power: a test aid, shipped with the broker.
 
-Every file has what the page cache holds and what is durable, and so has every directory's table of
-names. `crash()` keeps only what was synced. With a `random.Random` it also keeps a random part of
-the rest, as a kernel that had begun to write back would have: of a file any pages, of a directory
-any of the changes to its names, each as a whole (a rename never shows half). That is harsher than
-journalling file systems are, which keep name changes in order. A sync may also fail as kernels let
-it (`drop_unsynced`). Left to others: delays, errors, full disks, and dying in the middle of
-something.
+Every file has a cached content (the page cache) and a durable content; every directory has a cached
+and a durable table of names. `crash()` keeps only synced data. With a `random.Random` it also keeps
+a random part of the rest, like a kernel that had begun to write back: any pages of a file, and any
+changes of a directory's names, each completely or not at all. That is harsher than journalling file
+systems, which keep name changes in order. A sync may also fail as in real kernels
+(`drop_unsynced`). The simulator adds delays, errors, full disks and deaths during an operation.
 """
 
 import asyncio
@@ -19,23 +18,23 @@ from nodes.storage.disk import File, Space, parent, replace_file
 PAGE_BYTES = 4096
 
 CAPACITY_BYTES = 1 << 30
-"""Of a whole disk. Only who asks for the room is told; what enforces it is the simulator's."""
+"""The size that `space` reports; only the simulator enforces it."""
 
 
 class _Inode:
-    """One file's content, whatever its names."""
+    """One file's content, independent of its names."""
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.durable = bytearray()
         self.same = 0
-        """How many bytes at the beginning are surely equal in both."""
+        """How many bytes from the beginning are surely equal in both contents."""
         self.clean = 0
-        """How many the kernel takes for equal: what it dropped lies between `same` and here."""
+        """How many bytes the kernel considers clean; dropped bytes lie between `same` and here."""
         self._begun = self._ended = 0
 
     def set(self, content: bytes | bytearray) -> None:
-        """Both are that from now on."""
+        """Set both contents."""
         self.cached, self.durable = bytearray(content), bytearray(content)
         self.same = self.clean = len(content)
 
@@ -46,8 +45,8 @@ class _Inode:
         return dropped
 
     def written_back(self) -> bytes:
-        """What a kernel that writes everything back now leaves on the disk: what it once dropped it
-        does not write, and where that was beyond the file's end are zeros."""
+        """The disk's content after a kernel writes everything back now: it does not write dropped
+        bytes; dropped bytes beyond the durable end become zeros."""
         old = bytes(self.durable[self.same : self.clean]).ljust(self.clean - self.same, b"\0")
         return bytes(self.cached[: self.same]) + old + bytes(self.cached[self.clean :])
 
@@ -57,12 +56,12 @@ class _Inode:
         number = self._begun
 
         def end() -> None:
-            if number > self._ended:  # one that began later has brought newer content already
+            if number > self._ended:  # otherwise a later sync has written newer content already
                 self._ended = number
                 whole = self.same == self.clean
                 start = min(self.clean, size)
                 del self.durable[start:]
-                self.durable += bytes(start - len(self.durable))  # where it was dropped
+                self.durable += bytes(start - len(self.durable))  # zeros for dropped bytes
                 self.durable += self.cached[start:size]
                 self.clean = min(size, len(self.cached))
                 if whole:
@@ -72,7 +71,7 @@ class _Inode:
 
 
 class _Change(NamedTuple):
-    """One change of a directory's names: `removed` goes, and then `added` is `node`."""
+    """One change of a directory's names: remove `removed`, then let `added` name `node`."""
 
     removed: str | None
     added: str | None
@@ -87,14 +86,14 @@ class _Change(NamedTuple):
 
 
 class _Directory:
-    """A table of names, as seen and as on disk, and the changes that lie between."""
+    """A table of names, cached and durable, and the changes between them."""
 
     def __init__(self) -> None:
         self.cached: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
         self.unsynced: list[_Change] = []
         self._synced = 0
-        """How many changes came before those."""
+        """How many changes were synced before these."""
 
     def change(self, change: _Change) -> None:
         change.apply(self.cached)
@@ -134,7 +133,7 @@ class MemoryFile:
         self._inode.clean = min(self._inode.clean, size)
 
     def rewrite(self, start: int = 0) -> None:
-        if start <= self._inode.same:  # else some of what was dropped stays so
+        if start <= self._inode.same:  # otherwise some dropped bytes remain unwritten
             self._inode.clean = self._inode.same
 
     def sync(self) -> None:
@@ -145,12 +144,12 @@ class MemoryFile:
         return self._inode.begin_sync()
 
     def unsynced_bytes(self) -> int:
-        """How much a sync has to write, at most."""
+        """How many bytes a sync has to write, at most."""
         return len(self._inode.cached) - self._inode.clean
 
     def drop_unsynced(self) -> int:
-        """A sync fails, as kernels let it ("fsyncgate"): what waits is taken for clean, read as if
-        it had been written, and never written. How many bytes that are.
+        """Let a sync fail as in real kernels ("fsyncgate"): unsynced bytes count as clean, can be
+        read, and are never written. Return how many bytes these are.
         """
         return self._inode.drop_unsynced()
 
@@ -159,13 +158,13 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Files that remember apart what is cached and what is durable."""
+    """Files whose cached and durable contents are kept separately."""
 
     def __init__(self) -> None:
         self._root = _Directory()
 
     def crash(self, rng: random.Random | None = None) -> None:
-        """Lose power: forget what was not synced, or, given `rng`, a random part of it."""
+        """Lose power: lose all unsynced data, or with `rng` a random part of it."""
         directories = [self._root]
         while directories:
             directory = directories.pop()
@@ -231,19 +230,19 @@ class MemoryDisk:
         self._directory(path).begin_sync()()
 
     def begin_sync(self, target: MemoryFile | str) -> Callable[[], None]:
-        """A sync that takes its time: what it returns is called when it ends, and makes durable
-        what was there when it began, unless a sync that began later has ended already.
+        """Begin a sync; call the returned function when it ends. That makes the content of the
+        beginning durable, unless a sync that began later has ended already.
         """
         if isinstance(target, str):
             return self._directory(target).begin_sync()
         return target.begin_sync()
 
     def unsynced_bytes(self, target: MemoryFile | str) -> int:
-        """How much a sync has to write, at most; names count for nothing."""
+        """How many bytes a sync has to write, at most; names do not count."""
         return 0 if isinstance(target, str) else target.unsynced_bytes()
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Path and size of every file, in the order of the paths."""
+        """Path and size of every file, sorted by path."""
         for path, node in self._walk("", self._root):
             if isinstance(node, _Inode):
                 yield path, len(node.cached)
@@ -265,7 +264,7 @@ class MemoryDisk:
                 yield below, node
 
     async def sync(self, target: File | str) -> None:
-        await asyncio.sleep(0)  # others run before the sync takes effect, as with a real disk
+        await asyncio.sleep(0)  # other tasks run before the sync takes effect, as with a real disk
         if isinstance(target, str):
             self.sync_dir(target)
         else:
@@ -310,7 +309,7 @@ class MemoryDisk:
 
 
 def _write_back_names(directory: _Directory, rng: random.Random) -> None:
-    """Make some of the changes durable: the first few, or any."""
+    """Make some changes durable: the first few, or a random selection."""
     changes = directory.unsynced
     if rng.random() < 0.5:
         kept = changes[: rng.randint(0, len(changes))]
@@ -321,10 +320,10 @@ def _write_back_names(directory: _Directory, rng: random.Random) -> None:
 
 
 def _write_back(inode: _Inode, rng: random.Random) -> bytes:
-    """The content after a loss of power during write-back: each page new, or as last synced.
+    """The content after a power loss during write-back: each page is new or as last synced.
 
-    The size may be either, or between. What a cut removed is there or not, but never as zeros, but
-    for the rest of the page that the cut goes through.
+    The size is the old one, the new one, or between. Truncated bytes may be back, but never as
+    zeros, except in the page in which the truncation ended.
     """
     newest = inode.written_back()
     low, high = sorted((len(inode.durable), len(newest)))

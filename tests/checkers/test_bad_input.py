@@ -208,7 +208,11 @@ def test_a_value_that_the_workload_sent_twice(read: bool) -> None:
 @pytest.mark.parametrize(
     ("shift_s", "f", "because"),
     [
-        (-1000, "send", "1 operations end before they, or the run, began; 1 clients did something"),
+        (
+            -1000,
+            "send",
+            "1 operations end before they begin, or before the run; 1 clients did something",
+        ),
         (1000, "poll", "1 clients did something before their start or after their end"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The administrative commands as a person types them, against a detached cluster of our own."""
+"""The administrative commands as a user types them, against a detached cluster."""
 
 import json
 import re
@@ -15,14 +15,14 @@ from tests.system.test_cluster_command import is_clean
 
 
 def done(*arguments: str | Path) -> str:
-    """What a command that has to succeed prints."""
+    """Return what a successful command prints."""
     result = highwater("cluster", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
 def refused(*arguments: str | Path) -> str:
-    """The one sentence of a command that must not be obeyed."""
+    """Return the message of a refused command."""
     result = highwater("cluster", *arguments)
     assert result.returncode == 254, (result.returncode, result.stdout, result.stderr)
     assert result.stdout == ""
@@ -32,16 +32,18 @@ def refused(*arguments: str | Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_cluster_is_administered(tmp_path: Path) -> None:
-    """Topics, configuration, brokers that come and go, reassignments, and every refusal."""
+def test_detached_cluster_is_administered_by_its_name(tmp_path: Path) -> None:
+    """Topics, settings, added and removed brokers, reassignments, and refusals."""
     require("root", "netns")
     up = highwater(
         *("cluster", "up", "--controllers", "1", "--brokers", "3", "--racks", "x,y,z"),
-        *("--detach", "--store", tmp_path / "store"),
+        *("--name", "administered", "--detach", "--store", tmp_path / "store"),
     )
     assert up.returncode == 0, up.stderr
     run = Path(facts(up.stdout)["run"])
     try:
+        assert done("topics", "list", "--name", "administered") == ""
+        assert "no cluster named other is up" in refused("topics", "list", "--name", "other")
         _topics_and_configs(run)
         _brokers(run, tmp_path)
     finally:
@@ -135,37 +137,42 @@ def _brokers(run: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("topics", "list", "--bootstrap-servers", "nobody"), "is no host:port"),
         (("topics", "create", "a", "--partitions", "0"), "must be from 1"),
-        (("topics", "create", "a", "--config", "x"), "is no key=value"),
+        (("topics", "create", "a", "--config", "x"), "is no KEY=VALUE"),
         (("topics", "create", "a", "--replica-assignment", "1:1"), "names a broker twice"),
         (("topics", "alter", "a"), "nothing to alter"),
-        (("configs", "describe", "brokers", "one"), "named by its number"),
-        (("elect-leaders", "--election-type", "unclean"), "which partitions?"),
+        (("configs", "describe", "brokers", "one"), "give the number of the broker"),
+        (("elect-leaders", "--election-type", "unclean"), "name the partitions: --topic"),
         (("reassign", "verify", "--reassignment-json-file", "nowhere"), "cannot be read"),
         (("brokers", "remove", "1", "1"), "is named twice"),
-        (("brokers", "add", "--bootstrap-servers", "h:1"), "are started by whoever runs it"),
+        (
+            ("brokers", "add", "--bootstrap-servers", "h:1"),
+            "cannot start brokers of a cluster that it does not run",
+        ),
         (("up", "--controllers", "2"), "together with --brokers"),
         (("topics", "list", "--run", "nowhere"), "no such run directory"),
+        (("topics", "list", "--run", "x", "--name", "y"), "not both"),
+        (("topics", "list", "--bootstrap-servers", "h:1", "--name", "y"), "not both"),
     ],
 )
-def test_mistakes_are_found_before_anything_is_asked(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_arguments_are_refused_before_any_request(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One sentence each, exit code 254, nothing on stdout."""
+    """The exit code is 254, with one message and nothing on stdout."""
     with pytest.raises(SystemExit) as ended:
         main(["cluster", *arguments])
     assert ended.value.code == 254
     out, error = capsys.readouterr()
-    assert said in error
+    assert message in error
     assert error.count("highwater: ") == 1
     assert out == ""
 
 
-def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    """An address where nobody listens is told of at once, as a failure that is not the asker's."""
+def test_unreachable_cluster_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 255: the arguments may be right."""
     with pytest.raises(SystemExit) as ended:
         main(["cluster", "topics", "list", "--bootstrap-servers", "127.0.0.1:1"])
     assert ended.value.code == 255

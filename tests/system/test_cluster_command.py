@@ -1,4 +1,4 @@
-"""`highwater cluster up` and `down` as people use them: on a terminal, twice at once, wrongly."""
+"""`highwater cluster up` and `down`: on a terminal, several clusters, wrong arguments."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ CTRL_C = b"\x03"
 
 
 class Terminal:
-    """A command with a terminal of its own, as a shell would start it."""
+    """A command on a terminal of its own, as a shell starts it."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self._master, slave = os.openpty()
@@ -46,29 +46,29 @@ class Terminal:
         os.close(slave)
 
     def type(self, keys: bytes) -> None:
-        """Press keys."""
+        """Type keys."""
         os.write(self._master, keys)
 
     def read_until(self, wanted: str) -> str:
-        """The text that `wanted`, a regular expression, matches, as soon as it is on the screen."""
+        """Return the text that the regular expression `wanted` matches, once it is printed."""
         deadline = time.monotonic() + PATIENCE_S
         while (found := re.search(wanted, self.output, re.MULTILINE)) is None:
             assert time.monotonic() < deadline, f"no {wanted} in {self.output}"
             try:
                 self.output += os.read(self._master, 4096).decode().replace("\r\n", "\n")
-            except OSError:  # how Linux says that nobody has the terminal open any more
+            except OSError:  # Linux reports so that no process has the terminal open
                 raise AssertionError(f"ended without {wanted}: {self.output}") from None
         return found.group()
 
     def wait(self) -> int:
-        """The exit code; what was still printed is in `output`."""
+        """Return the exit code; the rest of the text is in `output`."""
         with suppress(OSError):
             while data := os.read(self._master, 4096):
                 self.output += data.decode().replace("\r\n", "\n")
         return self.process.wait(PATIENCE_S)
 
     def close(self) -> None:
-        """Make sure that it has ended."""
+        """End the command if it still runs."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             self.wait()
@@ -77,7 +77,7 @@ class Terminal:
 
 @contextmanager
 def terminal(*arguments: str | Path) -> Iterator[Terminal]:
-    """A command on a terminal, ended in any case."""
+    """Yield a command on a terminal, and end it in any case."""
     made = Terminal(*arguments)
     try:
         yield made
@@ -86,21 +86,21 @@ def terminal(*arguments: str | Path) -> Iterator[Terminal]:
 
 
 def is_clean(run: Path) -> bool:
-    """Whether the kernel has nothing left of a run, and its journal says so."""
+    """Return whether the kernel has nothing left of a run, and its journal is finished."""
     run_id = json.loads((run / "run.json").read_text())["run_id"]
     assert leftovers(run_id, run) == []
     return journal.read(run / "journal.jsonl")[-1]["kind"] == journal.UNDONE
 
 
 def node_pid(run: Path, node: int) -> int:
-    """The process of a node."""
+    """Return the process id of a node."""
     records = journal.read(run / "journal.jsonl")
     found = [r for r in records if r["kind"] == "local.process" and r["machine"] == node]
     return int(str(found[-1]["pid"]))
 
 
 def serves(bootstrap: str, topic: str, replicas: int = REPLICAS) -> bool:
-    """Whether the cluster takes a topic and a record, and gives it back."""
+    """Return whether the cluster stores a record and returns it."""
     client = Confluent()
     assert client.create_topic(bootstrap, topic, replicas)
     known_everywhere(bootstrap, topic)
@@ -109,22 +109,24 @@ def serves(bootstrap: str, topic: str, replicas: int = REPLICAS) -> bool:
 
 
 @pytest.mark.slow
-def test_up_on_a_terminal_until_ctrl_c(tmp_path: Path) -> None:
-    """It says where to connect, where its logs are and how to stop it; Ctrl-C leaves nothing.
+def test_cluster_on_a_terminal_runs_until_ctrl_c(tmp_path: Path) -> None:
+    """It prints its addresses, logs and how to stop it; Ctrl-C leaves nothing.
 
-    On the way: `down` does not touch it, and a node that ends by itself is told of.
+    Before that, `down` refuses to end it, and the end of a node is reported.
     """
     require("root", "netns")
     with terminal("cluster", "up", "--store", tmp_path / "store") as up:
         up.read_until(r"^run +/.+$\n")
-        said = facts("\n".join(line for line in up.output.splitlines() if "starting" not in line))
-        assert list(said) == ["bootstrap", "logs", "stop", "run"]
-        assert said["stop"] == "Ctrl-C"
-        run = Path(said["run"])
+        printed = facts(
+            "\n".join(line for line in up.output.splitlines() if "starting" not in line)
+        )
+        assert list(printed) == ["bootstrap", "logs", "stop", "run"]
+        assert printed["stop"] == "Ctrl-C"
+        run = Path(printed["run"])
         assert len(list(run.glob("nodes/*/node.log"))) == 3
-        assert said["logs"] == f"{run}/nodes/*/node.log"
-        assert len(said["bootstrap"].split(",")) == 3
-        assert serves(said["bootstrap"], "first")
+        assert printed["logs"] == f"{run}/nodes/*/node.log"
+        assert len(printed["bootstrap"].split(",")) == 3
+        assert serves(printed["bootstrap"], "first")
 
         refused = highwater("cluster", "down", run)
         assert refused.returncode == 254
@@ -135,15 +137,15 @@ def test_up_on_a_terminal_until_ctrl_c(tmp_path: Path) -> None:
 
         up.type(CTRL_C)
         assert up.wait() == 0, up.output
-        assert "SIGINT: ending in order" in up.output
+        assert "SIGINT: stopping in order" in up.output
         assert "the cluster is down" in up.output
         assert "Traceback" not in up.output
         assert is_clean(run)
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
-    """Nothing is said of a cluster that nobody wants any more, and nothing is left."""
+def test_ctrl_c_during_the_start_leaves_nothing(tmp_path: Path) -> None:
+    """No bootstrap servers are printed."""
     require("root", "netns")
     with terminal("cluster", "up", "--nodes", "1", "--store", tmp_path / "store") as up:
         up.read_until("starting 1 nodes")
@@ -154,8 +156,8 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_detached_clusters_at_once(tmp_path: Path) -> None:
-    """Each has addresses of its own and outlives its command; `down` ends the one it is told."""
+def test_two_detached_clusters_run_at_once_and_end_by_run_directory(tmp_path: Path) -> None:
+    """Each has addresses of its own."""
     require("root", "netns")
     runs: list[Path] = []
     try:
@@ -163,10 +165,10 @@ def test_two_detached_clusters_at_once(tmp_path: Path) -> None:
         for name in ("one", "two"):
             up = highwater("cluster", "up", "--nodes", "1", "--detach", "--store", tmp_path / name)
             assert up.returncode == 0, up.stderr
-            said = facts(up.stdout)
-            runs.append(Path(said["run"]))
-            bootstraps.append(said["bootstrap"])
-            assert said["stop"] == f"highwater cluster down {said['run']}"
+            printed = facts(up.stdout)
+            runs.append(Path(printed["run"]))
+            bootstraps.append(printed["bootstrap"])
+            assert printed["stop"] == f"highwater cluster down {printed['run']}"
         assert bootstraps[0] != bootstraps[1]
         assert all(serves(bootstrap, "same-name", replicas=1) for bootstrap in bootstraps)
 
@@ -185,8 +187,48 @@ def test_two_detached_clusters_at_once(tmp_path: Path) -> None:
     assert all(is_clean(run) for run in runs)
 
 
-def test_down_where_nothing_ever_was(tmp_path: Path) -> None:
-    """A directory that is no run is named as such."""
+@pytest.mark.slow
+def test_named_clusters_are_found_and_ended_by_their_names(tmp_path: Path) -> None:
+    """`--brokers` alone is enough; a name of a running cluster is refused."""
+    require("root", "netns")
+    runs: dict[str, Path] = {}
+    up = ("cluster", "up", "--detach", "--store", tmp_path)
+    try:
+        for name in ("alpha", "beta"):
+            made = highwater(*up, "--brokers", "1", "--name", name)
+            assert made.returncode == 0, made.stderr
+            printed = facts(made.stdout)
+            runs[name] = Path(printed["run"])
+            assert printed["name"] == name
+            assert printed["stop"] == f"highwater cluster down --name {name}"
+            assert len(printed["bootstrap"].split(",")) == 1
+
+        again = highwater(*up, "--name", "alpha")
+        assert again.returncode == 254
+        assert "a cluster named alpha is up already" in again.stderr
+
+        several = highwater("cluster", "topics", "list")
+        assert several.returncode == 254
+        assert "\n  --name alpha\n" in several.stderr
+        assert "\n  --name beta\n" in several.stderr
+        chosen = highwater("cluster", "topics", "create", "t", "--name", "beta")
+        assert chosen.returncode == 0, chosen.stderr
+        assert highwater("cluster", "topics", "list", "--name", "alpha").stdout == ""
+        assert highwater("cluster", "topics", "list", "--name", "beta").stdout == "t\n"
+
+        down = highwater("cluster", "down", "--name", "alpha")
+        assert down.returncode == 0, down.stderr
+        assert is_clean(runs["alpha"])
+        gone = highwater("cluster", "down", "--name", "alpha")
+        assert gone.returncode == 254
+        assert "no cluster named alpha is up" in gone.stderr
+    finally:
+        for run in runs.values():
+            highwater("cluster", "down", run)
+    assert all(is_clean(run) for run in runs.values())
+
+
+def test_down_refuses_a_directory_that_is_no_run(tmp_path: Path) -> None:
     refused = highwater("cluster", "down", tmp_path / "nowhere")
     assert refused.returncode == 254
     assert "no such run directory" in refused.stderr

@@ -138,8 +138,8 @@ def watch(run_dir: Path, until_s: float) -> Watched:
             taken = follower.segments
             held = Weighed(
                 at_s=now_s - base_ns / 1e9, segments=taken,
-                entries=follower.carried.size() + followed.remembered.size(),
-                size=weigh((follower.carried, followed)), look_s=now_s - began_s,
+                entries=follower.history_state.size() + followed.remembered.size(),
+                size=weigh((follower.history_state, followed)), look_s=now_s - began_s,
             )  # fmt: skip
             watched.weights.append(held)
             print(f"{held.at_s:7.1f} s  {held.segments:5} segments  {held.entries:7,} entries  "

@@ -34,7 +34,7 @@ def list_brokers(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """List the brokers, their replicas and the partitions that they lead."""
+    """List the brokers with their replicas and leaders."""
 
     async def work(
         admin: AdminClient,
@@ -107,9 +107,10 @@ def add_brokers(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Start brokers in a detached cluster, and spread the load over all brokers.
+    """Add brokers, and spread the load over all brokers.
 
-    With --bootstrap-servers no broker is started: name the new brokers that already run.
+    The brokers are started in a detached cluster of `cluster up`. With --bootstrap-servers no
+    broker is started: name the new brokers that already run.
     """
     if cluster.is_foreign and (count is not None or not onto):
         raise BadRequest(
@@ -145,7 +146,7 @@ def remove_brokers(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Move all replicas off brokers, then stop and unregister the brokers.
+    """Move all replicas off brokers, then stop the brokers.
 
     With --bootstrap-servers the brokers are only emptied.
     """
@@ -189,7 +190,10 @@ def unregister_brokers(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Remove stopped brokers without replicas from the cluster's metadata."""
+    """Remove stopped brokers from the cluster's metadata.
+
+    They must not have replicas.
+    """
 
     async def work(admin: AdminClient) -> None:
         if left := _still_held(await replica_moves.assignment(admin), nodes):

@@ -117,7 +117,11 @@ def cluster_up(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Start a cluster, print its bootstrap servers, and run it until Ctrl-C."""
+    """Start a cluster, and run it until Ctrl-C.
+
+    It prints the bootstrap servers for Kafka clients. With --detach the command returns, and the
+    cluster runs until `highwater cluster down`.
+    """
     from harness.plans.plan import build
     from harness.run import cluster
 
@@ -165,7 +169,10 @@ def cluster_down(
     store: Store = DEFAULT_STORE,
     debug: Debug = False,
 ) -> None:
-    """End detached clusters; their logs and data stay in the store."""
+    """End detached clusters.
+
+    Their logs and data stay in the store.
+    """
     from harness.run import cluster
 
     if name is not None:

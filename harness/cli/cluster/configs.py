@@ -57,7 +57,10 @@ def describe_configs(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Show settings with their value, source, and the values that they override (synonyms)."""
+    """Show settings of topics or brokers.
+
+    Each line has the value, its source, and the values that it overrides (synonyms).
+    """
     given = [_resource(entity, name) for name in _checked(entity, names or [])]
 
     async def work(admin: AdminClient) -> dict[Resource, list[Config]]:

@@ -67,7 +67,7 @@ def elect_leaders(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Elect leaders of partitions: the preferred ones, or any replica (unclean)."""
+    """Elect the leaders of partitions."""
     chosen = [topic is not None, all_topic_partitions, path_to_json_file is not None]
     if chosen.count(True) != 1 or (topic is None) != (partition is None):
         raise BadRequest(
@@ -157,7 +157,10 @@ def describe_log_dirs(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Show the size and lag of every replica on every broker, as kafka-log-dirs prints them."""
+    """Show the size and lag of every replica on every broker.
+
+    The format is that of kafka-log-dirs.
+    """
     asked = broker_numbers("--broker-list", broker_list)
     names = comma_separated(topic_list)
 
@@ -191,7 +194,7 @@ def delete_records(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Delete the records of partitions that lie before an offset."""
+    """Delete the records before an offset of partitions."""
     before = tool_files.offsets(read_file(offset_json_file))
 
     async def work(admin: AdminClient) -> dict[TopicPartition, int | PartitionError]:
@@ -231,7 +234,10 @@ def describe_producers(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """List the idempotent producers of a partition, as kafka-transactions prints them."""
+    """List the idempotent producers of a partition.
+
+    The format is that of kafka-transactions.
+    """
 
     async def work(admin: AdminClient) -> list[Producer]:
         return await inspection.producers(admin, TopicPartition(topic, partition), broker_id)

@@ -65,7 +65,10 @@ def generate(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Propose the even placement that moves the least data; change nothing."""
+    """Propose the even placement that moves the least data.
+
+    Nothing is changed.
+    """
     names = None if topics_file is None else tool_files.topics_to_move(read_file(topics_file))
     asked = broker_numbers("--broker-list", broker_list)
 
@@ -118,7 +121,10 @@ def execute(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Start a reassignment; `verify` shows its progress and removes its throttle at the end."""
+    """Start a reassignment.
+
+    `verify` shows its progress, and removes its throttle at the end.
+    """
     targets = tool_files.reassignment(read_file(reassignment_file))
     messages: list[str] = []
 
@@ -154,9 +160,10 @@ def verify(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Show the progress of a reassignment; remove its throttles when it is complete.
+    """Show the progress of a reassignment.
 
-    The exit code is 2 while a partition still moves.
+    When it is complete, its throttles are removed. The exit code is 2 while a partition still
+    moves.
     """
     targets = tool_files.reassignment(read_file(reassignment_file))
 
@@ -208,7 +215,10 @@ def cancel(
     cluster: ClusterChoice,
     as_json: bool,
 ) -> None:
-    """Cancel the reassignment of partitions: their replicas return to where they were."""
+    """Cancel the reassignment of partitions.
+
+    Their replicas return to where they were.
+    """
     targets = tool_files.reassignment(read_file(reassignment_file))
 
     async def work(

@@ -1,24 +1,32 @@
-"""SSH connections to the machines of an inventory: checked host keys, and sentences for refusals.
+"""SSH connections to the machines of an inventory, by fabric (on paramiko).
 
-SshError    a machine cannot be reached, is not who it was, or lets us not do what is needed
+fabric reads the ssh configuration, connects (through jump hosts or a ProxyCommand) and
+authenticates. Unlike with fabric's defaults, unknown and changed host keys are refused, and every
+refusal is one sentence that says how to correct it. Some parts of fabric are not used:
+
+- `Connection.get_gateway` connects several hosts of a ProxyJump in reverse order (fabric issue
+  2203), so the chain of jump hosts is built here.
+- `Connection.run` sends a command's input at one byte every 10 ms and joins all output so far after
+  every 1,000 bytes, so `try_run` uses a plain session. That also needs a quarter of the CPU time.
+- `put` and `get` need an SFTP server, work as the login user instead of root, and need a second
+  copy on the machine's disk; `get` took half as long again as tar's output through a session.
+- `sudo` sends the password "None" when sudo asks for one, which may lock the account.
+
+SshError    a machine cannot be reached, has another host key, or refuses a command
 """
 
-import base64
 import contextlib
 import logging
-import os
 import shlex
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Final, NamedTuple, Self
 
+import fabric
 import paramiko
 
 from harness.targets.base import TargetError
@@ -28,76 +36,34 @@ CONNECT_TIMEOUT_S: Final = 10.0
 RUN_TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 1 << 18
 SSH_PORT: Final = 22
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
+_FAILURES: Final = (paramiko.SSHException, OSError, EOFError)
 
-_quiet = logging.getLogger("paramiko")  # it tells what we say in our own words
+_quiet = logging.getLogger("paramiko")  # SshError reports the same
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
 
 class SshError(TargetError):
-    """A machine is not reached, or does not do what it is told."""
+    """A machine cannot be reached, has another host key, or refuses a command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How one machine is reached, all told."""
+class _Hop(NamedTuple):
+    """One connection on the way to a machine."""
 
-    host: str
-    port: int
-    user: str
-    keys: tuple[str, ...]
-    jump: str | None
+    ssh: fabric.Connection
+    keys: Sequence[str]
+    """The files of private keys; without any, ssh-agent's keys and the user's default keys."""
 
-    @property
-    def known_as(self) -> str:
-        """Its name in known_hosts."""
-        return self.host if self.port == SSH_PORT else f"[{self.host}]:{self.port}"
-
-
-def way_of(
-    alias: str,
-    config: paramiko.SSHConfig,
-    *,
-    port: int | None = None,
-    user: str | None = None,
-    key: Path | None = None,
-    jump: str | None = None,
-) -> Way:
-    """What is given, then what the ssh configuration says of the alias, then ssh's own defaults."""
-    found = config.lookup(alias)
-    by = jump or found.get("proxyjump")
-    return Way(
-        host=found.get("hostname", alias),
-        port=port or int(found.get("port", SSH_PORT)),
-        user=user or found.get("user") or _me(),
-        keys=(str(key),) if key else tuple(found.get("identityfile", ())),
-        jump=None if by == "none" else by,
-    )
-
-
-def jump_of(text: str, config: paramiko.SSHConfig, key: Path | None) -> Way:
-    """The last of a list of jump hosts, reached by those before it; with the key of the host behind
-    them, unless the configuration says otherwise.
-    """
-    before, _, last = text.rpartition(",")
-    user, _, place = last.rpartition("@")
-    host, _, port = place.partition(":")
-    return way_of(
-        host,
-        config,
-        port=int(port) if port else None,
-        user=user or None,
-        key=None if "identityfile" in config.lookup(host) else key,
-        jump=before or None,
-    )
+    def __str__(self) -> str:
+        return f"{self.ssh.user}@{self.ssh.host}, port {self.ssh.port}"
 
 
 class Connection:
-    """One machine's connection. Commands may run at the same time, from several threads."""
+    """The connection to one machine. Several threads may run commands at the same time."""
 
     def __init__(self, host: Host, inventory: Inventory) -> None:
-        """Plan it; `open` connects."""
+        """Read the ssh configuration; `open` connects."""
         self.host = host
         self.record: Mapping[str, object] = {
             "host": host.model_dump(mode="json"),
@@ -105,32 +71,56 @@ class Connection:
             "ssh_config": str(inventory.ssh_config),
             "patience": inventory.patience,
         }
-        """What the journal says of it, for `recorded`."""
+        """The fields of the journal's record, for `recorded`."""
+        self.transport: paramiko.Transport | None = None
+        """The open connection; None while it is closed."""
         self._known_hosts = inventory.known_hosts
         self._patience = inventory.patience
-        self._config = paramiko.SSHConfig()
+        config = paramiko.SSHConfig()
         if inventory.ssh_config.exists():
-            self._config = paramiko.SSHConfig.from_path(str(inventory.ssh_config))
-        self.way = way_of(
-            host.host,
+            config = paramiko.SSHConfig.from_path(str(inventory.ssh_config))
+        self._config = fabric.Config(ssh_config=config, lazy=True)
+        self._hops: list[_Hop] = []
+        """The machine itself, then the jump hosts, the first one last."""
+        self.ssh = self._plan(host.host, host.user, host.port, host.key, host.jump)
+
+    def _plan(
+        self, name: str, user: str | None, port: int | None, key: Path | None, jump: str | None
+    ) -> fabric.Connection:
+        """Return a connection with its jump hosts; arguments have priority over the configuration.
+
+        A jump host uses the key of the machine, unless the configuration has one.
+        """
+        limits = ("banner_timeout", "auth_timeout", "channel_timeout")
+        ssh = fabric.Connection(
+            name,
+            user,
+            port,
             self._config,
-            port=host.port,
-            user=host.user,
-            key=host.key,
-            jump=host.jump,
+            gateway=False,
+            connect_timeout=self._connect_timeout_s,
+            connect_kwargs=dict.fromkeys(limits, self._connect_timeout_s),
         )
-        self._clients = ExitStack()
-        self._transport: paramiko.Transport | None = None
+        keys = [str(key)] if key else ssh.ssh_config.get("identityfile", [])
+        ssh.connect_kwargs["key_filename"] = [each for each in keys if Path(each).exists()]
+        ssh.connect_kwargs["look_for_keys"] = not keys
+        if self._known_hosts.exists():
+            ssh.client.load_host_keys(str(self._known_hosts))
+        ssh.client.set_missing_host_key_policy(_Refuse(self.host.label, self._known_hosts))
+        self._hops.append(_Hop(ssh, keys))
+        before, _, last = (jump or ssh.ssh_config.get("proxyjump", "")).rpartition(",")
+        hop = fabric.connection.derive_shorthand(last)
+        if hop["host"] in (None, name):  # a pattern of the configuration matches the jump host too
+            ssh.gateway = ssh.ssh_config.get("proxycommand")
+        elif last != "none":
+            has_key = "identityfile" in self._config.base_ssh_config.lookup(hop["host"])
+            key = None if has_key else self.host.key
+            ssh.gateway = self._plan(hop["host"], hop["user"], hop["port"], key, before)
+        return ssh
 
     @property
-    def port(self) -> int:
-        """Where its ssh server listens."""
-        return self.way.port
-
-    @property
-    def transport(self) -> paramiko.Transport | None:
-        """What carries it; None while it is closed."""
-        return self._transport
+    def _connect_timeout_s(self) -> float:
+        return CONNECT_TIMEOUT_S * self._patience
 
     def __enter__(self) -> Self:
         self.open()
@@ -148,13 +138,16 @@ class Connection:
         """Connect anew. Raises SshError."""
         self.close()
         try:
-            self._transport = self._reach(self.way)
+            for hop in reversed(self._hops):
+                with self._explained(hop):
+                    hop.ssh.open()
+            self.transport = self.ssh.transport
         except BaseException:
             self.close()
             raise
 
     def open_within(self, timeout_s: float) -> None:
-        """Connect to a machine that is booting. Raises SshError when it lets nobody in in time."""
+        """Connect to a booting machine, retrying until `timeout_s`. Raises SshError."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -162,80 +155,69 @@ class Connection:
             except SshError:
                 if time.monotonic() > deadline_s:
                     raise
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
             else:
                 return
 
     def close(self) -> None:
-        """End it and all that goes over it."""
-        self._transport = None
-        with contextlib.suppress(OSError), _as_os_error():
-            self._clients.close()
-
-    @property
-    def _connect_timeout_s(self) -> float:
-        return CONNECT_TIMEOUT_S * self._patience
+        """Close the connection, and those to its jump hosts."""
+        self.transport = None
+        for hop in self._hops:
+            with contextlib.suppress(*_FAILURES):
+                hop.ssh.client.close()
 
     def address(self) -> str:
-        """The IPv4 address that the nodes use: the inventory's, or the one ssh connected to."""
+        """Return the IPv4 address for the nodes: the inventory's, or the one ssh connects to."""
         if self.host.address is not None:
             return str(self.host.address)
         try:
-            return socket.gethostbyname(self.way.host)
+            return socket.gethostbyname(self.ssh.host)
         except OSError as error:
             raise SshError(
-                f"{self.host.label}: {self.way.host} has no address here ({error}); say the "
-                "machine's `address` in the inventory"
+                f"{self.host.label}: the name {self.ssh.host} has no address here ({error}): set "
+                "the machine's `address` in the inventory"
             ) from error
 
     # -- commands
 
     def as_root(self, argv: Sequence[str]) -> list[str]:
-        """The command as root gives it."""
-        sudo = self.way.user != "root" if self.host.sudo is None else self.host.sudo
+        """Return the command as root's."""
+        sudo = self.ssh.user != "root" if self.host.sudo is None else self.host.sudo
         return ["sudo", "-n", "--", *argv] if sudo else list(argv)
 
     def run(
-        self,
-        argv: Sequence[str],
-        *,
-        source: IO[bytes] | None = None,
-        timeout_s: float = RUN_TIMEOUT_S,
+        self, argv: Sequence[str], *, content: bytes = b"", timeout_s: float = RUN_TIMEOUT_S
     ) -> bytes:
-        """Run a command as root with `source` as its input; what it printed. Raises SshError."""
-        code, out, said = self.try_run(self.as_root(argv), source=source, timeout_s=timeout_s)
+        """Run a command as root with `content` as its input; return its output. Raises SshError."""
+        code, out, errors = self.try_run(self.as_root(argv), content=content, timeout_s=timeout_s)
         if code != 0:
-            raise SshError(f"{self.host.label}: `{_told(argv)}` failed: {said or code}")
+            raise SshError(f"{self.host.label}: `{_shown(argv)}` failed: {errors or code}")
         return out
 
     def try_run(
-        self,
-        argv: Sequence[str],
-        *,
-        source: IO[bytes] | None = None,
-        timeout_s: float = RUN_TIMEOUT_S,
+        self, argv: Sequence[str], *, content: bytes = b"", timeout_s: float = RUN_TIMEOUT_S
     ) -> tuple[int, bytes, str]:
-        """Run a command as it is: exit code, output, the last lines of its errors."""
-        timeout_s *= self._patience
-        with self._failing(argv), contextlib.closing(self.channel(argv, timeout_s)) as channel:
-            feeder = threading.Thread(target=_feed, args=(channel, source), daemon=True)
-            feeder.start()
-            errors: list[bytes] = []
-            listener = threading.Thread(target=_drain, args=(channel, errors), daemon=True)
-            listener.start()
+        """Run a command; return its exit code, its output, and the last lines of its errors.
+
+        The command must not write much output before it has read its input. Raises SshError.
+        """
+        channel = self.channel(argv, timeout_s * self._patience)
+        with self._failing(argv), contextlib.closing(channel):
+            with contextlib.suppress(OSError):  # a command may end without reading its input
+                channel.sendall(content)
+                channel.shutdown_write()
             out = b"".join(iter(lambda: channel.recv(CHUNK_BYTES), b""))
-            listener.join(timeout_s)
+            errors = b"".join(iter(lambda: channel.recv_stderr(CHUNK_BYTES), b""))
             code = channel.recv_exit_status()
-            feeder.join(timeout_s)
-        lines = b"".join(errors).decode(errors="replace").strip().splitlines()
+        lines = errors.decode(errors="replace").strip().splitlines()
         return code, out, "; ".join(lines[-3:])
 
     def channel(self, argv: Sequence[str], timeout_s: float) -> paramiko.Channel:
-        """A started command's input and output. Raises SshError."""
-        if self._transport is None:
+        """Start a command and return its input and output. Raises SshError."""
+        if self.transport is None:
             raise SshError(f"{self.host.label} is not connected")
         with self._failing(argv):
-            channel = self._transport.open_session(timeout=self._connect_timeout_s)
+            channel = self.transport.open_session(timeout=self._connect_timeout_s)
             channel.settimeout(timeout_s)
             channel.exec_command(shlex.join(argv))
         return channel
@@ -244,112 +226,76 @@ class Connection:
     def _failing(self, argv: Sequence[str]) -> Iterator[None]:
         try:
             yield
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except _FAILURES as error:
             why = str(error) or type(error).__name__
-            raise SshError(f"{self.host.label}: `{_told(argv)}`: {why}") from error
+            raise SshError(f"{self.host.label}: `{_shown(argv)}`: {why}") from error
 
-    # -- connecting
-
-    def _reach(self, way: Way) -> paramiko.Transport:
-        sock: Any = None
-        if way.jump is not None:
-            inner = self._reach(jump_of(way.jump, self._config, self.host.key))
-            with self._explained(way):
-                sock = inner.open_channel(
-                    "direct-tcpip",
-                    (way.host, way.port),
-                    ("127.0.0.1", 0),
-                    timeout=self._connect_timeout_s,
-                )
-        keys = [key for key in way.keys if Path(key).exists()]
-        client = paramiko.SSHClient()
-        self._clients.callback(client.close)
-        with self._explained(way):
-            if self._known_hosts.exists():
-                client.load_host_keys(str(self._known_hosts))
-            client.set_missing_host_key_policy(_Refuse(self.host.label, way, self._known_hosts))
-            client.connect(
-                way.host,
-                way.port,
-                way.user,
-                key_filename=keys or None,  # type: ignore[arg-type]  # it takes a list too
-                look_for_keys=not way.keys,
-                sock=sock,
-                timeout=self._connect_timeout_s,
-                banner_timeout=self._connect_timeout_s,
-                auth_timeout=self._connect_timeout_s,
-            )
-        transport = client.get_transport()
-        assert transport is not None
-        return transport
+    # -- refusals
 
     @contextlib.contextmanager
-    def _explained(self, way: Way) -> Iterator[None]:
-        at = f"{way.user}@{way.host}, port {way.port}"
-        label = self.host.label
+    def _explained(self, hop: _Hop) -> Iterator[None]:
         try:
             yield
         except SshError:
             raise
-        except paramiko.BadHostKeyException as error:
-            raise SshError(
-                f"{label}: {way.host} shows another host key ({_print_of(error.key)}) than "
-                f"{self._known_hosts} has: it was installed anew, or somebody is in between. If "
-                f"you know why: ssh-keygen -f {self._known_hosts} -R '{way.known_as}'"
-            ) from error
-        except paramiko.PasswordRequiredException as error:
-            raise SshError(
-                f"{label}: the key {', '.join(way.keys)} has a passphrase: give it to the agent "
-                "(ssh-add) and try again"
-            ) from error
-        except (
-            paramiko.AuthenticationException,
-            paramiko.ssh_exception.NoValidConnectionsError,
-            paramiko.SSHException,
-            OSError,
-            EOFError,
-            ValueError,
-        ) as error:
-            if isinstance(error, paramiko.AuthenticationException) or "authentication" in str(
-                error
-            ):
-                tried = ", ".join(way.keys) or "ssh-agent's and the user's default ones"
-                raise SshError(
-                    f"{label}: {at} accepts none of the keys ({tried}): correct `user` and `key` "
-                    "in the inventory, or add the key to authorized_keys there"
-                ) from error
-            raise SshError(
-                f"{label}: {at} cannot be reached: {error or type(error).__name__}; is it up, and "
-                "does `ssh` get there?"
-            ) from error
+        except (*_FAILURES, ValueError) as error:
+            raise SshError(f"{self.host.label}: {self._reason(hop, error)}") from error
+
+    def _reason(self, hop: _Hop, error: Exception) -> str:
+        ssh, known_hosts = hop.ssh, self._known_hosts
+        match error:
+            case paramiko.BadHostKeyException():
+                name = ssh.host if ssh.port == SSH_PORT else f"[{ssh.host}]:{ssh.port}"
+                return (
+                    f"{ssh.host} shows another host key ({error.key.fingerprint}) than the one "
+                    f"in {known_hosts}: it was reinstalled, or somebody intercepts the connection. "
+                    f"If you know why: ssh-keygen -f {known_hosts} -R '{name}'"
+                )
+            case paramiko.PasswordRequiredException():
+                return (
+                    f"the key {', '.join(hop.keys)} has a passphrase: add it to ssh-agent (ssh-add)"
+                )
+            case _ if isinstance(
+                error, paramiko.AuthenticationException
+            ) or "authentication" in str(error):
+                keys = ", ".join(hop.keys) or "those of ssh-agent and ~/.ssh"
+                return (
+                    f"{hop} accepts none of the keys ({keys}): correct `user` and `key` in the "
+                    "inventory, or add the key to authorized_keys there"
+                )
+        return (
+            f"{hop} cannot be reached: {error or type(error).__name__}; check that the machine "
+            "runs and that `ssh` connects to it"
+        )
 
 
 def recorded(fields: Mapping[str, object]) -> Connection:
-    """The connection that a journal's record tells of, to be opened."""
+    """Return the connection that a journal's record describes, not opened."""
     host = Host.model_validate(fields["host"])
-    told = {name: fields[name] for name in ("known_hosts", "ssh_config", "patience")}
-    return Connection(host, Inventory.model_validate({"hosts": [host], **told}))
+    settings = {name: fields[name] for name in ("known_hosts", "ssh_config", "patience")}
+    return Connection(host, Inventory.model_validate({"hosts": [host], **settings}))
 
 
 class _Refuse(paramiko.MissingHostKeyPolicy):
-    """Nobody is trusted at first sight."""
+    """Refuse unknown host keys."""
 
-    def __init__(self, label: str, way: Way, known_hosts: Path) -> None:
-        self._label, self._way, self._known_hosts = label, way, known_hosts
+    def __init__(self, label: str, known_hosts: Path) -> None:
+        self._label, self._known_hosts = label, known_hosts
 
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        port = "" if self._way.port == SSH_PORT else f"-p {self._way.port} "
+        # Ports other than 22 are part of the name: [host]:port.
+        host, _, port = hostname.removeprefix("[").partition("]:")
         raise SshError(
-            f"{self._label}: {hostname} is not in {self._known_hosts}; it shows a "
-            f"{key.get_name()} key, {_print_of(key)}. If that is the machine's: "
-            f"ssh-keyscan {port}{self._way.host} >> {self._known_hosts}"
+            f"{self._label}: {hostname} is not in {self._known_hosts}, so its key cannot be "
+            f"checked; it shows a {key.get_name()} key, {key.fingerprint}. If that is the "
+            f"machine's: ssh-keyscan {f'-p {port} ' if port else ''}{host} >> {self._known_hosts}"
         )
 
 
-class Lines:
-    """A channel as lines. See `harness.targets.agent.client.Stream`."""
+class AgentStream:
+    """A session as lines. See `harness.targets.agent.client.Stream`."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         self._channel = channel
@@ -357,17 +303,17 @@ class Lines:
         self._writing = threading.Lock()
 
     def readline(self) -> bytes:
-        """The next line; empty at the end."""
+        """Return the next line; empty at the end."""
         with _as_os_error():
             return bytes(self._reader.readline())
 
     def write(self, line: bytes) -> None:
-        """Send all of it."""
+        """Send the whole line."""
         with self._writing, _as_os_error():
             self._channel.sendall(line)
 
     def close(self) -> None:
-        """End the command."""
+        """Close the session, which ends the command."""
         with contextlib.suppress(OSError), _as_os_error():
             self._channel.close()
 
@@ -380,28 +326,6 @@ def _as_os_error() -> Iterator[None]:
         raise ConnectionError(str(error) or "the connection ended") from error
 
 
-def _feed(channel: paramiko.Channel, source: IO[bytes] | None) -> None:
-    with contextlib.suppress(OSError):
-        while source is not None and (chunk := source.read(CHUNK_BYTES)):
-            channel.sendall(chunk)
-        channel.shutdown_write()
-
-
-def _drain(channel: paramiko.Channel, into: list[bytes]) -> None:
-    with contextlib.suppress(OSError):
-        while chunk := channel.recv_stderr(CHUNK_BYTES):
-            into.append(chunk)
-
-
-def _print_of(key: paramiko.PKey) -> str:
-    digest = sha256(key.asbytes()).digest()
-    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-
-def _told(argv: Sequence[str]) -> str:
-    """A command without the environment that it is given."""
+def _shown(argv: Sequence[str]) -> str:
+    """Return a command for messages, without its environment variables."""
     return shlex.join([word for word in argv if word != "env" and "=" not in word])[:80]
-
-
-def _me() -> str:
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "root"

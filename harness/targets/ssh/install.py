@@ -144,7 +144,7 @@ def unpack(connection: Connection, directory: PurePosixPath, content: bytes) -> 
     """Unpack a gzipped tar below a directory of the machine. Raises SshError."""
     connection.run(
         ["tar", "-xzf", "-", "--no-same-owner", "-C", str(directory)],
-        source=io.BytesIO(content),
+        content=content,
         timeout_s=INSTALL_TIMEOUT_S,
     )
 

@@ -16,7 +16,7 @@ from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux.network import network
 from harness.targets.ssh import install
-from harness.targets.ssh.connection import Connection, Lines, SshError, recorded
+from harness.targets.ssh.connection import AgentStream, Connection, SshError, recorded
 from harness.targets.ssh.install import SEARCH_PATH, InstalledSoftware, Software
 from harness.targets.ssh.inventory import Host, Inventory
 from nemesis.faults.fault import Ability
@@ -101,13 +101,13 @@ class RemoteMachine:
         code, uid, errors = self.connection.try_run(self.connection.as_root(["id", "-u"]))
         if code != 0:
             raise SshError(
-                f"{self.host.label}: {self.connection.way.user} may not use sudo without a "
+                f"{self.host.label}: {self.connection.ssh.user} may not use sudo without a "
                 f"password ({errors or code}), and only root can make faults there: allow it "
                 "(NOPASSWD in sudoers), or connect as root"
             )
         if uid.strip() != b"0":
             raise SshError(
-                f"{self.host.label}: {self.connection.way.user} is not root, and the inventory "
+                f"{self.host.label}: {self.connection.ssh.user} is not root, and the inventory "
                 "says `sudo = false`, but only root can make faults there: set `sudo = true`, or "
                 "connect as root"
             )
@@ -126,7 +126,7 @@ class RemoteMachine:
         run(["mkdir", "-p", str(self.home.parent)])
         run(["mkdir", "-m", "755", str(self.home)])
         written = settings.model_dump_json().encode()
-        run(["tee", str(self.home / SETTINGS)], source=io.BytesIO(written))
+        run(["tee", str(self.home / SETTINGS)], content=written)
         self._agent = PowerAwareClient(self._start_agent("serve"), self.host.label)
 
     def power_lost(self) -> Callable[[], None]:
@@ -188,16 +188,16 @@ class RemoteMachine:
         self._installed = None
         self.connection.close()
 
-    def _connect_to_agent(self) -> Lines:
+    def _connect_to_agent(self) -> AgentStream:
         try:
             return self._open_relay()
         except SshError:
             self.connection.open()
             return self._open_relay()
 
-    def _open_relay(self) -> Lines:
+    def _open_relay(self) -> AgentStream:
         relay = self.connection.as_root(self._relay)
-        return Lines(self.connection.channel(relay, self._inventory.dead_man_s))
+        return AgentStream(self.connection.channel(relay, self._inventory.dead_man_s))
 
     def _exists(self, path: PurePosixPath) -> bool:
         there, _, _ = self.connection.try_run(self.connection.as_root(["test", "-e", str(path)]))

@@ -70,7 +70,7 @@ class SshTarget:
         self._all = {h.node: RemoteMachine(h, inventory, run_id) for h in inventory.hosts}
         self._nodes = sorted(nodes)
         self._addresses: dict[int, str] = {}
-        self._spared = tuple({SSH_PORT, *(each.connection.port for each in self._all.values())})
+        self._spared = tuple({SSH_PORT, *(each.connection.ssh.port for each in self._all.values())})
         self._here = LinuxLinks(
             lambda: ExistingNetwork(run_id, self._addresses),
             journal,
@@ -274,8 +274,8 @@ class SshTarget:
         """Return an ssh command."""
         if machine == CLIENTS:
             return "sh"
-        way = self.machine(machine).connection.way
-        return f"ssh -p {way.port} {way.user}@{way.host}"
+        ssh = self.machine(machine).connection.ssh
+        return f"ssh -p {ssh.port} {ssh.user}@{ssh.host}"
 
     def in_client_netns(self) -> AbstractContextManager[None]:
         """Do nothing: the clients use the harness's own network."""

@@ -9,7 +9,7 @@ import pytest
 
 from checkers.check import check
 from checkers.following.follow import Follower
-from checkers.following.state import Carried, Limits
+from checkers.following.state import HistoryState, Limits
 from checkers.history.history import HISTORY, RunSources, load_run, table
 from checkers.verdict import Anomaly, Outcome
 from tests.support.histories.golden import ALL_GOLDEN
@@ -159,7 +159,7 @@ def segment(number: int, sends: int = 400) -> pa.Table:
 
 def test_the_state_does_not_grow_with_time() -> None:
     """Fifty segments: from the moment when its bounds are reached, the state keeps its size."""
-    carried = Carried(limits=Limits(offsets=500, intervals=50))
+    carried = HistoryState(limits=Limits(offsets=500, intervals=50))
     sizes = []
     for number in range(50):
         list(carried.take(segment(number)))

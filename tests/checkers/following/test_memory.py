@@ -11,8 +11,8 @@ import pytest
 
 from checkers.engines.engine import DuckDbEngine
 from checkers.following.follow import forbidden
-from checkers.following.memory import Remembered
-from checkers.following.state import Carried, Suspect
+from checkers.following.memory import ClusterMemory
+from checkers.following.state import HistoryState, Suspect
 from checkers.history.history import CLUSTER, FAULTS, HISTORY, RunSources, table
 from checkers.verdict import Anomaly
 from tests.support.histories.golden import ALL_GOLDEN
@@ -25,7 +25,7 @@ def suspects_of(story: Story) -> list[Suspect]:
     """All that a follower would look at before the final reads."""
     ended = [row for row in story.history if not row["f"].startswith("final")]
     rows = sorted(ended, key=lambda row: row["complete_ns"] or row["invoke_ns"])
-    return list(Carried().take(table(HISTORY, rows)))
+    return list(HistoryState().take(table(HISTORY, rows)))
 
 
 def alarms(
@@ -48,9 +48,9 @@ def told_before_the_end(story: Story) -> tuple[list[Any], list[Any]]:
     return sorted(cluster, key=lambda row: int(row["at_ns"])), list(story.faults)
 
 
-def remembered_of(cluster: list[Any], faults: list[Any]) -> Remembered:
+def remembered_of(cluster: list[Any], faults: list[Any]) -> ClusterMemory:
     """Taken in parts, as they are sealed."""
-    kept = Remembered()
+    kept = ClusterMemory()
     for rows, schema, take in (
         (cluster, CLUSTER, kept.take_cluster),
         (faults, FAULTS, kept.take_faults),
@@ -115,7 +115,7 @@ def test_only_what_outlasts_its_heal_excuses(
 ) -> None:
     """However long ago it was: a loss that something may permit raises no alarm before the end."""
     story = lost(healthy())
-    kept = Remembered()
+    kept = ClusterMemory()
     kept.take_cluster(table(CLUSTER, told_before_the_end(story)[0]))
     kept.take_faults(table(FAULTS, faults))
     kept.take_faults(table(FAULTS, [fault(n, "pause", 2, n) for n in range(1, 100)]))
@@ -144,7 +144,7 @@ def hour(number: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def test_a_week_is_remembered_like_a_day() -> None:
     """Who leads and who is struck changes all the time; what may matter later does not."""
-    kept = Remembered()
+    kept = ClusterMemory()
     sizes = []
     for number in range(7):
         cluster, faults = hour(number)
@@ -158,7 +158,7 @@ def test_voters_are_known_at_every_moment() -> None:
     """Of a stretch of equal voters its first and last row are kept, of every change both sides."""
     told = [[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3]]
     rows = [{"at_ns": at, "kind": "quorum", "isr": isr} for at, isr in enumerate(told)]
-    kept = Remembered()
+    kept = ClusterMemory()
     for row in rows:
         kept.take_cluster(table(CLUSTER, [row]))
     assert kept.cluster()["at_ns"].to_pylist() == [0, 2, 3, 4, 7]

@@ -99,7 +99,7 @@ def test_init_writes_a_plan_that_runs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "partition.isolate-leader" in out
     store = str(tmp_path / "store")
     options = ("--seeds", "3", "--jobs", "1", "--rate", "5", "--store", store)
-    code, out, err = printed(capsys, "simulate", str(file), "--acks", "all", *options)
+    code, out, err = printed(capsys, "simulate", str(file), *options)
     assert code == 0, out + err
 
 

@@ -1,4 +1,4 @@
-"""Final reads against mock brokers: everything is read once, and what is not is said."""
+"""Final reads with mock brokers: every record is read once, and gaps are reported."""
 
 import time
 from collections.abc import Iterator
@@ -79,25 +79,25 @@ def test_an_empty_partition_is_read_to_its_end(tmp_path: Path, bootstrap: str) -
     assert (end["type"], end["offset"]) == ("ok", 0)
 
 
-def test_what_no_workload_wrote_is_recorded_as_such(tmp_path: Path, bootstrap: str) -> None:
-    """Foreign bytes and a broken payload are rows without a value, told apart."""
+def test_foreign_and_damaged_records_are_recorded_without_a_value(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    """They are told apart."""
     assert read_all(config(tmp_path, bootstrap, {"odd": 1}))
     found = [(row["value"], row["error"]) for row in rows(tmp_path) if row["f"] == "final-read"]
     assert found == [(None, "foreign"), (None, "checksum")]
 
 
-def test_an_unreachable_cluster_is_incomplete_within_the_bound(tmp_path: Path) -> None:
-    """Without brokers every partition ends as info with a reason."""
+def test_unreachable_cluster_is_incomplete_within_the_time_limit(tmp_path: Path) -> None:
+    """Every partition ends as info with a reason."""
     assert not read_all(config(tmp_path, "127.0.0.1:1", {"a": 2}, patience_s=0.2))
     ends = [row for row in rows(tmp_path) if row["f"] == "final-read-end"]
     assert [(row["type"], row["offset"]) for row in ends] == [("info", None)] * 2
     assert all(row["error"] for row in ends)
 
 
-def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
-    tmp_path: Path, bootstrap: str
-) -> None:
-    """One that does not exist, before another topic: the rest is read, and the reason is told."""
+def test_partition_without_a_leader_delays_no_other(tmp_path: Path, bootstrap: str) -> None:
+    """The other partitions are read, and the reason is recorded."""
     wanted = {"a": PARTITIONS + 1, "b": PARTITIONS}
     assert not read_all(config(tmp_path, bootstrap, wanted, patience_s=4.0))
     found = rows(tmp_path)
@@ -108,7 +108,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
     assert missing["error"]
 
 
-def test_the_process_reports_completeness_by_its_exit_code(tmp_path: Path, bootstrap: str) -> None:
+def test_process_reports_completeness_by_its_exit_code(tmp_path: Path, bootstrap: str) -> None:
     """Started on a target for a plan, it reads the plan's topics into the run's history."""
     plan = Plan(
         seed=1,

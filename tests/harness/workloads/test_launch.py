@@ -1,4 +1,4 @@
-"""Client processes as the runner sees them: started per topic, followed, stopped, missed."""
+"""Client processes as the runner sees them: started per topic, followed, stopped, or dead."""
 
 import time
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.05)
 
 
-def test_each_topic_has_clients_of_its_own_numbers(tmp_path: Path) -> None:
+def test_each_topic_has_client_numbers_of_its_own(tmp_path: Path) -> None:
     """Client numbers of different processes never meet."""
     run = store.create(tmp_path, "p", versions={}, commit=None)
     one, two = client_configs(PLAN, "b:1", run)
@@ -49,7 +49,7 @@ def test_each_topic_has_clients_of_its_own_numbers(tmp_path: Path) -> None:
     assert (one.acks, two.acks, two.idempotence) == (1, -1, True)
 
 
-def test_launched_clients_report_and_end_in_order(tmp_path: Path, bootstrap: str) -> None:
+def test_clients_report_counters_and_write_end_rows(tmp_path: Path, bootstrap: str) -> None:
     """Counters arrive while they run; after stop every history has its end rows."""
     run = store.create(tmp_path, "p", versions={}, commit=None)
     clients = launch(PLAN, FakeTarget(tmp_path), bootstrap, run)
@@ -65,8 +65,8 @@ def test_launched_clients_report_and_end_in_order(tmp_path: Path, bootstrap: str
         assert table["f"].to_pylist().count("end") == 2
 
 
-def test_clients_that_died_are_reported(tmp_path: Path, bootstrap: str) -> None:
-    """A killed client process is a named problem, and stopping still works."""
+def test_dead_client_process_is_reported(tmp_path: Path, bootstrap: str) -> None:
+    """Stopping still works."""
     run = store.create(tmp_path, "p", versions={}, commit=None)
     clients = launch(PLAN, FakeTarget(tmp_path), bootstrap, run)
     wait_for(lambda: all(clients.stats().values()))

@@ -1,4 +1,4 @@
-"""Final reads on our own client: whatever can be read is, as long as something comes."""
+"""Final reads with our own client: they go on as long as there is progress."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -97,37 +97,37 @@ def took_s(history: History) -> float:
     return float(rows[-1]["complete_ns"] - rows[0]["invoke_ns"]) / 1e9
 
 
-def test_a_log_that_comes_slowly_is_read_to_its_end() -> None:
-    """One record a fetch, as from segments of one batch: patience is for when nothing comes."""
+def test_slow_log_is_read_to_its_end() -> None:
+    """One record a fetch is progress enough."""
     history = Logs(1, records=2_000, at_once=1).read(patience_s=0.5)
     assert ends(history) == {0: ("ok", 2_000, None)}
     assert took_s(history) > 0.5
 
 
-def test_a_read_has_a_bound_all_the_same() -> None:
-    """However much comes."""
+def test_final_reads_have_a_time_limit() -> None:
+    """It holds even with progress."""
     history = Logs(1, records=2_000, at_once=1).read(patience_s=0.5, timeout_s=0.6)
     assert ends(history)[0][::2] == ("info", "timeout")
     assert took_s(history) < 0.7
 
 
-def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
-    """The others are read; for that one all patience is used up."""
+def test_partition_without_a_leader_delays_no_other() -> None:
+    """The other partitions are read; this one waits until the deadline."""
     history = Logs(NOBODY, 2, NOBODY).read(patience_s=5)
     missing = ("info", None, "LEADER_NOT_AVAILABLE")
     assert ends(history) == {0: missing, 1: ("ok", 10, None), 2: missing}
     assert 5 < took_s(history) < 7
 
 
-def test_a_leader_that_comes_late_is_read_too() -> None:
-    """It is asked for again and again, while others are read."""
+def test_partition_whose_leader_comes_late_is_read_too() -> None:
+    """It is asked again and again while others are read."""
     logs = Logs(1, NOBODY)
     logs.world.world.after(3_000_000_000, lambda: logs.leaders.__setitem__(1, 2))
     assert ends(logs.read(patience_s=5)) == {0: ("ok", 10, None), 1: ("ok", 10, None)}
 
 
-def test_a_log_that_refuses_is_waited_for_in_patience() -> None:
-    """And the reason is told."""
+def test_partition_that_refuses_is_tried_until_the_deadline() -> None:
+    """The reason is recorded."""
     logs = Logs(1)
     logs.answers[FETCH] = lambda node, _: fetched({}, error_code=ErrorCode.corrupt_message)
     assert ends(logs.read(patience_s=2)) == {0: ("info", 0, "CORRUPT_MESSAGE")}

@@ -103,8 +103,8 @@ def test_an_idempotent_producer_delivers(tmp_path: Path, bootstrap: str) -> None
     assert {row["type"] for row in rows_of(tmp_path) if row["f"] == "send"} == {"ok"}
 
 
-def test_what_has_no_outcome_at_the_end_is_info(tmp_path: Path) -> None:
-    """Sends that no broker ever answered are neither ok nor failed, and never completed."""
+def test_send_without_an_outcome_at_the_end_is_info(tmp_path: Path) -> None:
+    """It has no completion time."""
     wanted = config(tmp_path, max_in_flight=8, drain_ms=100)
     run_until(wanted, lambda tallies: sum(each.sent for each in tallies) >= 8)
     sends = [row for row in rows_of(tmp_path) if row["f"] == "send"]
@@ -114,8 +114,8 @@ def test_what_has_no_outcome_at_the_end_is_info(tmp_path: Path) -> None:
     }
 
 
-def test_a_message_that_timed_out_may_have_happened(tmp_path: Path) -> None:
-    """librdkafka's own timeout says nothing of whether an attempt landed."""
+def test_timed_out_message_is_info(tmp_path: Path) -> None:
+    """librdkafka's time-out does not say whether an attempt was appended."""
     wanted = config(tmp_path, max_in_flight=4, message_timeout_ms=200)
     run_until(wanted, lambda tallies: sum(each.info for each in tallies) >= 4)
     errors = {
@@ -126,8 +126,8 @@ def test_a_message_that_timed_out_may_have_happened(tmp_path: Path) -> None:
     assert errors == {("info", "_MSG_TIMED_OUT")}
 
 
-def test_what_the_client_refuses_surely_did_not_happen(bootstrap: str) -> None:
-    """A message above the client's own limit never left the process: fail."""
+def test_message_that_the_client_refuses_has_failed(bootstrap: str) -> None:
+    """A message above the client's own limit never left the process."""
     seen = Recorded(topic="large", codec=PayloadCodec("run", 2 << 20))
     sends = seen.sends()
     producer = RecordingProducer(
@@ -149,8 +149,8 @@ def test_what_the_client_refuses_surely_did_not_happen(bootstrap: str) -> None:
     assert seen.tally.failed == 1
 
 
-def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(bootstrap: str) -> None:
-    """Reading beyond the end of the log is a recorded reassignment, never a silent jump."""
+def test_consumer_without_a_valid_position_rewinds_and_records_it(bootstrap: str) -> None:
+    """Reading beyond the end of the log is never a silent jump."""
     seen = Recorded(topic="cut")
     consumer = RecordingConsumer(consumer_config(bootstrap=bootstrap, group="g"), seen.reads())
     consumer.assign({0: 1_000_000, 1: 0})
@@ -166,10 +166,10 @@ def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(bootstrap: str) -
     ]
 
 
-def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
+def test_broken_producer_is_replaced_under_a_new_number(
     tmp_path: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What librdkafka gives up on is ended in order, and another instance goes on."""
+    """The broken one is closed and has its end row."""
 
     class Breaking(RecordingProducer):
         def send(self, partition: int) -> None:
@@ -188,8 +188,8 @@ def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
     assert sum(row["client"] == 1000 for row in sends) == 3
 
 
-def test_a_stat_line_adds_up_the_clients() -> None:
-    """Counters are sums, latencies quantiles of what was recent, once."""
+def test_stat_line_adds_up_the_clients() -> None:
+    """Counters are sums; latencies are quantiles of recent sends, each used once."""
     tallies = [Tally(sent=3, acked=2, info=1), Tally(sent=1, acked=1)]
     tallies[0].latencies_ns.extend([1_000_000, 3_000_000])
     tallies[1].latencies_ns.append(2_000_000)
@@ -203,7 +203,7 @@ def test_a_stat_line_adds_up_the_clients() -> None:
     rate=st.floats(1, 1e6),
     steps=st.lists(st.floats(0, 0.5), max_size=200),
 )
-def test_a_pace_never_exceeds_its_rate_by_more_than_the_backlog(
+def test_pace_never_exceeds_its_rate_by_more_than_the_backlog(
     rate: float, steps: list[float]
 ) -> None:
     """Whenever the producer looks at the clock, it has sent no more than its rate allows."""
@@ -219,7 +219,7 @@ def test_a_pace_never_exceeds_its_rate_by_more_than_the_backlog(
     assert sent <= rate * (now + MAX_BACKLOG_S) + 2
 
 
-def test_a_pace_of_zero_is_always_due() -> None:
+def test_rate_zero_is_always_due() -> None:
     """Rate 0 means as fast as possible."""
     pace = Pace(0, 0.0)
     pace.sent(0.0)

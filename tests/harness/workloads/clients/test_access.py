@@ -1,4 +1,4 @@
-"""How clients get in: one set of properties, in the words of every library."""
+"""How clients connect: one set of properties, translated for every library."""
 
 import json
 import ssl
@@ -15,15 +15,15 @@ from tests.support.nodes import certificates
 LOG_IN = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
 
 
-def test_without_properties_nobody_is_asked() -> None:
+def test_without_properties_connections_are_plain() -> None:
     """Plain connections, and nothing for a library to be told."""
     assert (OPEN.channel().tls, OPEN.channel().credentials) == (None, None)
     assert OPEN.librdkafka() == {}
     assert OPEN.python() == {"security_protocol": "PLAINTEXT"}
 
 
-def test_a_log_in_is_said_to_every_library() -> None:
-    """librdkafka's names as they are, the Python libraries' own."""
+def test_credentials_are_translated_for_every_library() -> None:
+    """librdkafka gets its own names unchanged."""
     given = {"security.protocol": "sasl_plaintext", **LOG_IN}
     found = Access(given)
     assert found.channel().credentials == Credentials(username="alice", password="secret")
@@ -38,8 +38,8 @@ def test_a_log_in_is_said_to_every_library() -> None:
     assert "secret" not in repr(found)
 
 
-def test_keys_become_a_context(tmp_path: Path) -> None:
-    """An authority of one's own; names are checked unless that is switched off."""
+def test_certificates_become_a_tls_context(tmp_path: Path) -> None:
+    """Host names are checked unless that is switched off."""
     files = certificates.make(tmp_path)
     given = {"security.protocol": "SSL", "ssl.ca.location": str(files.authority)}
     context = Access(given).channel().tls
@@ -67,22 +67,24 @@ def test_keys_become_a_context(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(properties: dict[str, str], words: str) -> None:
-    """Before anything is connected."""
+def test_unusable_properties_are_refused(properties: dict[str, str], words: str) -> None:
+    """They are refused before anything is connected."""
     with pytest.raises(PlanError, match=words):
         Access(properties).check("librdkafka")
 
 
-def test_what_only_librdkafka_knows_is_for_librdkafka() -> None:
-    """It takes whatever it knows; another client would go on without it."""
+def test_properties_of_librdkafka_are_refused_for_other_clients() -> None:
+    """Other clients would ignore them."""
     special = Access({"client.rack": "a"})
     special.check("librdkafka")
     with pytest.raises(PlanError, match=r"only librdkafka has client.rack.*is aiokafka"):
         special.check("aiokafka")
 
 
-def test_processes_are_told_by_their_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no file holds a password."""
+def test_processes_get_the_properties_through_their_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So no file has a password."""
     told = Access(LOG_IN).environment()
     assert json.loads(told[access.VARIABLE]) == LOG_IN
     assert "PATH" in told

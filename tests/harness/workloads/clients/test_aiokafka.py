@@ -1,4 +1,4 @@
-"""aiokafka's outcomes and jumps, by a library that does what it is told to."""
+"""Outcomes and jumps of the aiokafka clients, with a scripted library."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -85,8 +85,8 @@ async def turns() -> None:
         (errors.InvalidTimestampError(), ("fail", None, "INVALID_TIMESTAMP")),
     ],
 )
-def test_what_a_send_ended_with_is_its_outcome(result: Any, row: tuple[Any, ...]) -> None:
-    """Errors are those of the last attempt: hardly any says that no attempt has landed."""
+def test_last_error_decides_the_outcome_of_a_send(result: Any, row: tuple[Any, ...]) -> None:
+    """Hardly any error says that no attempt was appended."""
 
     async def work(producer: RecordingProducer, library: Library) -> None:
         producer.send(2)
@@ -112,8 +112,8 @@ def test_what_a_send_ended_with_is_its_outcome(result: Any, row: tuple[Any, ...]
         AssertionError("Unrecognized partition"),
     ],
 )
-def test_what_was_never_queued_surely_did_not_happen(error: Exception) -> None:
-    """The library raises before it takes the message; even another batch's error."""
+def test_send_that_was_never_queued_has_failed(error: Exception) -> None:
+    """The library raises before it queues the message; the error may be another batch's."""
 
     async def work(producer: RecordingProducer, library: Library) -> None:
         library.refuses = error
@@ -126,8 +126,8 @@ def test_what_was_never_queued_surely_did_not_happen(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [errors.OutOfOrderSequenceNumber(), errors.ProducerFenced(), errors.KafkaError("gone")]
 )
-def test_a_library_that_cannot_go_on_is_known_to(error: Exception) -> None:
-    """It would refuse everything that follows: another one has to take over."""
+def test_broken_producer_is_reported_as_fatal(error: Exception) -> None:
+    """It would refuse everything later, so another producer must replace it."""
 
     async def work(producer: RecordingProducer, library: Library) -> None:
         producer.send(0)
@@ -139,7 +139,7 @@ def test_a_library_that_cannot_go_on_is_known_to(error: Exception) -> None:
     assert producing(work).writer.of("send", "type") == [("info",)]
 
 
-def test_a_partition_without_room_holds_up_nobody_else_and_keeps_its_order() -> None:
+def test_full_partition_delays_no_other_and_keeps_its_order() -> None:
     """The library's `send` waits for room; each partition waits by itself."""
 
     async def work(producer: RecordingProducer, library: Library) -> None:
@@ -155,8 +155,8 @@ def test_a_partition_without_room_holds_up_nobody_else_and_keeps_its_order() -> 
     producing(work)
 
 
-def test_what_is_pending_at_the_end_is_unfinished_and_is_not_sent_any_more() -> None:
-    """Left alone, aiokafka would wait for it without a bound."""
+def test_pending_sends_at_the_end_are_unfinished_and_not_sent_any_more() -> None:
+    """aiokafka would wait for them without a time limit."""
 
     async def work(producer: RecordingProducer, library: Library) -> None:
         producer.send(0)
@@ -205,8 +205,8 @@ class Polled:
 WHERE = TopicPartition("t", 1)
 
 
-def test_a_cut_below_the_position_is_a_recorded_jump() -> None:
-    """And what else goes wrong is tried again."""
+def test_truncation_below_the_position_is_a_recorded_jump() -> None:
+    """Other errors are tried again."""
     seen = Recorded()
     record = type("Record", (), {"partition": 1, "offset": 0, "value": CODEC.encode(1, 1)})()
     polls = [
@@ -228,8 +228,8 @@ def test_a_cut_below_the_position_is_a_recorded_jump() -> None:
     assert seen.writer.of("poll", "partition", "offset", "leader_epoch") == [(1, 0, None)]
 
 
-def test_a_consumer_that_broke_says_so() -> None:
-    """What is no Kafka error is not tried again."""
+def test_broken_consumer_is_reported_as_fatal() -> None:
+    """An error that is no Kafka error is not tried again."""
     seen = Recorded()
 
     async def run() -> None:
@@ -241,8 +241,8 @@ def test_a_consumer_that_broke_says_so() -> None:
     asyncio.run(run())
 
 
-def test_without_brokers_there_is_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again then, and nothing of it is in the record."""
+def test_without_brokers_no_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again later, and the history has nothing of it."""
     seen = Recorded()
     monkeypatch.setattr(aiokafka, "CONNECT_S", 1.0)
 

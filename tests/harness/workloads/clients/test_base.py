@@ -30,14 +30,14 @@ def test_no_error_is_ok() -> None:
         12345,
     ],
 )
-def test_whatever_leaves_room_for_an_earlier_attempt_is_info(code: int) -> None:
-    """An earlier attempt of the message may have landed, or the error is not known."""
+def test_error_that_permits_an_earlier_append_is_info(code: int) -> None:
+    """An earlier attempt may have been appended, or the error is unknown."""
     assert delivery_outcome(code) is Outcome.INFO
 
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_REQUIRED_ACKS, KafkaError.INVALID_RECORD])
-def test_what_every_attempt_is_refused_for_is_fail(code: int) -> None:
-    """These depend on the message alone, so no attempt of it can have landed."""
+def test_error_that_every_attempt_gets_is_fail(code: int) -> None:
+    """It depends only on the message, so no attempt can have been appended."""
     assert delivery_outcome(code) is Outcome.FAIL
 
 
@@ -60,8 +60,8 @@ class Refusal(Exception):
         (OSError(KafkaError.INVALID_RECORD, "a number of the kernel's"), (Outcome.INFO, "OSError")),
     ],
 )
-def test_an_exception_is_what_its_broker_said_or_nothing_sure(
+def test_exception_is_fail_only_by_a_brokers_code(
     error: Exception, outcome: tuple[Outcome, str]
 ) -> None:
-    """Only a broker's code can say that no attempt landed."""
+    """Only a broker's code can say that no attempt was appended."""
     assert failed_delivery(error) == outcome

@@ -1,4 +1,4 @@
-"""kafka-python's outcomes and jumps, by a library that does what it is told to."""
+"""Outcomes and jumps of the kafka-python clients, with a scripted library."""
 
 from typing import Any
 
@@ -110,10 +110,10 @@ def config(message_timeout_ms: int = 10_000) -> dict[str, Any]:
         (errors.TopicAuthorizationFailedError(), ("fail", None, "TOPIC_AUTHORIZATION_FAILED")),
     ],
 )
-def test_what_a_send_ended_with_is_its_outcome(
+def test_last_error_decides_the_outcome_of_a_send(
     producer: RecordingProducer, sends: Sends, seen: Recorded, result: Any, row: tuple[Any, ...]
 ) -> None:
-    """Errors are those of the last attempt: hardly any says that no attempt has landed."""
+    """Hardly any error says that no attempt was appended."""
     producer.send(2)
     (sent,) = producer._producer.sent
     sent.failure(result) if isinstance(result, Exception) else sent.success(result)
@@ -126,17 +126,17 @@ def test_what_a_send_ended_with_is_its_outcome(
 @pytest.mark.parametrize(
     "error", [errors.MessageSizeTooLargeError("too large"), errors.KafkaTimeoutError("no metadata")]
 )
-def test_what_was_never_queued_surely_did_not_happen(
+def test_send_that_was_never_queued_has_failed(
     producer: RecordingProducer, seen: Recorded, error: Exception
 ) -> None:
-    """The library raises before it takes the message."""
+    """The library raises before it queues the message."""
     producer._producer.refuses = error
     producer.send(0)
     assert seen.writer.of("send", "type") == [("fail",)]
 
 
-def test_a_library_that_gave_up_for_good_is_known_to(producer: RecordingProducer) -> None:
-    """It goes on taking messages, and fails all of them: another one has to take over."""
+def test_broken_producer_is_reported_as_fatal(producer: RecordingProducer) -> None:
+    """It accepts messages and fails all of them, so another producer must replace it."""
     producer.send(0)
     producer._producer._transaction_manager.fatal = True
     producer._producer.sent[0].failure(errors.CorruptRecordError())
@@ -144,10 +144,10 @@ def test_a_library_that_gave_up_for_good_is_known_to(producer: RecordingProducer
     assert producer.fatal == "INVALID_MSG"
 
 
-def test_what_is_pending_at_the_end_is_unfinished_and_is_not_sent_any_more(
+def test_pending_sends_at_the_end_are_unfinished_and_not_sent_any_more(
     producer: RecordingProducer, seen: Recorded
 ) -> None:
-    """Left alone, kafka-python would refuse to close and go on sending."""
+    """kafka-python would refuse to close and go on sending."""
     producer.send(0)
     producer.close(0)
     assert producer._producer._sender.forced
@@ -155,7 +155,7 @@ def test_what_is_pending_at_the_end_is_unfinished_and_is_not_sent_any_more(
     assert len(seen.writer.of("end")) == 1
 
 
-def test_a_time_out_shorter_than_a_request_shortens_the_request() -> None:
+def test_short_message_time_out_shortens_the_request() -> None:
     """kafka-python refuses a delivery time-out below linger and request together."""
     short = config(message_timeout_ms=200)
     assert short["request_timeout_ms"] + short["linger_ms"] <= short["delivery_timeout_ms"]
@@ -163,8 +163,8 @@ def test_a_time_out_shorter_than_a_request_shortens_the_request() -> None:
     assert config()["bootstrap_servers"] == ["a:1", "b:2"]
 
 
-def test_without_brokers_there_is_no_client(seen: Recorded) -> None:
-    """It is tried again then, and nothing of it is in the record."""
+def test_without_brokers_no_client_is_made(seen: Recorded) -> None:
+    """It is tried again later, and the history has nothing of it."""
     with pytest.raises(NotConnected, match="KafkaTimeoutError"):
         RecordingConsumer(
             {**consumer_config(bootstrap="127.0.0.1:1"), "bootstrap_timeout_ms": 10, **CLOSING},
@@ -211,10 +211,10 @@ WHERE = TopicPartition("t", 1)
         (errors.LogTruncationError({WHERE: None}), "LogTruncationError"),
     ],
 )
-def test_a_cut_below_the_position_is_a_recorded_jump(
+def test_truncation_below_the_position_is_a_recorded_jump(
     seen: Recorded, monkeypatch: pytest.MonkeyPatch, error: Exception, name: str
 ) -> None:
-    """Whether the position is beyond the end, or the log there is another one (KIP-320)."""
+    """The position is beyond the end, or the log there has changed (KIP-320)."""
     monkeypatch.setattr(kafka_python, "KafkaConsumer", Polled)
     consumer = RecordingConsumer({}, seen.reads())
     consumer.assign({1: 50, 2: 60})

@@ -1,4 +1,4 @@
-"""Which client libraries there are, and what is said of one that is not."""
+"""The client libraries, and the error for one that is not installed."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import get_args
@@ -21,8 +21,8 @@ def test_every_client_has_a_package_a_process_and_a_version(client: ClientName) 
     assert version(libraries.PACKAGES[client]) in libraries.name_and_version(client)
 
 
-def test_a_client_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence says what to install."""
+def test_client_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
 
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -34,8 +34,8 @@ def test_a_client_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPat
         libraries.check(Plan(seed=1, workload=Workload(client="aiokafka")))
 
 
-def test_a_flag_names_the_client() -> None:
-    """On top of the plan's, whose other wishes stay."""
+def test_client_flag_replaces_the_plans_client() -> None:
+    """The rest of the plan's workload stays."""
     raw = {"workload": {"client": "own", "producers": 5}}
     plan = build(raw, where="p", flags={"client": "kafka-python"})
     assert (plan.workload.client, plan.workload.producers) == ("kafka-python", 5)

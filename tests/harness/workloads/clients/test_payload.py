@@ -1,4 +1,4 @@
-"""What a record says of itself, and every way in which it may lie."""
+"""The payload of a record, and every way in which it may be damaged."""
 
 import pytest
 from hypothesis import given
@@ -42,14 +42,14 @@ def test_any_flipped_bit_is_a_checksum_error(position: int, bit: int) -> None:
 
 
 @given(cut=st.integers(4, 255))
-def test_a_cut_payload_is_a_checksum_error(cut: int) -> None:
-    """A payload of ours that lost its end is corrupt, not foreign."""
+def test_truncated_payload_is_a_checksum_error(cut: int) -> None:
+    """It is corrupt, not foreign."""
     codec = PayloadCodec("run", 256)
     assert codec.decode(codec.encode(3, 4)[:cut]) == (None, CHECKSUM)
 
 
-def test_another_runs_payload_is_foreign() -> None:
-    """A whole payload of another run is told from a corrupt one of this run."""
+def test_payload_of_another_run_is_foreign() -> None:
+    """It is not confused with a corrupt payload of this run."""
     assert PayloadCodec("a", 64).decode(PayloadCodec("b", 64).encode(1, 1)) == (None, FOREIGN)
 
 
@@ -61,7 +61,7 @@ def test_arbitrary_bytes_are_never_a_value(payload: bytes | None) -> None:
     assert error in (CHECKSUM, FOREIGN)
 
 
-def test_a_size_below_the_header_is_refused() -> None:
+def test_size_below_the_header_is_refused() -> None:
     """A plan that asks for less than the header is wrong."""
     with pytest.raises(ValueError, match="at least"):
         PayloadCodec("run", HEADER_BYTES - 1)

@@ -1,4 +1,4 @@
-"""What a poll becomes in the record."""
+"""The rows of a poll."""
 
 from collections.abc import Iterator
 
@@ -51,8 +51,8 @@ class Polls:
         """Nothing to do."""
 
 
-def test_a_step_back_inside_a_poll_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of one operation have no order but that of their offsets: another one begins there."""
+def test_step_back_inside_a_poll_begins_another_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one operation are ordered only by offset."""
     given = [Message(0), Message(0, 1), Message(1), Message(1), Message(2), Message(1, 1)]
     monkeypatch.setattr(librdkafka, "Consumer", lambda _: Polls(iter([given])))
     seen = Recorded()

@@ -48,10 +48,10 @@ def run(client: ClientName, wanted: ClientConfig, until: str) -> list[dict[str, 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("acks", "idempotence"), [(0, False), (1, False), (-1, True)])
-def test_what_was_acknowledged_is_read_back_at_its_offset(
+def test_acknowledged_value_is_read_back_at_its_offset(
     tmp_path: Path, client: ClientName, acks: int, idempotence: bool
 ) -> None:
-    """Sends, polls and positions are recorded alike, and every client ends in order."""
+    """Sends, polls and positions are recorded alike, and every client has an end row."""
     with cluster_for(client) as bootstrap:
         wanted = client_config(tmp_path, bootstrap=bootstrap, acks=acks, idempotence=idempotence)
         rows = run(client, wanted, "read")
@@ -74,10 +74,10 @@ def test_what_was_acknowledged_is_read_back_at_its_offset(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_one_producers_sends_to_a_partition_land_in_their_order(
+def test_sends_of_a_producer_to_a_partition_keep_their_order(
     tmp_path: Path, client: ClientName
 ) -> None:
-    """Full speed and batches that fill up: still in the order in which they began."""
+    """This holds at full speed and with full batches."""
     with cluster_for(client) as bootstrap:
         wanted = client_config(
             tmp_path, bootstrap=bootstrap, idempotence=True, rate_per_s=0, value_bytes=4_096,
@@ -96,14 +96,14 @@ def test_one_producers_sends_to_a_partition_land_in_their_order(
 def test_without_a_cluster_nothing_is_sent_and_the_process_ends(
     tmp_path: Path, client: ClientName
 ) -> None:
-    """No broker is there: no client begins, and a stop is heard."""
+    """No client starts, and the process ends at the stop."""
     with running(client, client_config(tmp_path)) as lines:
         assert json.loads(next(lines))["sent"] == 0
     assert rows_of(tmp_path) == []
 
 
-def test_a_plan_says_which_client_it_is(tmp_path: Path) -> None:
-    """`workload.client` decides what the processes run: ours names the broker that answered."""
+def test_plan_chooses_the_client(tmp_path: Path) -> None:
+    """`workload.client` decides what the processes run: own names the broker that answered."""
     plan = Plan(
         seed=1,
         topics=(Topic(name="t", acks=1, partitions=PARTITIONS),),

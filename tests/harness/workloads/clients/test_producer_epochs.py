@@ -1,4 +1,4 @@
-"""What librdkafka's log says of producer epochs, in lines that it wrote."""
+"""Producer epochs in librdkafka's log, with lines that it wrote."""
 
 import logging
 from collections.abc import Mapping
@@ -79,7 +79,9 @@ SKIPPING, GAP = "skipped sequence numbers", "message sequence gap"
         ("ERRSEQ", "something else", RefusedBatch(error="refused, in words that are not known")),
     ],
 )
-def test_lines(facility: str, text: str, fact: object) -> None:
+def test_relevant_lines_are_parsed_and_others_ignored(
+    facility: str, text: str, fact: object
+) -> None:
     """Every line that matters is read, and no other."""
     assert parse(facility, text) == fact
 
@@ -108,8 +110,10 @@ def test_lines(facility: str, text: str, fact: object) -> None:
         ),
     ],
 )
-def test_what_is_the_clients_own_doing(change: tuple[str, str], error: str) -> None:
-    """Only what was sent ahead of a batch that had failed for another reason."""
+def test_only_batches_sent_ahead_of_a_failed_one_are_excused(
+    change: tuple[str, str], error: str
+) -> None:
+    """The earlier batch failed for another reason."""
     assert change[0] in SKIPPED
     fact = parse("ERRSEQ", SKIPPED.replace(*change))
     assert isinstance(fact, RefusedBatch)
@@ -123,7 +127,7 @@ def test_what_is_the_clients_own_doing(change: tuple[str, str], error: str) -> N
 def test_batches_taken_back_hide_the_one_that_failed(
     base: int, expected: int, taken_back: str, failed_message: int
 ) -> None:
-    """Two in flight, the first fails: what is queued behind both is taken back, then the second is
+    """Two are in flight, and the first fails: queued batches are taken back, then the second is
     refused. The broker lacked at least the last message before that one."""
     text = (
         SKIPPED.replace("NOT_LEADER_FOR_PARTITION", "_RETRY")
@@ -148,8 +152,8 @@ def watched(*lines: tuple[str, str]) -> list[tuple[int, int | None, list[str]]]:
     return [(b.began_ns, b.begun_ns, [c.error for c in b.causes]) for b in found]
 
 
-def test_a_bump_from_its_first_reason_to_its_end() -> None:
-    """What is refused behind the first of a partition is a consequence of it."""
+def test_first_refusal_of_a_partition_counts() -> None:
+    """Later refusals of the partition are its consequences."""
     behind = SKIPPED.replace("(NOT_LEADER_FOR_PARTITION", "(OUT_OF_ORDER_SEQUENCE_NUMBER")
     elsewhere = SKIPPED.replace("[8]", "[9]")
     lines = [
@@ -165,8 +169,8 @@ def test_a_bump_from_its_first_reason_to_its_end() -> None:
     ]
 
 
-def test_reasons_that_are_not_the_clients_stay_beside_its_own() -> None:
-    """A refused head of the line, and a refusal that cannot be read."""
+def test_causes_of_brokers_and_of_the_client_are_both_kept() -> None:
+    """Here the first batch in order is refused, and a refusal cannot be parsed."""
     own = (("ERRSEQ", SKIPPED), ("DRAIN", DRAIN + SKIPPING))
     head = ("FATAL", HEAD.replace("[8]", "[9]"))
     assert watched(*own, head, ("DRAIN", DRAIN + GAP), ("DRAIN", DRAINED)) == [
@@ -231,7 +235,7 @@ def log(level: int, facility: str, text: str) -> None:
 def test_bumps_are_recorded_with_what_the_broker_lacked(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One row per reason; what is cut off by the end has no end; only emergencies are printed."""
+    """There is one row per cause; a bump that the end interrupts has no completion time."""
     monkeypatch.setattr("harness.workloads.clients.librdkafka.Producer", Scripted)
     producer, seen = recording(idempotence=True)
     for partition in (8, 9, 3, 8, 8):
@@ -258,8 +262,8 @@ def test_bumps_are_recorded_with_what_the_broker_lacked(
     assert capfd.readouterr().err == "CRIT [rdkafka#producer-1] the disk is on fire\n"
 
 
-def test_other_producers_have_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without idempotence there is no epoch to leave, and nothing is turned on."""
+def test_producer_without_idempotence_has_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no epoch to leave."""
     monkeypatch.setattr("harness.workloads.clients.librdkafka.Producer", Scripted)
     producer, _ = recording(idempotence=False)
     assert not {"debug", "logger"} & Scripted.settings.keys()

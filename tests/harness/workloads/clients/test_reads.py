@@ -1,4 +1,4 @@
-"""What a consumer's reads become in the record, and where it goes on after a cut."""
+"""The rows of a consumer's reads, and where it goes on after a truncation."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from harness.workloads.clients.reads import Read
 from tests.support.clients.recorded import CODEC, Recorded
 
 
-def test_a_record_is_a_row_and_a_poll_an_operation() -> None:
-    """Value, place and leader epoch; an epoch that nobody tells stays unknown."""
+def test_poll_is_an_operation_with_a_row_per_record() -> None:
+    """An unknown leader epoch stays unknown."""
     seen = Recorded()
     reads = seen.reads()
     records = [Read(0, 5, 2, CODEC.encode(1, 1)), Read(1, 8, None, b"what is this?")]
@@ -20,8 +20,8 @@ def test_a_record_is_a_row_and_a_poll_an_operation() -> None:
     assert seen.tally.read == 2
 
 
-def test_a_jump_in_one_partition_leaves_the_others_where_they_are() -> None:
-    """It is a row with its reason, and what is read after it is no step back inside a poll."""
+def test_jump_in_one_partition_keeps_the_positions_of_the_others() -> None:
+    """It is a row with its reason."""
     seen = Recorded()
     reads = seen.reads()
     reads.assigned({0: 5, 1: 8}, 1)
@@ -43,10 +43,10 @@ def test_a_jump_in_one_partition_leaves_the_others_where_they_are() -> None:
         (None, 5_000 - REWIND_RECORDS),
     ],
 )
-def test_after_a_cut_it_goes_back_to_a_place_that_exists(
+def test_after_a_truncation_the_consumer_goes_back_to_an_existing_offset(
     bounds: tuple[int, int] | None, goes_on: int
 ) -> None:
-    """A while before the log's end or its own position; other partitions stay where they are."""
+    """It lies some records before the log's end or the position; other partitions stay."""
     reads = Recorded().reads()
     reads.assigned({0: 5_000, 1: 70}, 1)
     assert reads.rewound({0: bounds}) == {0: goes_on, 1: 70}

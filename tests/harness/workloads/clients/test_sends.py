@@ -1,4 +1,4 @@
-"""What a producer's sends become in the record."""
+"""The rows of a producer's sends."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tests.support.clients.recorded import CODEC, Recorded
 COLUMNS = ("type", "invoke_ns", "complete_ns", "partition", "value", "offset", "acks", "error")
 
 
-def test_a_send_is_pending_until_it_has_an_outcome() -> None:
-    """Its value is in its payload; times, place and outcome are in its row; it is counted."""
+def test_send_is_pending_until_it_has_an_outcome() -> None:
+    """Its value is in the payload, and its times, place and outcome in the row."""
     seen = Recorded()
     sends = seen.sends()
     value, payload = sends.begin(3)
@@ -30,8 +30,8 @@ def test_values_are_never_repeated() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.INFO])
-def test_what_went_wrong_is_named_and_counted(outcome: Outcome) -> None:
-    """The error is in the row, and the last one on display."""
+def test_error_of_a_send_is_recorded_and_counted(outcome: Outcome) -> None:
+    """The last error is shown with the counters."""
     seen = Recorded()
     sends = seen.sends()
     sends.end(sends.begin(0)[0], outcome, at_ns=5, error="WHY")
@@ -40,24 +40,24 @@ def test_what_went_wrong_is_named_and_counted(outcome: Outcome) -> None:
     assert seen.tally.last_error == "WHY"
 
 
-def test_the_broker_that_answered_is_named() -> None:
-    """Where a library tells which one it was."""
+def test_broker_that_answered_is_recorded() -> None:
+    """Some libraries report it."""
     seen = Recorded()
     sends = seen.sends()
     sends.end(sends.begin(0)[0], Outcome.OK, at_ns=5, offset=7, node=2)
     assert seen.writer.of("send", "offset", "node") == [(7, 2)]
 
 
-def test_an_unanswered_send_has_no_offset() -> None:
-    """For acks=0 no broker said one, whatever a library makes up."""
+def test_send_without_acknowledgement_has_no_offset() -> None:
+    """For acks=0 no broker reports one, whatever the library says."""
     seen = Recorded(acks=0)
     sends = seen.sends()
     sends.end(sends.begin(0)[0], Outcome.OK, at_ns=5, offset=7)
     assert seen.writer.of("send", "offset", "acks") == [(None, 0)]
 
 
-def test_what_is_abandoned_may_happen_yet_and_is_recorded_once() -> None:
-    """Without an outcome at the end it is `info` without completion; a late one is not heard."""
+def test_pending_send_at_the_end_is_info_and_recorded_once() -> None:
+    """A later outcome is ignored."""
     seen = Recorded()
     sends = seen.sends()
     value, _ = sends.begin(0)

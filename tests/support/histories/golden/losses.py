@@ -33,11 +33,7 @@ def acks_all_loses_with_an_election(s: Story) -> None:
     s.send(ALL, 99, 10, 9.4)
 
 
-@golden(
-    "VALID",
-    {("lost-write", "middle"): (P, 1)},
-    cause="node 2 replaced node 1 as leader at 10.000 s",
-)
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="replaced node 1 as leader at 10.000 s")
 def acks_1_loses_what_the_deposed_leader_had(s: Story) -> None:
     """Acknowledged by node 1 just before it was killed; node 2 used the offset again."""
     s.send(ONE, 99, 10, 9.4)

@@ -1,4 +1,4 @@
-"""Our own consumer: a log that is cut below its position is seen, told, and read again."""
+"""Our own consumer: a log that is truncated below its position is reported and read again."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -101,18 +101,18 @@ class Log(Script):
 
 
 def test_records_are_read_once_and_in_order() -> None:
-    """From the given offset on; what a batch holds before it is left out."""
+    """They begin at the given offset; earlier records of the same batch are left out."""
     assert Log([0] * 5).read(begin=2).read == [2, 3, 4]
 
 
-def test_a_position_beyond_the_log_goes_back_and_says_so() -> None:
-    """The log ends before the position: go on some records before its end."""
+def test_position_beyond_the_log_goes_back_and_is_reported() -> None:
+    """The consumer goes on some records before the end of the log."""
     notes = Log([0] * 5).read(begin=9)
     assert notes.moves == [(3, OUT_OF_RANGE)]
     assert notes.read == [3, 4]
 
 
-def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
+def test_truncation_at_a_new_leader_is_found_by_the_epoch() -> None:
     """KIP-320: the epoch of the last record read ends earlier at the new leader."""
     log = Log([0] * 6)
 
@@ -126,8 +126,8 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     assert [node for node, r in log.seen if int(r.__api_key__) == EPOCH_ENDS] == [2]
 
 
-def test_a_new_leader_that_has_what_was_read_changes_nothing() -> None:
-    """Asked once, and then read on."""
+def test_new_leader_with_all_records_changes_nothing() -> None:
+    """It is asked once."""
     log = Log([0] * 3)
 
     def replaced() -> None:
@@ -158,8 +158,8 @@ def test_fetch_may_report_a_truncation() -> None:
     assert wanted(log.asked(FETCH)[-1]).last_fetched_epoch == 0
 
 
-def test_bytes_that_do_not_add_up_are_no_records() -> None:
-    """A batch with a wrong checksum is asked for again, not read."""
+def test_batch_with_a_wrong_checksum_is_fetched_again() -> None:
+    """It is not read."""
     log = Log([0])
     whole = log.fetch
 
@@ -175,8 +175,8 @@ def test_bytes_that_do_not_add_up_are_no_records() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
-def test_a_deposed_leader_says_who_leads(code: ErrorCode) -> None:
-    """KIP-951: the answer names the new leader, which is asked before any metadata is."""
+def test_replaced_leader_names_its_successor(code: ErrorCode) -> None:
+    """KIP-951: the new leader is asked before any metadata request."""
     log = Log([0] * 2)
     whole = log.fetch
 

@@ -1,4 +1,4 @@
-"""A producer's queue for one partition: order, repetition and epochs, against a model of a broker."""
+"""A producer's queue for one partition: order, repetition and epochs, with a model broker."""
 
 import random
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ def tags(batch: Batch | EndedMessages) -> list[int]:
 # -- examples
 
 
-def test_batches_are_cut_by_messages_and_bytes() -> None:
-    """A batch holds at most so many messages, and so many bytes, but always one."""
+def test_batch_is_limited_by_messages_and_bytes() -> None:
+    """A batch always holds at least one message."""
     by_count = queue_of(1, 2, 3, 4)
     assert (tags(took(by_count)), tags(took(by_count))) == ([1, 2, 3], [4])
     by_size = queue_of(limits=Limits(messages=10, bytes=25))
@@ -61,8 +61,8 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
     assert [tags(took(by_size)) for _ in range(4)] == [[1], [2], [3], [4]]
 
 
-def test_a_batch_lingers_until_it_is_full() -> None:
-    """What is not full waits for company, for so long after its first message."""
+def test_batch_lingers_until_it_is_full() -> None:
+    """A batch that is not full waits for the linger time of its first message."""
     lingering = queue_of(1, limits=Limits(messages=2, linger_s=0.5))
     assert lingering.due_s() == 0.5
     assert lingering.next_batch(NODE, 0.4) is None
@@ -70,8 +70,8 @@ def test_a_batch_lingers_until_it_is_full() -> None:
     assert tags(took(lingering, 0.4)) == [1, 2]
 
 
-def test_at_most_so_many_fly_and_to_one_broker_only() -> None:
-    """Brokers remember five batches; a second broker could overtake the first."""
+def test_batches_in_flight_are_bounded_and_go_to_one_broker() -> None:
+    """Brokers remember five batches, and a second broker could overtake the first."""
     many = queue_of(*range(3 * IN_FLIGHT + 1))
     first = took(many)
     assert many.next_batch(NODE + 1, 0.0) is None
@@ -82,8 +82,8 @@ def test_at_most_so_many_fly_and_to_one_broker_only() -> None:
     assert many.next_batch(NODE, 0.0) is not None
 
 
-def test_a_failed_batch_goes_before_all_behind_it() -> None:
-    """Nothing new flies before what failed has, and that not before all others are answered."""
+def test_failed_batch_is_sent_again_before_all_later_ones() -> None:
+    """It waits until all batches in flight have answers."""
     moving = queue_of(*range(9))
     batches = [took(moving), took(moving)]
     moving.record_attempt(batches[0], AttemptResult.UNKNOWN, again_s=1.0, error="NOT_LEADER")
@@ -96,8 +96,8 @@ def test_a_failed_batch_goes_before_all_behind_it() -> None:
     assert {each.epoch for each in again} == {0}
 
 
-def test_what_fails_again_comes_before_what_still_waits_to_be_repeated() -> None:
-    """The order of batches is that of the line, not that of their failures."""
+def test_repeated_batches_keep_the_order_of_the_queue() -> None:
+    """The order of failures does not matter."""
     moving = queue_of(*range(9))
     batches = [took(moving) for _ in range(3)]
     for batch in batches:
@@ -107,8 +107,8 @@ def test_what_fails_again_comes_before_what_still_waits_to_be_repeated() -> None
     assert [took(moving) for _ in range(3)] == batches
 
 
-def test_what_landed_before_is_a_success() -> None:
-    """A repeated batch that the broker knows ends well, whatever its first attempt looked like."""
+def test_duplicate_of_an_appended_batch_is_a_success() -> None:
+    """The broker knows it, whatever the result of the first attempt was."""
     assert attempt_result(ErrorCode.duplicate_sequence_number) is AttemptResult.APPENDED
     repeated = queue_of(1)
     repeated.record_attempt(took(repeated), AttemptResult.UNKNOWN, again_s=0.0)
@@ -116,8 +116,8 @@ def test_what_landed_before_is_a_success() -> None:
     assert (ended.end, repeated.bumps) == (MessageOutcome.OK, [])
 
 
-def test_a_refused_head_of_the_line_begins_an_epoch_without_what_may_be_there() -> None:
-    """KIP-360: what surely is not in the log goes on in a new epoch, the rest is given up."""
+def test_refused_first_batch_begins_an_epoch_without_uncertain_batches() -> None:
+    """KIP-360: batches that surely were not appended go on in a new epoch, others end."""
     broken = queue_of(*range(9))
     landed, second, third = took(broken), took(broken), took(broken)
     broken.record_attempt(landed, AttemptResult.APPENDED, again_s=0.0)
@@ -132,8 +132,8 @@ def test_a_refused_head_of_the_line_begins_an_epoch_without_what_may_be_there() 
     assert (again.epoch, again.sequence, tags(again)) == (1, 0, [3, 4, 5])
 
 
-def test_a_refusal_behind_a_failed_batch_is_no_reason_for_an_epoch() -> None:
-    """The broker had to refuse it; it is only sent again."""
+def test_refusal_after_a_failed_batch_begins_no_epoch() -> None:
+    """The broker had to refuse it, and it is only sent again."""
     moving = queue_of(*range(6))
     first, second = took(moving), took(moving)
     moving.record_attempt(first, AttemptResult.NOT_APPENDED, again_s=0.0)
@@ -141,8 +141,8 @@ def test_a_refusal_behind_a_failed_batch_is_no_reason_for_an_epoch() -> None:
     assert (moving.epoch, moving.bumps) == (0, [])
 
 
-def test_what_never_left_or_was_always_refused_has_failed() -> None:
-    """A time-out is `fail` where nothing can be in the log, and `info` where something may."""
+def test_timed_out_message_is_fail_or_info() -> None:
+    """It is `fail` if it surely was not appended, else `info`."""
     slow = queue_of(*range(4))
     refused = took(slow)
     slow.record_attempt(refused, AttemptResult.NOT_APPENDED, again_s=0.0)
@@ -158,8 +158,8 @@ def test_what_never_left_or_was_always_refused_has_failed() -> None:
     assert [each.end for each in unsure.expire(10.0)] == [MessageOutcome.INFO]
 
 
-def test_what_is_hopeless_fails_at_once_unless_it_may_be_there() -> None:
-    """A message that no attempt can write fails; its sequence is missing, so an epoch ends."""
+def test_batch_that_can_never_be_appended_fails_at_once() -> None:
+    """Its sequence is missing then, so a new epoch begins."""
     large = queue_of(1, 2, 3, 4)
     [ended] = large.record_attempt(
         took(large), AttemptResult.NEVER_APPENDED, again_s=0.0, error="TOO_LARGE"
@@ -168,7 +168,7 @@ def test_what_is_hopeless_fails_at_once_unless_it_may_be_there() -> None:
 
 
 def test_without_idempotence_there_are_no_sequences_and_no_epochs() -> None:
-    """What failed is only sent again, and given up after its time."""
+    """A failed batch is only sent again, and given up after its time."""
     plain = queue_of(1, idempotent=False)
     batch = took(plain)
     assert batch.sequence == -1
@@ -177,8 +177,8 @@ def test_without_idempotence_there_are_no_sequences_and_no_epochs() -> None:
     assert (plain.epoch, plain.bumps) == (0, [])
 
 
-def test_at_the_end_what_flies_may_be_there_and_what_waits_is_not() -> None:
-    """Every message has an outcome when the line closes."""
+def test_close_gives_every_message_an_outcome() -> None:
+    """Batches in flight are `info`, and waiting messages `fail`."""
     ending = queue_of(*range(7))
     took(ending)
     refused = took(ending)
@@ -204,13 +204,13 @@ def test_at_the_end_what_flies_may_be_there_and_what_waits_is_not() -> None:
         (ErrorCode.message_too_large, AttemptResult.NEVER_APPENDED),
     ],
 )
-def test_codes_have_fates(code: ErrorCode, result: AttemptResult) -> None:
-    """Only what is said before the append is sure."""
+def test_error_codes_have_attempt_results(code: ErrorCode, result: AttemptResult) -> None:
+    """Only codes that are sent before the append are certain."""
     assert attempt_result(code) is result
 
 
-def test_who_insists_sends_again_what_a_broker_refused() -> None:
-    """In the new epoch, though it may be there; what it gave up by itself it does not."""
+def test_insisting_queue_sends_a_refused_batch_again_in_the_new_epoch() -> None:
+    """It does not do that for batches that the client itself gave up."""
     insistent = PartitionQueue(LIMITS, idempotent=True, insists=True)
     for tag in range(2):
         insistent.add(message(tag, 0.0))
@@ -368,12 +368,11 @@ class Story:
 
 @given(seed=st.integers(0, 2**32), forgetful=st.booleans(), insists=st.booleans())
 @settings(max_examples=120)
-def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
+def test_random_events_keep_order_and_write_nothing_under_two_epochs(
     seed: int, forgetful: bool, insists: bool
 ) -> None:
-    """Each value once and in order (unless the broker forgets); never under a second epoch what an
-    earlier one may have written (unless it forgets, and the line insists); and what is said of each
-    value is true."""
+    """Each value is written once and in order, and its reported outcome is true; a broker that
+    forgets producers is the exception."""
     story = Story(random.Random(seed), forgetful=forgetful, insists=insists)
     for _ in range(80):
         story.step()

@@ -1,4 +1,4 @@
-"""The small parts of our own client: leaders, records, pauses."""
+"""The small parts of our own client: leaders, records, backoff."""
 
 import asyncio
 import random
@@ -14,8 +14,8 @@ from nodes.log.batch import Record, encode_batch, read_header
 from nodes.log.errors import CorruptBatch
 
 
-def test_an_older_epoch_says_nothing_of_the_leader() -> None:
-    """KIP-320: what a deposed leader still believes must not send us back to it."""
+def test_older_leader_epoch_is_ignored() -> None:
+    """KIP-320: the view of a replaced leader must not bring the client back to it."""
     leaders = Leaders()
     assert leaders.update(0, Leader(1, 4))
     assert not leaders.update(0, Leader(2, 3))
@@ -25,8 +25,8 @@ def test_an_older_epoch_says_nothing_of_the_leader() -> None:
     assert leaders.get(0) is None
 
 
-def test_a_topic_of_another_id_begins_anew() -> None:
-    """A topic that was deleted and made again has epochs of its own."""
+def test_topic_with_another_id_has_epochs_of_its_own() -> None:
+    """It was deleted and created again."""
     leaders = Leaders()
     leaders.of_topic(UUID(int=1))
     leaders.update(0, Leader(1, 9))
@@ -59,8 +59,8 @@ def test_records_before_the_position_are_left_out() -> None:
     assert records.decode(b"", offset=5, epoch=3) == ([], 5, 3)
 
 
-def test_what_is_intact_before_a_damaged_batch_is_read() -> None:
-    """As Kafka's consumers do: the fetch after it begins with the damage, and fails."""
+def test_batches_before_a_damaged_one_are_read() -> None:
+    """Kafka's consumers do the same: the next fetch begins with the damaged batch, and fails."""
     intact = encode_batch([Record(value=b"a")], base_offset=Offset(10), timestamp_ms=1)
     damaged = encode_batch([Record(value=b"b")], base_offset=Offset(11), timestamp_ms=1)[:-1] + b"?"
     fetched = records.decode(intact + damaged, offset=10, epoch=0)
@@ -71,8 +71,8 @@ def test_what_is_intact_before_a_damaged_batch_is_read() -> None:
             records.decode(data, offset=offset, epoch=0)
 
 
-def test_a_batch_says_who_wrote_it() -> None:
-    """Producer id, epoch and sequence of KIP-98."""
+def test_batch_has_producer_id_epoch_and_sequence() -> None:
+    """KIP-98."""
     data = records.encode([b"a", b"b"], timestamp_ms=5, producer_id=7, epoch=2, sequence=9)
     header = read_header(data)
     written = (header.producer_id, header.producer_epoch, header.base_sequence)
@@ -87,8 +87,8 @@ def test_pauses_double_up_to_a_bound() -> None:
         assert 0.8 * about_s <= backoff.pause_s(failures, rng) <= 1.2 * about_s
 
 
-def test_a_signal_wakes_whoever_waits_and_whoever_comes() -> None:
-    """Set before the wait counts, and only once; a wait ends at its bound."""
+def test_signal_wakes_the_present_or_the_next_waiter_once() -> None:
+    """A wait ends at its time limit."""
 
     async def scenario() -> None:
         signal = Signal()

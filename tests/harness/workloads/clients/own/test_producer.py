@@ -1,4 +1,4 @@
-"""Our own producer against brokers that answer as they are told, and clusters under faults."""
+"""Our own producer, with scripted brokers and with clusters under faults."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -84,7 +84,7 @@ class Partition(Script):
 OK: Callable[[Outcome], bool] = lambda outcome: outcome == (MessageOutcome.OK, 40, None)  # noqa: E731
 
 
-def test_what_is_acknowledged_has_an_offset() -> None:
+def test_acknowledged_send_has_an_offset() -> None:
     """One batch, from sequence 0 of epoch 0 of the producer id that was asked for."""
     partition = Partition()
     partition.send()
@@ -92,8 +92,8 @@ def test_what_is_acknowledged_has_an_offset() -> None:
     assert all(OK(outcome) for outcome in partition.outcomes.values())
 
 
-def test_a_refusal_and_a_lost_answer_are_sent_again_as_they_were() -> None:
-    """The same batch until it is told to be there; a duplicate is a success."""
+def test_refused_or_unanswered_batch_is_sent_again_unchanged() -> None:
+    """A duplicate is a success."""
     codes = [
         ErrorCode.not_enough_replicas,
         ErrorCode.not_enough_replicas_after_append,
@@ -107,8 +107,8 @@ def test_a_refusal_and_a_lost_answer_are_sent_again_as_they_were() -> None:
     assert len({bytes(each) for each in sent}) == 1
 
 
-def test_the_answer_says_who_leads() -> None:
-    """KIP-951: the next attempt goes to the new leader at once, and no metadata is waited for."""
+def test_answer_names_the_new_leader() -> None:
+    """KIP-951: the next attempt goes to the new leader at once, without a metadata request."""
     partition = Partition(current_leader={"leader_id": 2, "leader_epoch": 3})
     partition.leader = (2, 3)
     metadata = partition._metadata
@@ -126,16 +126,16 @@ def test_the_answer_says_who_leads() -> None:
     assert all(OK(outcome) for outcome in partition.outcomes.values())
 
 
-def test_a_head_of_the_line_that_is_out_of_order_goes_on_in_a_new_epoch() -> None:
-    """KIP-360: it surely is not there, so it begins the next epoch from sequence 0."""
+def test_first_batch_out_of_order_goes_on_in_a_new_epoch() -> None:
+    """KIP-360: it surely was not appended, so it begins the next epoch with sequence 0."""
     partition = Partition([ErrorCode.unknown_producer_id])
     partition.send()
     assert partition.headers() == [(0, 0, 2), (1, 0, 2)]
     assert partition.bumps == ["UNKNOWN_PRODUCER_ID"]
 
 
-def test_what_may_be_there_is_never_sent_under_a_new_epoch() -> None:
-    """After an open fate, an out-of-order head is given up, unknown."""
+def test_uncertain_batch_is_never_sent_in_a_new_epoch() -> None:
+    """It is given up, and its outcome is unknown."""
     partition = Partition([ErrorCode.request_timed_out, ErrorCode.out_of_order_sequence_number])
     partition.send()
     assert partition.headers() == [(0, 0, 2)] * 2
@@ -143,16 +143,16 @@ def test_what_may_be_there_is_never_sent_under_a_new_epoch() -> None:
     assert len(partition.bumps) == 1
 
 
-def test_what_is_too_large_has_failed() -> None:
-    """Asked once; the outcome is sure."""
+def test_too_large_message_has_failed() -> None:
+    """It is sent once, and the outcome is certain."""
     partition = Partition([ErrorCode.message_too_large])
     partition.send(1)
     assert partition.outcomes == {0: (MessageOutcome.FAIL, None, "MESSAGE_TOO_LARGE")}
     assert len(partition.headers()) == 1
 
 
-def test_what_never_had_a_leader_has_failed_and_what_was_always_refused_too() -> None:
-    """A time-out is sure where nothing can have been appended."""
+def test_message_without_a_leader_or_always_refused_has_failed() -> None:
+    """A time-out is certain if nothing can have been appended."""
     leaderless = Partition()
     leaderless.leader = (-1, 0)
     leaderless.send(timeout_s=1.0)
@@ -164,15 +164,15 @@ def test_what_never_had_a_leader_has_failed_and_what_was_always_refused_too() ->
     assert len(refused.headers()) > 3
 
 
-def test_what_has_no_outcome_at_the_end_is_unknown() -> None:
-    """An answer that does not come in time for the end: neither an error nor a completion."""
+def test_send_without_an_answer_at_the_end_is_unknown() -> None:
+    """It has neither an error nor a completion time."""
     partition = Partition([ErrorCode.not_leader_or_follower] * 1000)
     partition.send(drain_s=0.5)
     assert {outcome[0] for outcome in partition.outcomes.values()} == {MessageOutcome.INFO}
 
 
-def test_without_acknowledgement_sent_is_all_there_is() -> None:
-    """acks=0: ok without an offset, and nothing is repeated."""
+def test_acks_zero_is_ok_without_an_offset() -> None:
+    """Nothing is repeated."""
     partition = Partition()
     partition.send(acks=0, idempotence=False)
     assert set(partition.outcomes.values()) == {(MessageOutcome.OK, None, None)}

@@ -89,8 +89,8 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order() -> None:
     assert {row["type"] for row in run.of("send")} == {"ok"}
 
 
-def test_what_is_given_up_begins_epochs_but_writes_nothing_twice() -> None:
-    """Messages that time out sooner than the cluster recovers."""
+def test_given_up_messages_begin_epochs_and_nothing_is_written_twice() -> None:
+    """Messages time out before the cluster recovers."""
     run = simulate(2, some_faults(2), rate_per_s=20, message_timeout_ms=700)
     check(run)
     assert Counter(row["type"] for row in run.of("send")).keys() == {"ok", "fail", "info"}

@@ -70,14 +70,14 @@ def _topics_and_configs(run: Path) -> None:
         )
     assert done("topics", "describe", "--unavailable-partitions", "--run", run) == ""
     done("topics", "alter", "a", "--partitions", "8", "--config", "retention.ms=1000", "--run", run)
-    said = done("configs", "describe", "topics", "a", "--run", run)
-    assert "Dynamic configs for topic a are:\n" in said
-    assert "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:" in said
+    printed = done("configs", "describe", "topics", "a", "--run", run)
+    assert "Dynamic configs for topic a are:\n" in printed
+    assert "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:" in printed
     done("configs", "alter", "topics", "a", "--delete-config", "retention.ms", "--run", run)
     assert "retention.ms" not in done("configs", "describe", "topics", "a", "--run", run)
 
-    said = refused("topics", "create", "b", "--replication-factor", "9", "--run", run)
-    assert "topic b: INVALID_REPLICATION_FACTOR" in said
+    printed = refused("topics", "create", "b", "--replication-factor", "9", "--run", run)
+    assert "topic b: INVALID_REPLICATION_FACTOR" in printed
     assert "TOPIC_ALREADY_EXISTS" in refused("topics", "create", "a", "--run", run)
     assert done("topics", "create", "a", "--if-not-exists", "--run", run) == ""
     assert "topic nope does not exist" in refused("topics", "describe", "nope", "--run", run)
@@ -108,10 +108,10 @@ def _brokers(run: Path, place: Path) -> None:
     file = place / "move.json"
     moved = {"topic": "a", "partition": 0, "replicas": before[0][::-1]}
     file.write_text(json.dumps({"version": 1, "partitions": [moved]}))
-    said = done("reassign", "execute", "--reassignment-json-file", file, "--run", run)
-    assert "Successfully started partition reassignment for a-0\n" in said
-    said = done("reassign", "verify", "--reassignment-json-file", file, "--run", run)
-    assert "Reassignment of partition a-0 is completed.\n" in said
+    printed = done("reassign", "execute", "--reassignment-json-file", file, "--run", run)
+    assert "Successfully started partition reassignment for a-0\n" in printed
+    printed = done("reassign", "verify", "--reassignment-json-file", file, "--run", run)
+    assert "Reassignment of partition a-0 is completed.\n" in printed
     assert done("reassign", "list", "--run", run) == "No partition reassignments found.\n"
     assert (
         "successfully"
@@ -128,8 +128,8 @@ def _brokers(run: Path, place: Path) -> None:
     assert sorted(held) == [3, 4, 5]
     assert max(held.values()) - min(held.values()) <= 1
     assert all(len(replicas) == 2 for replicas in after.values())
-    said = refused("brokers", "remove", "3", "4", "--run", run)
-    assert "a-0 has 2 replicas and only 1 brokers would be left for them" in said
+    printed = refused("brokers", "remove", "3", "4", "--run", run)
+    assert "a-0 has 2 replicas and only 1 brokers would be left for them" in printed
     assert "no broker 1" in refused("brokers", "remove", "1", "--run", run)
     file.write_text("{")
     arguments = ("reassign", "execute", "--reassignment-json-file", file, "--run", run)

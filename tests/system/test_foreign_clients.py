@@ -14,7 +14,7 @@ import pytest
 
 from harness.systems.replica_files import read_batches
 from nodes.log.batch import read_header
-from tests.support.clusters.cluster_command import Up, cluster_up, known_everywhere
+from tests.support.clusters.cluster_command import ClusterUp, cluster_up, known_everywhere
 from tests.support.foreign import CLIENTS, PARTITION, Client, Confluent, Feature, Message
 from tests.support.require import require
 
@@ -49,7 +49,7 @@ def who_offers(feature: Feature) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUp]:
     """One cluster of three nodes for all tests."""
     require("root", "netns")
     with cluster_up(tmp_path_factory.mktemp("cluster") / "store") as up:
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.fixture
-def topic(cluster: Up, request: pytest.FixtureRequest) -> str:
+def topic(cluster: ClusterUp, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     assert Confluent().create_topic(cluster.bootstrap, name)
@@ -86,7 +86,7 @@ def shown(client: Client, messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-def codecs_on_disk(up: Up, topic: str) -> list[set[int]]:
+def codecs_on_disk(up: ClusterUp, topic: str) -> list[set[int]]:
     """The codec numbers of all batches, by replica."""
     return [
         {read_header(batch.data).compression for batch in read_batches(directory)}
@@ -97,7 +97,7 @@ def codecs_on_disk(up: Up, topic: str) -> list[set[int]]:
 @pytest.mark.parametrize("codec", CODEC_NUMBERS)
 @pytest.mark.parametrize("writer", CLIENTS, ids=named)
 def test_what_one_client_wrote_all_read(
-    cluster: Up, topic: str, writer: Client, codec: str
+    cluster: ClusterUp, topic: str, writer: Client, codec: str
 ) -> None:
     """Byte-equal values, keys and headers in order, by every reader; stored as compressed."""
     needs(writer)
@@ -114,7 +114,9 @@ def test_what_one_client_wrote_all_read(
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("writer", CLIENTS, ids=named)
-def test_every_acknowledgement_mode(cluster: Up, topic: str, writer: Client, acks: int) -> None:
+def test_every_acknowledgement_mode(
+    cluster: ClusterUp, topic: str, writer: Client, acks: int
+) -> None:
     """Nothing breaks, so that even what nobody acknowledged arrives, once and in order."""
     needs(writer)
     sent = [Message(b"%d" % number) for number in range(300)]
@@ -123,7 +125,7 @@ def test_every_acknowledgement_mode(cluster: Up, topic: str, writer: Client, ack
 
 
 @pytest.mark.parametrize("writer", CLIENTS, ids=named)
-def test_idempotent_producers(cluster: Up, topic: str, writer: Client) -> None:
+def test_idempotent_producers(cluster: ClusterUp, topic: str, writer: Client) -> None:
     """Each gets a producer id of its own and numbers its batches; two of them do not collide."""
     needs(writer)
     sent = [Message(b"%d" % number) for number in range(300)]
@@ -137,7 +139,7 @@ def test_idempotent_producers(cluster: Up, topic: str, writer: Client) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=named)
-def test_listing_offsets(cluster: Up, topic: str, client: Client) -> None:
+def test_listing_offsets(cluster: ClusterUp, topic: str, client: Client) -> None:
     """Earliest, latest, by time, and by a time that no record has reached."""
     needs(client)
     writer = Confluent()
@@ -154,7 +156,7 @@ def test_listing_offsets(cluster: Up, topic: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize("client", who_offers(Feature.ADMIN))
-def test_creating_topics(cluster: Up, client: Client) -> None:
+def test_creating_topics(cluster: ClusterUp, client: Client) -> None:
     """By the client's own admin API; a second time it says that the topic exists."""
     name = f"made-by-{client.name}"
     assert client.create_topic(cluster.bootstrap, name)
@@ -165,7 +167,7 @@ def test_creating_topics(cluster: Up, client: Client) -> None:
     assert client.consume(cluster.bootstrap, name, 1) == sent
 
 
-def test_a_group_id_does_not_stop_who_assigns(cluster: Up, topic: str) -> None:
+def test_a_group_id_does_not_stop_who_assigns(cluster: ClusterUp, topic: str) -> None:
     """There is no coordinator yet: the answer is one to retry, and nobody else has to wait for it.
 
     What needs one (subscribing, stored offsets, kafka-python with any group id) does not work yet.

@@ -37,7 +37,7 @@ from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability, Fault, Injection, Params
 from nemesis.hosts import Hosts
 from nemesis.selectors import resolve
-from tests.support.clusters.disk_cluster import Nobody
+from tests.support.clusters.disk_cluster import NoObserver
 from tests.support.nemesis.fakes import FakeView
 from tests.support.targets.machine import local_target
 
@@ -95,7 +95,7 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
                 producer.produce("a", bytes(1000), partition=partition)
             producer.flush(RECOVERY_S)
             del producer
-            administrator = Administrator(system, target, Nobody())
+            administrator = Administrator(system, target, NoObserver())
             try:
                 yield target, hosts_of(target, FakeView(), administrator)
             finally:

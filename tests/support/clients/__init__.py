@@ -1,0 +1,1 @@
+"""Helpers for tests of clients: recorded rows, scripted brokers, simulated worlds."""

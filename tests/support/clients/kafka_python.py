@@ -1,10 +1,7 @@
-"""kafka-python's names, imported once without its warning; its clients close what they open.
-
-kafka-python 3.0 reads its schemas by a function that Python 3.11 calls deprecated (3.13 does not
-any more), at import time only. And it leaves the socket of every connection that fails to the
-garbage collector, which may warn of it in any later test: it makes its sockets by a class that is
-chosen by the scheme of `proxy_url`, and ours closes them.
-"""
+"""Imports kafka-python once without its warning, and gives clients that close their sockets. Before
+Python 3.13, kafka-python 3.0 reads its schemas at import with a deprecated function. It leaves the
+socket of every failed connection to the garbage collector, which may warn in any later test. The
+scheme of `proxy_url` chooses the class of its sockets; the class here closes them."""
 
 import warnings
 from collections.abc import Mapping
@@ -43,7 +40,7 @@ CLOSING: Final[Mapping[str, Any]] = {"proxy_url": "closing:"}
 
 
 class _ClosingSocket(KafkaNetSocket):
-    """Connects without any proxy, and closes the socket where that fails or is cancelled."""
+    """Connects without a proxy, and closes the socket when that fails or is cancelled."""
 
     SCHEMES = ("closing",)
 

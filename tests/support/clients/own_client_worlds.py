@@ -23,8 +23,8 @@ PARTITIONS = 3
 
 
 @dataclass(slots=True)
-class Run:
-    """What a workload of one topic left."""
+class SimulatedWorkload:
+    """The rows and the log that a workload of one topic left."""
 
     history: History
     tallies: list[Tally]
@@ -32,7 +32,7 @@ class Run:
     digest: str
 
     def of(self, f: str) -> list[dict[str, Any]]:
-        """What was recorded of one kind of operation, in order."""
+        """The rows of one kind of operation, in order."""
         return [row for row in self.history.named() if row["f"] == f]
 
     def logged(self) -> Mapping[int, list[int]]:
@@ -61,8 +61,8 @@ def config(cluster: SimCluster, **changes: Any) -> ClientConfig:
     return client_config(Path(), **values | changes)
 
 
-def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
-    """A workload while `trouble` happens, then everything read."""
+def simulate(seed: int, trouble: Trouble, **changes: Any) -> SimulatedWorkload:
+    """Run a workload while `trouble` happens, then read everything."""
     world = World(seed)
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     history, tallies = History("clients", 1, lambda: world.now_ns), list[Tally]()
@@ -100,4 +100,4 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
         digest = str(world.trace.digest())
         cluster.close()
         world.end()
-    return Run(history, tallies, complete[0], digest)
+    return SimulatedWorkload(history, tallies, complete[0], digest)

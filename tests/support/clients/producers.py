@@ -1,4 +1,4 @@
-"""A producer inside a run's network, which asks for every guarantee that there is."""
+"""A producer inside a run's network, with all guarantees."""
 
 from confluent_kafka import Producer
 
@@ -8,7 +8,7 @@ from harness.workloads.clients.options import ProducerOptions
 
 
 def sure_producer(target: LocalTarget, bootstrap: str, timeout_s: float) -> Producer:
-    """With acks=all and idempotence; it gives a message up after `timeout_s`."""
+    """A producer with acks=all and idempotence; it gives a message up after `timeout_s`."""
     options = ProducerOptions(
         bootstrap=bootstrap,
         acks=-1,

@@ -1,4 +1,4 @@
-"""Sends and Reads of one client into a list, for tests."""
+"""The sends and reads of one client, recorded in a list."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ CODEC = PayloadCodec("run", 64)
 
 
 class Rows(OperationWriter):
-    """Operations in a list, at a time that goes on by 1 ns."""
+    """Writes operations into a list; each call of the clock adds 1 ns."""
 
     def __init__(self) -> None:
         super().__init__(writer_id=1)
@@ -37,7 +37,7 @@ class Rows(OperationWriter):
 
 @dataclass
 class Recorded:
-    """A client's ledgers."""
+    """The parts of the history of one client."""
 
     client: int = 1
     topic: str = "t"
@@ -47,11 +47,11 @@ class Recorded:
     tally: Tally = field(default_factory=Tally)
 
     def sends(self) -> Sends:
-        """Of a producer."""
+        """The sends of a producer."""
         return Sends(**self._common, acks=self.acks)
 
     def reads(self) -> Reads:
-        """Of a consumer."""
+        """The reads of a consumer."""
         return Reads(**self._common)
 
     @property

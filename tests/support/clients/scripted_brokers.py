@@ -1,4 +1,4 @@
-"""Brokers made of canned answers in a simulated world, and clients that talk to them."""
+"""Brokers with scripted answers in a simulated world, and clients that talk to them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,10 +21,8 @@ TOPIC_ID = UUID(int=7)
 
 
 class Script:
-    """Two brokers, node 1 and node 2; `leader` says who leads partition 0 of t, in which epoch.
-
-    `seen` are the requests to both, metadata left out, as (node, request).
-    """
+    """Two brokers, node 1 and node 2. `leader` is the leader of partition 0 of t and its epoch.
+    `seen` are the requests to both except metadata, as (node, request)."""
 
     def __init__(self) -> None:
         self.leader = (1, 0)
@@ -45,7 +43,7 @@ class Script:
         return {"brokers": [self.endpoint(1), self.endpoint(2)], "topics": [topic]}
 
     def asked(self, api_key: int) -> list[Any]:
-        """The requests of one api, in order."""
+        """The requests of one API, in order."""
         return [request for _, request in self.seen if int(request.__api_key__) == api_key]
 
     def _answer(self, node: int, api_key: int) -> Answer:
@@ -100,5 +98,5 @@ def fetched(values: Mapping[int, int], start: int = 0, **row: Any) -> Mapping[st
 
 
 def wanted(request: Any) -> Any:
-    """The only partition's row of a fetch or a question for epochs."""
+    """The only partition's row of a fetch or of a request for epochs."""
     return request.topics[0].partitions[0]

@@ -1,4 +1,4 @@
-"""What a process of clients is told in tests, how it is run, and the rows that it leaves."""
+"""The configuration of a client process in tests, how it runs, and its rows."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def client_config(folder: Path, **changes: Any) -> ClientConfig:
 
 @contextmanager
 def running(client: ClientName, wanted: ClientConfig) -> Iterator[Iterator[bytes]]:
-    """The process, and its lines; then its standard input closes, and it has to end in order."""
+    """Run the process and give its lines; then close its standard input and wait for its end."""
     path = Path(wanted.history_dir) / "c.json"
     wanted.save(path)
     assert ClientConfig.load(path) == wanted
@@ -63,7 +63,7 @@ def running(client: ClientName, wanted: ClientConfig) -> Iterator[Iterator[bytes
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of the one history in the folder, which must be whole."""
+    """The rows of the only history in the folder, which must be complete."""
     (stream,) = folder.glob("*.arrows")
     table, complete = read_arrow_stream(stream)
     assert complete

@@ -32,8 +32,8 @@ def highwater(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
-    """A cluster that is up: what it said of itself, and its harness in the foreground."""
+class ClusterUp:
+    """A cluster that is up: its facts, and its harness in the foreground."""
 
     bootstrap: str
     run: Path
@@ -41,13 +41,13 @@ class Up:
 
 
 def facts(output: str) -> dict[str, str]:
-    """What `cluster up` prints: a name and a value to each line."""
+    """Read what `cluster up` prints: a name and a value on each line."""
     return dict(line.split(maxsplit=1) for line in output.splitlines() if line.strip())
 
 
 @contextmanager
-def cluster_up(store: Path, *options: str) -> Iterator[Up]:
-    """A cluster in the foreground; ended by Ctrl-C's signal, and that must go well."""
+def cluster_up(store: Path, *options: str) -> Iterator[ClusterUp]:
+    """A cluster in the foreground. The signal of Ctrl-C ends it, which must succeed."""
     with (store.parent / "cluster-up.err").open("w+") as errors:
         process = subprocess.Popen(
             command("cluster", "up", "--store", store, *options),
@@ -62,7 +62,7 @@ def cluster_up(store: Path, *options: str) -> Iterator[Up]:
                 line = process.stdout.readline()
                 assert line, f"cluster up ended: {Path(errors.name).read_text()}"
                 said |= facts(line)
-            yield Up(said["bootstrap"], Path(said["run"]), process)
+            yield ClusterUp(said["bootstrap"], Path(said["run"]), process)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 0, Path(errors.name).read_text()
         finally:
@@ -74,12 +74,10 @@ def cluster_up(store: Path, *options: str) -> Iterator[Up]:
 
 
 def known_everywhere(bootstrap: str, topic: str) -> None:
-    """Wait until every broker knows the topic and its leaders.
-
-    CreateTopics is answered when the topic is in the metadata log; brokers learn of it a little
-    later, as Kafka's do, and until then refuse it: for ever to a client that asks only once, or
-    that wants no acknowledgement.
-    """
+    """Wait until every broker knows the topic and its leaders. CreateTopics is answered when the
+    topic is in the metadata log. Brokers learn of it a little later, as Kafka's do, and refuse
+    requests for it until then. A client that asks only once, or that wants no acknowledgement,
+    would fail for good."""
 
     async def known(host: str, port: int) -> None:
         channel = Channel(host, port, client_id="test", request_timeout_s=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Three nodes on disks of their own, and a producer: for tests that break the disks by name."""
+"""Three nodes with disks of their own, and a producer: for tests of disk faults."""
 
 import random
 import time
@@ -62,7 +62,7 @@ class DiskCluster:
     """What every partition has to hold, in this order."""
 
     def views(self, node: int) -> dict[TopicPartition, PartitionView]:
-        """The partitions as one node sees them; nothing when it does not answer."""
+        """The partitions in the view of one node; empty when it does not answer."""
 
         async def ask() -> dict[TopicPartition, PartitionView]:
             channel = Channel(*self.system.brokers[node], client_id="test", request_timeout_s=1.0)
@@ -77,7 +77,8 @@ class DiskCluster:
         return call_in_client_network(self.target, ask)
 
     def send_to_all(self, value: bytes) -> float:
-        """One acks=all send to every partition; seconds until the last is acknowledged."""
+        """Send one acks=all message to every partition; return the seconds until the last
+        acknowledgement."""
         failures: list[str] = []
 
         def delivered(error: object, message: Message) -> None:
@@ -93,7 +94,7 @@ class DiskCluster:
         return time.monotonic() - began_s
 
     def await_leadership(self, node: int) -> None:
-        """Until another node sees that this one leads something."""
+        """Wait until another node sees that this node leads a partition."""
         other = next(each for each in NODES if each != node)
         wait_for(
             lambda: node in [view.leader for view in self.views(other).values()],
@@ -113,7 +114,7 @@ class DiskCluster:
     def plan_injection(
         self, name: str, nodes: Sequence[int], **given: str
     ) -> tuple[Fault, Injection]:
-        """A fault by name, and its injection."""
+        """Return a fault by its name, and its injection."""
         fault = find(name)
         params = Params.of(fault.options, given)
         return fault, fault.plan_injection(
@@ -121,7 +122,8 @@ class DiskCluster:
         )
 
     def end(self) -> None:
-        """Stop in order; every replica then has what was acknowledged, and all have the same."""
+        """Shut the cluster down; every replica must have what was acknowledged, and all must be
+        equal."""
         assert sorted(self.system.stop()) == []
         for partition in PARTITIONS:
             logs = [
@@ -135,8 +137,8 @@ class DiskCluster:
             assert logs[0][-1][3] == len(self.acknowledged) - 1
 
 
-class Nobody:
-    """Watches no broker, so that all are worth asking."""
+class NoObserver:
+    """An observer that knows nothing, so that all brokers are worth asking."""
 
     def controller(self) -> int | None:
         """Unknown."""
@@ -147,15 +149,15 @@ class Nobody:
         return None
 
     def add_broker(self, node: int, address: Address) -> None:
-        """Nobody comes."""
+        """NoObserver comes."""
 
     def remove_broker(self, node: int) -> None:
-        """Nobody goes."""
+        """NoObserver goes."""
 
 
 @contextmanager
 def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[DiskCluster]:
-    """The cluster, up, with its topic."""
+    """A running cluster with its topic."""
     require("root", "netns", "loop")
     run = store.create(place / "store", "disks", versions={}, commit=None)
     with local_target(place, nodes=len(NODES), volume=volume) as target:
@@ -164,7 +166,7 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
         system.start()
         system.create_topics()
         producer = sure_producer(target, system.bootstrap, PATIENCE_S)
-        administrator = Administrator(system, target, Nobody())
+        administrator = Administrator(system, target, NoObserver())
         hosts = Hosts(
             processes=target,
             clients=target.clients,
@@ -182,7 +184,7 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Poll until it holds; fail at the bound."""
+    """Poll until the condition holds; fail at the time limit."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline_s, what

@@ -1,4 +1,4 @@
-"""A node made of canned answers: enough of the wire to ask it for metadata, offsets and epochs."""
+"""A node with scripted answers: enough of the protocol for metadata, offsets and epochs."""
 
 import asyncio
 import threading

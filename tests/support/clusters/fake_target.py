@@ -1,4 +1,4 @@
-"""A target without machines: clients run on loopback, nodes are remembered but not started."""
+"""A target without machines: clients run on loopback, and nodes are recorded but not started."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.nemesis.fakes import FakeClients, FakeMachines, Trace
 
 
 class FakeClientProcesses(FakeClients):
-    """Clients that are remembered but not stopped."""
+    """Client processes that are recorded but not paused."""
 
     def __init__(self, machines: FakeMachines) -> None:
         super().__init__(machines)
@@ -22,7 +22,7 @@ class FakeClientProcesses(FakeClients):
 
 
 class FakeTarget:
-    """As much of harness.targets.base.Target as the harness's own parts need in tests."""
+    """The part of harness.targets.base.Target that tests of the harness need."""
 
     abilities: frozenset[str] = frozenset()
 

@@ -13,8 +13,8 @@ PATIENCE_S = 60
 
 @contextmanager
 def serving(cluster: Cluster, **topics: int) -> Iterator[str]:
-    """The cluster in a thread with a loop of its own, with {topic: partitions}; its bootstrap
-    addresses."""
+    """Run the cluster in a thread with a loop of its own and {topic: partitions}; give its
+    bootstrap addresses."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="cluster")
     thread.start()

@@ -1,4 +1,4 @@
-"""A real cluster of three, and what the faults of administration act on."""
+"""A real cluster of three nodes, and the hosts on which administrative faults act."""
 
 import random
 import time
@@ -25,18 +25,18 @@ TOPICS = {"one": 2, "two": 1}
 
 
 @dataclass
-class WatchedBrokers:
-    """Nobody watches the brokers; who came and went is remembered."""
+class FakeObserver:
+    """Knows nothing of the brokers; remembers which were added and removed."""
 
     came: list[int] = field(default_factory=list)
     went: list[int] = field(default_factory=list)
 
     def add_broker(self, node: int, address: Address) -> None:
-        """A broker has come."""
+        """A broker was added."""
         self.came.append(node)
 
     def remove_broker(self, node: int) -> None:
-        """A broker has gone."""
+        """A broker was removed."""
         self.went.append(node)
 
     def controller(self) -> int | None:
@@ -54,18 +54,18 @@ class Cluster:
     system: BrokerSystem
     admin: Administrator
     hosts: Hosts
-    watched: WatchedBrokers
+    watched: FakeObserver
     strikes: int = 0
 
     def plan_injection(self, fault_name: str, /, *nodes: int, **params: str) -> Injection:
-        """An injection of its own."""
+        """Return the injection of a fault."""
         self.strikes += 1
         fault = find(fault_name)
         given = Params.of(fault.options, params)
         return fault.plan_injection(nodes, [1, 2, 3], random.Random(self.strikes), given)
 
     def until(self, measure: Callable[[], Measurement]) -> str:
-        """Measure until it took."""
+        """Measure the effect until it shows."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (found := measure()).confirmed:
             assert time.monotonic() < deadline_s, found.evidence
@@ -73,7 +73,7 @@ class Cluster:
         return found.evidence
 
     def until_settled(self, injection: Injection) -> None:
-        """Wait until nothing of it is owed."""
+        """Wait until no work of the fault is pending."""
         deadline_s = time.monotonic() + PATIENCE_S
         while owed := self.admin.pending_work(injection.detail("layer")):
             assert time.monotonic() < deadline_s, owed
@@ -82,7 +82,7 @@ class Cluster:
     def play(
         self, fault_name: str, /, *nodes: int, pulses: int = 0, **params: str
     ) -> tuple[Injection, str]:
-        """Injection, and wait for the proof of the effect."""
+        """Inject, and wait for the proof of the effect."""
         fault, injection = find(fault_name), self.plan_injection(fault_name, *nodes, **params)
         fault.inject(self.hosts, injection)
         for pulse in range(pulses):
@@ -91,7 +91,7 @@ class Cluster:
         return injection, self.until(lambda: fault.measure_effect(self.hosts, injection))
 
     def heal(self, name: str, injection: Injection) -> str:
-        """Heal it twice, wait until that is done, and measure."""
+        """Heal twice, wait until all work is done, and measure."""
         fault = find(name)
         fault.heal(self.hosts, injection)
         fault.heal(self.hosts, injection)
@@ -120,7 +120,7 @@ def running(place: Path) -> Iterator[Cluster]:
     with local_target(place, nodes=3) as target:
         system = BrokerSystem(plan, target, run)
         system.configure()
-        watched, view = WatchedBrokers(), FakeView()
+        watched, view = FakeObserver(), FakeView()
         admin = Administrator(system, target, watched)
         view.leaders = {(name, n): 1 for name, count in TOPICS.items() for n in range(count)}
         hosts = hosts_of(target, view, admin)

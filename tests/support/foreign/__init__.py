@@ -1,9 +1,7 @@
-"""Other people's Kafka clients behind one face, and a written list of what each cannot do.
-
-Every adapter opens a client for one call and closes it again, so that no test depends on what
-another left in a client's caches. Bytes go in and come out unchanged; what a client cannot send or
-show is in its `cannot`, with the reason, and nowhere else.
-"""
+"""Kafka clients of other projects behind one interface, with a list of what each cannot do. Every
+adapter opens a client for one call and closes it again, so that no test depends on a client's
+caches. Bytes go in and out unchanged. What a client cannot send or show is in its `cannot`, with
+the reason."""
 
 from tests.support.foreign.by_aiokafka import AioKafka
 from tests.support.foreign.by_confluent import Confluent

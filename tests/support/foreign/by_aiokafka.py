@@ -1,4 +1,4 @@
-"""aiokafka behind the face of foreign clients."""
+"""aiokafka behind the interface of foreign clients."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence

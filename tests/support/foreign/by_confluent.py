@@ -1,4 +1,4 @@
-"""confluent-kafka behind the face of foreign clients."""
+"""confluent-kafka behind the interface of foreign clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.foreign.face import (
 
 
 class Confluent:
-    """confluent-kafka: librdkafka of today."""
+    """confluent-kafka: the current librdkafka."""
 
     name = "confluent-kafka"
     cannot: Mapping[Feature, str] = {}

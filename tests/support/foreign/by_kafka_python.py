@@ -1,4 +1,4 @@
-"""kafka-python behind the face of foreign clients."""
+"""kafka-python behind the interface of foreign clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""kcat behind the face of foreign clients: a process for each call."""
+"""kcat behind the interface of foreign clients: one process per call."""
 
 import subprocess
 import tempfile

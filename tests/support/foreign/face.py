@@ -1,4 +1,4 @@
-"""What every foreign client is asked for, and in which words."""
+"""The interface of a foreign client: its requests and their types."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ PARTITIONS, REPLICAS = 2, 3
 
 
 class Feature(StrEnum):
-    """What a client may or may not offer."""
+    """An optional ability of a client."""
 
     ADMIN = "admin"
     EMPTY_VALUE = "empty value"
@@ -32,7 +32,7 @@ class Message:
 
     @property
     def needs(self) -> frozenset[Feature]:
-        """What a client must offer to send it."""
+        """The features that a client needs to send the message."""
         wanted = {
             Feature.EMPTY_VALUE: self.value == b"",
             Feature.NULL_VALUE: self.value is None,
@@ -59,7 +59,7 @@ class Client(Protocol):
     cannot: Mapping[Feature, str]
 
     def create_topic(self, bootstrap: str, topic: str) -> bool:
-        """Create a topic by the client's admin API; false when there is one of that name."""
+        """Create a topic by the client's admin API; return false when it exists."""
         ...
 
     def produce(
@@ -72,7 +72,7 @@ class Client(Protocol):
         acks: int = -1,
         idempotent: bool = False,
     ) -> None:
-        """Send to PARTITION in order, wait for what acknowledgements there are, raise if none."""
+        """Send to PARTITION in order, wait for the acknowledgements, raise if there are none."""
         ...
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[Message]:
@@ -90,7 +90,7 @@ def in_the_future_ms() -> int:
 
 
 def bounded(what: str) -> Iterable[None]:
-    """Rounds of a poll loop; raises at the bound."""
+    """Rounds of a poll loop; raises at the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         yield

@@ -1,8 +1,6 @@
-"""Foreign clients that stay: each keeps one client open and says, whenever asked, what it knows.
-
-What a client has learnt of the cluster must survive the death of any broker, the one it happens to
-be connected to included. Readers here prefer the broker of their own rack (KIP-392).
-"""
+"""Foreign clients that stay open: each says, whenever asked, what it knows of the cluster. Its
+knowledge must survive the death of any broker, also of the one to which it is connected. Readers
+here prefer the broker of their own rack (KIP-392)."""
 
 import asyncio
 import json
@@ -31,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a client believes: the brokers there are, and who leads PARTITION of its topic."""
+    """A client's view: the brokers, and the leader of PARTITION of its topic."""
 
     brokers: frozenset[int]
     leader: int | None
@@ -43,7 +41,7 @@ NOTHING = View(frozenset(), None)
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An open client: its belief, and one send (acks=all) that must be acknowledged."""
+    """An open client: its view, and one send (acks=all) that must be acknowledged."""
 
     view: Callable[[], View]
     send: Callable[[bytes], None]
@@ -51,7 +49,7 @@ class Watch:
 
 @contextmanager
 def confluent(bootstrap: str, topic: str) -> Iterator[Watch]:
-    """librdkafka of today: one producer, its metadata and its sends."""
+    """The current librdkafka: one producer, its metadata and its sends."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": -1, "log_level": 0})
 
     def view() -> View:
@@ -82,7 +80,7 @@ def confluent(bootstrap: str, topic: str) -> Iterator[Watch]:
 
 @contextmanager
 def kafka_python(bootstrap: str, topic: str) -> Iterator[Watch]:
-    """kafka-python: an administrative client that stays, and a producer."""
+    """kafka-python: an administrative client that stays open, and a producer."""
     admin = PyAdmin(bootstrap_servers=bootstrap.split(","))
     producer = PyProducer(bootstrap_servers=bootstrap.split(","), acks=-1)
 
@@ -160,7 +158,7 @@ def aiokafka(bootstrap: str, topic: str) -> Iterator[Watch]:
 
 @contextmanager
 def kcat(bootstrap: str, topic: str) -> Iterator[Watch]:
-    """kcat: a new process each time, which has all brokers' addresses, the dead one's too."""
+    """kcat: a new process each time, with the addresses of all brokers, also of the dead one."""
 
     def call(*arguments: str, given: bytes = b"") -> bytes:
         return subprocess.run(
@@ -196,7 +194,7 @@ WATCHES = {"confluent-kafka": confluent, "kafka-python": kafka_python, "aiokafka
 
 
 def read_confluent(bootstrap: str, topic: str, count: int, rack: str) -> int:
-    """Bytes of the values of `count` records, read by a librdkafka consumer in `rack`."""
+    """Read `count` records with a librdkafka consumer in `rack`; return the bytes of values."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

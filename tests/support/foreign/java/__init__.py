@@ -1,4 +1,4 @@
-"""Programs on Kafka's own client library: tests compile them and run each in its own process."""
+"""Programs on Kafka's own client library: tests compile them, and run each in a process."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ class Swept:
 
     @property
     def retries(self) -> int:
-        """How often it repeated the request that it repeated most, to one node."""
+        """How often it repeated the most repeated request to one node."""
         return max(self.sent.values(), default=1) - 1
 
 
@@ -49,7 +49,7 @@ def compiled(program: str, into: Path) -> None:
 
 
 def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> Any:
-    """The class's `main` to its end: exit status, output and errors."""
+    """Run the class's `main`; return its exit status, output and errors."""
     path = [f"{KAFKA_JARS}/*", *([] if classes is None else [str(classes)])]
     return subprocess.run(
         ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), main, *arguments],
@@ -61,7 +61,7 @@ def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> 
 
 
 def swept(lines: str) -> dict[str, Swept]:
-    """What AdminSweep prints, by method."""
+    """Parse what AdminSweep prints, by method."""
     rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
     return {
         row["method"]: Swept(row["method"], row["outcome"], row["sent"], row["seen"])

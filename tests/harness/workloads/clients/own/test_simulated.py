@@ -9,7 +9,7 @@ import pytest
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.network.link_faults import SimLinks
 from nemesis.hosts import CLIENTS, Cut
-from tests.support.clients.own_client_worlds import Run, Trouble, simulate
+from tests.support.clients.own_client_worlds import SimulatedWorkload, Trouble, simulate
 
 NODES = (1, 2, 3)
 
@@ -59,7 +59,7 @@ def some_faults(seed: int) -> Trouble:
     return trouble
 
 
-def check(run: Run) -> None:
+def check(run: SimulatedWorkload) -> None:
     """What is recorded of every value is true; each is there once, in the order of its sends."""
     assert run.complete
     sends = {row["value"]: row for row in run.of("send")}

@@ -79,7 +79,7 @@ def elect_leaderless(
 ) -> list[PartitionChangeRecord]:
     """ElectLeadersResult for the leaderless partitions that have a live candidate.
 
-    `back`, when given, is a broker that was unfenced just now: only its partitions are looked at.
+    `back`, if given, is a broker that was just unfenced: only its partitions are examined.
     """
 
     def live(node: NodeId) -> bool:

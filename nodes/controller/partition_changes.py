@@ -204,7 +204,7 @@ def _last_known(
 
 
 def candidates(partition: PartitionImage, rules: Rules) -> Nodes:
-    """The replicas of a leaderless partition whose logs decide the leader; none if none can lead."""
+    """A leaderless partition's replicas whose logs decide the leader; none if none can lead."""
     if partition.leader != NO_NODE:
         return ()
     able = partition.isr or partition.elr

@@ -98,9 +98,7 @@ def _is_valid(image: ClusterImage, query: LogQuery, report: ReplicaLogInfo) -> b
 def recover(
     state: ControllerState, asked: Sequence[LogQuery], reports: Iterable[ReplicaLogInfo]
 ) -> ControllerResult[int]:
-    """Elect where the logs_of_valid_reports reports suffice; the answer is how many partitions that
-    is.
-    """
+    """Elect leaders if the valid reports suffice; the response is the number of elections."""
     image, policy = state.image, state.policy
     records = []
     for key, logs in logs_of_valid_reports(image, asked, reports).items():

@@ -1,4 +1,4 @@
-"""What a batch must be to get into a log, for either role, and into which segment. Pure."""
+"""Validation of batches before an append, by leader and follower, and segment rolling. Pure."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ from nodes.log.segment import MAX_RELATIVE_OFFSET
 
 
 class ActiveSegment(Protocol):
-    """What is asked of the active segment."""
+    """The properties of the active segment that decide when it is full."""
 
     size: int
     base_offset: Offset
@@ -22,7 +22,7 @@ class ActiveSegment(Protocol):
 
 
 def validate_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
-    """The header of exactly one valid batch, as a producer sends it.
+    """Return the header of a producer's data, which must be exactly one valid batch.
 
     Raises CorruptBatch, InvalidBatch, MessageTooLarge.
     """
@@ -44,7 +44,7 @@ def validate_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
 
 
 def validate_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch, as a leader sends them to a log that ends at `end`
+    """Return position and header of each whole batch from a leader, for a log that ends at `end`
     with a record of `epoch`. Raises CorruptBatch, OffsetGap, EpochRegression.
     """
     whole = list(iter_batches(batches))
@@ -61,8 +61,8 @@ def validate_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[in
 
 
 def is_full(active: ActiveSegment, header: BatchHeader, config: LogConfig) -> bool:
-    """Whether the batch of `header` begins a new segment, by size, offset, or age (segment.ms goes
-    by the records' timestamps, so that every replica rolls at the same batch).
+    """Whether the batch of `header` begins a new segment, by size, offset or age. segment.ms uses
+    the records' timestamps, so that every replica rolls at the same batch.
     """
     return active.size > 0 and (
         active.size + header.size > config.segment_bytes
@@ -74,8 +74,8 @@ def is_full(active: ActiveSegment, header: BatchHeader, config: LogConfig) -> bo
 def batches_that_fit(
     whole: Sequence[tuple[int, BatchHeader]], start: int, active: ActiveSegment, config: LogConfig
 ) -> tuple[int, int]:
-    """How many of `whole`, in one piece from number `start` on, the active segment takes: the
-    number of the next batch, and where it begins. The first is taken in any case.
+    """The batches of `whole` from number `start` on that fit into the active segment: return the
+    number of the next batch, and its position. The first batch always fits.
     """
     first, header = whole[start]
     first_timestamp = active.first_timestamp if active.size else header.max_timestamp

@@ -1,10 +1,10 @@
 """Record batches, format version 2, as clients send them and segment files hold them.
 
-For: reading and checking headers, stamping what a leader assigns, and encoding and decoding the
-uncompressed batches that brokers write among themselves. Guarantees: nothing here decompresses or
-re-encodes a client's batch; of its header, base offset and leader epoch are patched, which lie
-outside the CRC, and the time where the topic asks for the leader's. Left to others: whether a batch
-belongs where it is.
+The module reads and checks headers, writes the fields that a leader assigns, and encodes and
+decodes the uncompressed batches that brokers write themselves. It never decompresses or re-encodes
+a client's batch. In its header only base offset and leader epoch are patched, which are outside the
+CRC, and the time if the topic has LogAppendTime. The callers check whether a batch belongs where it
+is.
 
 Layout (big endian), from the batch's first byte:
     0 base offset i64 | 8 length of the rest i32 | 12 partition leader epoch i32 | 16 magic i8
@@ -25,12 +25,12 @@ from nodes.log.errors import CorruptBatch
 
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: what the length field does not count."""
+"""Base offset and length: the bytes that the length field does not count."""
 
 MAX_SEQUENCE = 2**31 - 1
 
 UNASSIGNED_OFFSET = Offset(0)
-"""What a producer's batch carries until the leader assigns its offset."""
+"""The base offset of a producer's batch until the leader assigns one."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OFFSET = struct.Struct(">q")
@@ -49,7 +49,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
-    """A batch's fixed fields, in file order. A named tuple: one is made for every batch."""
+    """A batch's fixed fields, in file order. A named tuple, because every batch needs one."""
 
     base_offset: Offset
     batch_length: int
@@ -72,7 +72,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> Offset:
-        """Offset that the next batch must have."""
+        """The offset of the next batch."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
@@ -97,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_append_time(self) -> bool:
-        """Whether all its records are of one time, the leader's when it appended them."""
+        """Whether all its records have the time of the leader's append."""
         return bool(self.attributes & _TIMESTAMP_TYPE_BIT)
 
     @property
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record. In `encode_batch`, offset is given by place; timestamp -1 takes the batch's."""
+    """One record. `encode_batch` ignores `offset`, and replaces timestamp -1 by the batch's."""
 
     offset: Offset = NO_OFFSET
     timestamp: int = -1
@@ -125,10 +125,10 @@ class Record:
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of the batch at `pos`.
+    """Read the header of the batch at `pos`.
 
-    Raises CorruptBatch when there are fewer than 61 bytes, or they cannot begin a batch v2. The
-    batch itself may reach beyond the buffer.
+    Raises CorruptBatch if there are fewer than 61 bytes, or they cannot begin a batch v2. The batch
+    itself may extend beyond the buffer.
     """
     try:
         header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
@@ -149,9 +149,9 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch; an incomplete last one is left out.
+    """Position and header of every whole batch, without an incomplete last batch.
 
-    Raises CorruptBatch where bytes cannot begin a batch. CRCs are not checked.
+    Raises CorruptBatch at bytes that cannot begin a batch. Does not check CRCs.
     """
     pos = 0
     end = len(buf)
@@ -164,7 +164,7 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Raise CorruptBatch unless the whole batch at `pos` is there and matches its CRC32C."""
+    """Raise CorruptBatch unless the batch at `pos` is complete and matches its CRC32C."""
     end = pos + header.size
     if end > len(buf):
         raise CorruptBatch(f"{len(buf) - pos} bytes of a batch of {header.size}")
@@ -174,15 +174,15 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def patch(buf: bytearray, pos: int, *, base_offset: Offset, leader_epoch: Epoch) -> None:
-    """Stamp, in place, what the leader assigns; the CRC covers neither field."""
+    """Write, in place, the fields that the leader assigns; the CRC covers neither of them."""
     _OFFSET.pack_into(buf, pos, base_offset)
     _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def with_append_time(batch: bytes, wall_ms: int) -> bytes:
-    """A client's batch with the leader's time in place of its own (LogAppendTime), and a new CRC.
+    """Replace the time of a client's batch by the leader's (LogAppendTime), with a new CRC.
 
-    Raises CorruptBatch for one whose own CRC is wrong: it must not get a right one.
+    Raises CorruptBatch if the batch's own CRC is wrong: it must not get a correct one.
     """
     header = read_header(batch)
     check_crc(batch, 0, header)
@@ -205,7 +205,7 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One uncompressed batch of at least one record; `timestamp_ms` is wall-clock time."""
+    """Encode one uncompressed batch of at least one record; `timestamp_ms` is wall-clock time."""
     if not records:
         raise ValueError("a batch holds at least one record")
     stamps = [timestamp_ms if r.timestamp < 0 else r.timestamp for r in records]
@@ -225,9 +225,9 @@ def encode_batch(
 
 
 def decode_records(buf: Buffer, pos: int = 0) -> list[Record]:
-    """The records of the uncompressed batch at `pos`.
+    """Decode the records of the uncompressed batch at `pos`.
 
-    Raises CorruptBatch when it is compressed or its records do not parse; checks no CRC.
+    Raises CorruptBatch if it is compressed or its records do not parse; does not check the CRC.
     """
     header = read_header(buf, pos)
     if header.compression:
@@ -295,7 +295,7 @@ def _read_nullable(buf: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _varint(value: int) -> bytes:
-    """Zigzag, seven bits a byte, least significant first."""
+    """Zigzag encoding, seven bits per byte, least significant first."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -1,4 +1,4 @@
-"""The small text files that Kafka keeps beside its logs, in Kafka's own formats.
+"""The small text files that Kafka keeps beside its logs, in Kafka's formats.
 
     replication-offset-checkpoint      the high watermark of every partition of a log directory
     recovery-point-offset-checkpoint   below this offset each log was known to be on disk
@@ -6,10 +6,10 @@
     leader-epoch-checkpoint            in each log: where its leader epochs begin
     partition.metadata                 in each log: the id of its topic
     meta.properties                    which cluster and node the directory belongs to
-    .kafka_cleanshutdown               the node closed its logs in order before it stopped
+    .kafka_cleanshutdown               the node closed its logs cleanly before it stopped
 
-Guarantees: each is replaced as a whole or not at all. A file that does not parse raises
-CheckpointError; a missing one reads as empty. Left to others: when to write them.
+Each file is replaced completely or not at all. A file that does not parse raises CheckpointError; a
+missing file reads as empty. The callers decide when to write them.
 """
 
 import base64
@@ -33,7 +33,7 @@ _VERSION = 0
 
 
 class CheckpointError(Exception):
-    """A checkpoint file does not parse; its text names the file and the line."""
+    """A checkpoint file does not parse; the text names the file and the line."""
 
 
 class OffsetCheckpoint:
@@ -59,9 +59,9 @@ class OffsetCheckpoint:
         self._disk.write_atomic(self._path, _offset_table(offsets))
 
     async def write_off_loop(self, offsets: Mapping[TopicPartition, Offset]) -> bool:
-        """As `write`, while the loop goes on; false when another write overtook this one.
+        """Like `write`, without blocking the loop; false if a newer `write` happened meanwhile.
 
-        What `write` wrote meanwhile is newer, and stays. Not for two callers at once.
+        The content of the newer `write` stays. Not for two callers at once.
         """
         self._writes += 1
         number = self._writes
@@ -74,7 +74,7 @@ class OffsetCheckpoint:
             await self._disk.sync(file)
         finally:
             file.close()
-        if number == self._writes:  # else the file was replaced, and the temporary one with it
+        if number == self._writes:  # otherwise a newer write replaced both files
             self._disk.rename(temporary, self._path)
             await self._disk.sync(parent(self._path))
         return number == self._writes
@@ -83,8 +83,8 @@ class OffsetCheckpoint:
 class LeaderEpochCheckpoint:
     """The leader epochs of one log, whose directory is given.
 
-    A write is not synced (as in Kafka since KAFKA-15046, where syncing it stalled whole brokers):
-    the log's next flush does that, so that the file knows every epoch below the recovery point.
+    A write is not synced (as in Kafka since KAFKA-15046, because the sync stalled whole brokers).
+    The log's next flush syncs it, so that the file has every epoch below the recovery point.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -96,7 +96,7 @@ class LeaderEpochCheckpoint:
         self._synced = 0
 
     def read(self) -> list[tuple[Epoch, Offset]]:
-        """Epochs and their start offsets, as the file has them."""
+        """The epochs and their start offsets in the file."""
         self._content = None
         self._content = [
             (Epoch(_number(self._path, epoch)), Offset(_number(self._path, start)))
@@ -112,33 +112,31 @@ class LeaderEpochCheckpoint:
         self._written += 1
 
     def says(self, entries: Sequence[tuple[Epoch, Offset]]) -> bool:
-        """Whether the file, as it was last read or written, holds just these entries."""
+        """Whether the file, as last read or written, has exactly these entries."""
         return self._content == list(entries)
 
     def unsynced(self) -> File | None:
-        """The file, open, if it was written since it was synced; the caller syncs and closes it,
+        """The open file, if it was written since the last sync; the caller syncs and closes it,
         and syncs its directory.
         """
         self._syncing = self._written
         return self._disk.open(self._path) if self._synced < self._written else None
 
     def synced(self) -> None:
-        """What `unsynced` gave last is on disk, and its name."""
+        """The file of the last `unsynced` is on disk, and its name."""
         self._synced = self._syncing
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """Which topic a partition's directory belongs to: a topic of the same name may be a later one
-    (KIP-516).
-    """
+    """The topic id of a partition's directory; a later topic may have the same name (KIP-516)."""
 
     topic_id: UUID
 
     @classmethod
     def read(cls, disk: Disk, directory: str) -> "PartitionMetadata | None":
-        """What the directory's file says; None without one, or where a loss of power left only its
-        name. Raises CheckpointError.
+        """Read the directory's file; None without one, or if a power loss left it empty. Raises
+        CheckpointError.
         """
         path = f"{directory}/{PARTITION_METADATA}"
         if not disk.exists(path) or not disk.read(path).strip(b"\0"):
@@ -155,12 +153,12 @@ class PartitionMetadata:
 
 
 def encode_uuid(uuid: UUID) -> str:
-    """Kafka's text of an id: its 16 bytes in URL-safe base 64, without padding."""
+    """Kafka's text form of an id: its 16 bytes in URL-safe base 64, without padding."""
     return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
 
 
 def decode_uuid(path: str, text: str) -> UUID:
-    """The id that `encode_uuid` wrote; CheckpointError, which names the file `path`, if none."""
+    """Parse an id in the form of `encode_uuid`. Raises CheckpointError, which names `path`."""
     try:
         return UUID(bytes=base64.b64decode(f"{text}==", altchars=b"-_", validate=True))
     except ValueError:
@@ -169,7 +167,7 @@ def decode_uuid(path: str, text: str) -> UUID:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose log directory this is; a node refuses to start on another's (KIP-631, KIP-858)."""
+    """The owner of a log directory; a node refuses a directory of another (KIP-631, KIP-858)."""
 
     cluster_id: str
     node_id: NodeId
@@ -178,7 +176,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, disk: Disk) -> "MetaProperties | None":
-        """The directory's properties; None when it was never formatted."""
+        """The directory's properties; None if it was never formatted."""
         if not disk.exists(META_PROPERTIES):
             return None
         properties = {}
@@ -206,20 +204,20 @@ class MetaProperties:
 
 
 class CleanShutdown:
-    """The mark that a node leaves once every log is closed, and takes away before it opens one."""
+    """The file that a node writes after it closed every log, and removes before it opens one."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def write(self, broker_epoch: int) -> None:
-        """Leave the mark, with the epoch that the broker was registered under (KIP-966)."""
+        """Write the file, with the epoch of the broker's registration (KIP-966)."""
         mark = {"version": _VERSION, "brokerEpoch": broker_epoch}
         self._disk.write_atomic(CLEAN_SHUTDOWN, json.dumps(mark, separators=(",", ":")).encode())
 
     def take(self) -> int | None:
-        """The broker epoch of the mark, -1 if it has none; None without a mark.
+        """Remove the file and return its broker epoch, -1 if it has none; None without the file.
 
-        The mark is durably gone on return, before any log is loaded: a crash while loading must
+        The removal is durable on return, before any log is loaded: a crash during the loading must
         not look like a clean shutdown to the next start (KAFKA-10471).
         """
         if not self._disk.exists(CLEAN_SHUTDOWN):

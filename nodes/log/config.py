@@ -1,4 +1,4 @@
-"""What a log is told: Kafka's topic properties of the same names, in its units."""
+"""The configuration of a log: Kafka's topic properties of the same names, in Kafka's units."""
 
 import dataclasses
 

@@ -1,10 +1,9 @@
-"""Deleting a whole log: at once by name, and later by content, as Kafka does.
+"""Deletion of a whole log, as in Kafka: it is renamed at once, and its files are removed later.
 
-A log's directory is renamed to `<directory>.<unique>-delete`, which no log has; its files are
-removed afterwards, a few at a time, or at the next start. Guarantees: a crash leaves the log whole
-under one of the two names (when the power is lost before the next sweep, perhaps the old one: its
-`partition.metadata` tells that its topic is gone), for no file is removed before the new name is
-on disk.
+The directory is renamed to `<directory>.<unique>-delete`, a name that no log has. Its files are
+removed afterwards, a few at a time, or at the next start. No file is removed before the new name is
+on disk. So a crash leaves the whole log under one of the two names. After a power loss before the
+next sweep it may be the old name; then `partition.metadata` shows that the topic was deleted.
 """
 
 import re
@@ -12,32 +11,26 @@ import re
 from nodes.storage.disk import Disk
 
 _MAX_NAME_BYTES = 255
-_NAME_MAX_BYTES = 255
 _DELETED = re.compile(r".+\.[0-9a-f]+-delete")
 
 
 def rename_for_deletion(disk: Disk, directory: str) -> str:
-    """Give the directory, whose files are closed, its name of deletion; that name."""
+    """Rename the directory, whose files are closed, for deletion; return the new name."""
     number = 0
-    while disk.exists(target := _name(directory, number)):
+    while disk.exists(target := _deleted_name(directory, number)):
         number += 1
     disk.rename(directory, target)
     return target
 
 
 def _deleted_name(directory: str, number: int) -> str:
-    """As in Kafka, the log's name is cut where the whole would be too long for a file system."""
+    """The new name; as in Kafka, the log's name is shortened if the whole would be too long."""
     suffix = f".{number:032x}-delete"
     return directory[: _MAX_NAME_BYTES - len(suffix)] + suffix
 
 
-def _name(directory: str, number: int) -> str:
-    suffix = f".{number:032x}-delete"
-    return directory[: _NAME_MAX_BYTES - len(suffix)] + suffix
-
-
 def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:
-    """Remove deleted logs, at most `max_files` files of them; how many logs are left. Blocks."""
+    """Remove deleted logs, at most `max_files` files; return how many logs remain. Blocks."""
     directories = [name for name in disk.listdir("") if _DELETED.fullmatch(name)]
     if directories:
         disk.sync_dir("")

@@ -1,21 +1,21 @@
-"""Everything a log can refuse, as one tree.
+"""The errors of a log.
 
     LogError
-    ├── CorruptBatch          bytes that are no record batch v2, or fail their CRC32C
+    ├── CorruptBatch          bytes that are not a record batch v2, or fail their CRC32C
     ├── InvalidBatch          an intact batch that breaks a rule of the format
     │   └── MessageTooLarge
     ├── OutOfOrderSequence    an idempotent producer's sequence leaves a gap
     │   └── UnknownProducer   ... because this log has never heard of the producer
     ├── InvalidProducerEpoch  a newer epoch of this producer id has written
-    ├── OffsetGap             a follower was handed batches that do not continue its log
+    ├── OffsetGap             a follower got batches that do not continue its log
     ├── EpochRegression       a batch or leadership of an older epoch than the log's last
     ├── OffsetOutOfRange      a read below the log's start or beyond its end
-    ├── LogTruncated          what was to become durable was cut off before it was
-    ├── LogCorrupt            the files are damaged where a crash cannot have damaged them
-    └── LogOffline            an earlier write or sync failed; what is on disk is not known
+    ├── LogTruncated          records were truncated before they became durable
+    ├── LogCorrupt            the files have damage that a crash cannot explain
+    └── LogOffline            an earlier write or sync failed; the content of the disk is unknown
 
-Whatever `append_as_leader` raises, except LogOffline and the OSError of the write itself, means
-that nothing of the batch is in the log. After those two it may be: the outcome is indeterminate.
+If `append_as_leader` raises anything but LogOffline or the OSError of the write itself, nothing of
+the batch is in the log. After those two the outcome is indeterminate.
 """
 
 
@@ -24,7 +24,7 @@ class LogError(Exception):
 
 
 class CorruptBatch(LogError):
-    """Bytes that are no record batch v2, or whose CRC32C does not match."""
+    """The bytes are not a record batch v2, or the CRC32C does not match."""
 
 
 class InvalidBatch(LogError):
@@ -36,14 +36,15 @@ class MessageTooLarge(InvalidBatch):
 
 
 class OutOfOrderSequence(LogError):
-    """The sequence does not follow the producer's last one, and is no remembered duplicate."""
+    """The sequence does not follow the producer's last one, and is not a known duplicate."""
 
 
 class UnknownProducer(OutOfOrderSequence):
-    """A first batch whose sequence is not 0: an earlier one is still under way, or was lost.
+    """The first batch of a producer has a sequence other than 0: an earlier one is in flight or
+    lost.
 
-    Answered as an out-of-order sequence (KIP-890), which clients retry while earlier requests are
-    in flight; UNKNOWN_PRODUCER_ID would tell them that the state had expired.
+    The broker answers with the error of an out-of-order sequence (KIP-890), which clients retry
+    while earlier requests are in flight; UNKNOWN_PRODUCER_ID would mean that the state expired.
     """
 
 
@@ -52,19 +53,19 @@ class InvalidProducerEpoch(LogError):
 
 
 class OffsetGap(LogError):
-    """The first batch handed to a follower is not at its log's end, or they do not adjoin."""
+    """The first batch for a follower is not at its log's end, or the batches have a gap."""
 
 
 class EpochRegression(LogError):
-    """Leader epochs never go back along a log; the log and its source have diverged."""
+    """A leader epoch is older than the log's last; the log and its source have diverged."""
 
 
 class OffsetOutOfRange(LogError):
-    """The offset is not within the log's start and end."""
+    """The offset is not between the log's start and end."""
 
 
 class LogTruncated(LogError):
-    """The records that were waited for were cut off; what replaced them is another matter."""
+    """The awaited records were truncated, and perhaps replaced by others."""
 
 
 class LogCorrupt(LogError):
@@ -72,4 +73,4 @@ class LogCorrupt(LogError):
 
 
 class LogOffline(LogError):
-    """A write or sync failed before; the log refuses to go on as if it had not (KAFKA-10778)."""
+    """A write or sync failed before, so the log refuses every change (KAFKA-10778)."""

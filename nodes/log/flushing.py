@@ -1,9 +1,9 @@
-"""Making a log durable: whoever waits for it shares an fsync with all others who do.
+"""Flushing of a log: all waiting callers share an fsync.
 
-Guarantees: below `flushed` everything survives a loss of power, the epochs' file and the indexes of
-sealed segments included, so that recovery from there need not read what is before. A failed sync
-takes the log offline and every waiter with it (KAFKA-10778); what a sync was to write whose end
-nobody waited for is written again. Left to others: when to flush.
+Guarantees: below `flushed` everything survives a power loss, including the epochs' file and the
+indexes of sealed segments. So a recovery from there need not read earlier data. A failed sync takes
+the log offline and fails every waiter (KAFKA-10778). If no caller waited for the end of a sync, its
+data is written again before the next sync. The callers decide when to flush.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from nodes.storage.disk import Disk, File
 
 
 class _Work(NamedTuple):
-    """A segment with the files of it to sync; it may be deleted while others are synced."""
+    """A segment and its files to sync; it may be deleted while others are synced."""
 
     segment: Segment
     files: list[File]
     sealed: bool
-    """Then its indexes are among the files."""
+    """Whether the segment is sealed; then `files` includes its indexes."""
 
 
 class Flusher:
-    """The flushed offset of one log, and who waits for it."""
+    """The flushed offset of one log, and the callers that wait for it."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Flusher:
         self._health = health
         self._turn = asyncio.Lock()
         self._unheard = False
-        """Nobody hears how a sync ends: should it fail, the next will succeed and mean nothing."""
+        """Whether a sync runs without a waiter: if it fails, the next sync may wrongly succeed."""
         self._unflushed_since: tuple[Offset, float] | None = None
 
     def due(self, config: LogConfig, now_ms: float) -> bool:
         """Whether flush.messages, flush.ms or a sealed segment asks for a flush.
 
-        The age of what is not flushed counts from when this was first asked about it, `now_ms`
-        being any steady clock. A segment is flushed once it is sealed, as in Kafka: that bounds
-        what a crash leaves to validate.
+        The age of unflushed data counts from the first call after its append; `now_ms` is from any
+        monotonic clock. As in Kafka, a sealed segment is flushed, which limits the work of a
+        recovery.
         """
         unflushed = self._segments.active.next_offset - self.flushed
         if unflushed <= 0:
@@ -71,10 +71,10 @@ class Flusher:
         )
 
     def now(self, *, closing: bool = False) -> Offset:
-        """Flush; blocks. When `closing`, the active segment's indexes are complete, and go too.
+        """Flush; blocks. With `closing`, also sync the active segment's complete indexes.
 
-        A log that never had a record is not synced: there is nothing that a loss of power could
-        take, and thousands of empty logs would hold up a node's end for minutes.
+        A log that never had a record is not synced: a power loss can lose nothing, and thousands of
+        empty logs would delay a node's shutdown for minutes.
         """
         self._health.check()
         if self._segments.active.next_offset == 0:
@@ -96,7 +96,7 @@ class Flusher:
         return self.flushed
 
     async def off_loop(self) -> Offset:
-        """Flush what is in the log now; see `Log.flush_async`."""
+        """Flush the present content without blocking the loop; see `Log.flush_async`."""
         self._health.check()
         cuts = self._segments.cuts
         wanted = self._segments.active.next_offset
@@ -120,7 +120,7 @@ class Flusher:
                         if not segment.deleted:  # by retention, meanwhile
                             await self._sync(file)
                         if self._segments.cuts != cuts:
-                            return  # what was appended since is not synced
+                            return  # later appends are not synced
                 if active is not self._segments.active and not active.deleted:
                     work.append(_Work(active, active.indexes_unsynced(), True))  # sealed meanwhile
                     for file in work[-1].files:
@@ -131,7 +131,7 @@ class Flusher:
                     await self._sync(directory)
             done = self._segments.cuts == cuts
         finally:
-            # Unless it is done, a cancelled caller's for one, all of it is left to the next.
+            # If the sync was not completed (the caller was cancelled), the next one does all of it.
             self._segments.names_synced(synced=done)
             if epochs is not None:
                 epochs.close()
@@ -147,7 +147,7 @@ class Flusher:
         self._health.check()
 
     def _work(self) -> list[_Work]:
-        """The log files that are not flushed, and the indexes of those that are sealed."""
+        """The unflushed log files, and the indexes of sealed segments."""
         work = []
         for segment in reversed(self._segments.all):
             if segment.next_offset <= self.flushed:

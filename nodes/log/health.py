@@ -1,8 +1,8 @@
-"""Whether a log may go on: after a failed write or sync it cannot say what is on disk any more.
+"""Whether a log is usable: after a failed write or sync it does not know what is on disk.
 
-A kernel reports a failed write-back once, and may drop the pages: a second sync would succeed and
-mean nothing (KAFKA-10778). So the first failure is remembered, and every later change is refused;
-the next process writes again what may not be there (`nodes.log.recovery`).
+A kernel reports a failed write-back once, and may drop the pages: a second sync would succeed
+although data is missing (KAFKA-10778). So after the first failure every later change is refused;
+the next process writes the uncertain data again (`nodes.log.recovery`).
 """
 
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ class Health:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.on_failure: Callable[[str], None] = lambda why: None
-        """Told why, once, when the disk fails; for whoever opened the log to set."""
+        """Called once with the reason when the disk fails; the opener of the log sets it."""
         self.offline = ""
-        """Why the log refuses to go on; empty while it may."""
+        """Why the log refuses changes; empty while it accepts them."""
 
     @contextmanager
     def failing(self) -> Iterator[None]:
@@ -31,17 +31,17 @@ class Health:
             raise
 
     def fail(self, why: object) -> None:
-        """Take the log offline, unless it is, and tell who is responsible for it."""
+        """Take the log offline, unless it is already, and call `on_failure`."""
         if not self.offline:
             self.end(why)
             self.on_failure(self.offline)
 
     def end(self, why: object) -> None:
-        """Take the log offline, unless it is, as its owner wishes."""
+        """Take the log offline on its owner's request, unless it is already."""
         self.offline = self.offline or f"{self._directory}: {why}"
 
     def check(self) -> None:
-        """Raise LogOffline when an earlier operation failed."""
+        """Raise LogOffline if an earlier operation failed."""
         if self.offline:
             raise LogOffline(
                 f"an earlier operation failed ({self.offline}); restart the node to recover"

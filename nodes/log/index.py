@@ -4,9 +4,9 @@
                 base, and i32 position of that batch
     .timeindex  i64 largest timestamp so far, i32 relative last offset of the batch that holds it
 
-For: finding an entry by bisection, and growing, cutting and rebuilding the file. New entries are
-buffered until `write`, and seen by every lookup at once. The file is opened at its first use. Left
-to others: whether an entry is true; the log file alone is the truth.
+The class finds an entry by bisection, and extends, truncates and rebuilds the file. New entries are
+buffered until `write`, and visible to every lookup at once. The file is opened at its first use.
+The callers check whether an entry is correct: only the log file is authoritative.
 """
 
 import struct
@@ -21,7 +21,7 @@ Entry = tuple[int, int]
 
 
 class IndexFile:
-    """One index file, which may not be there yet."""
+    """One index file, which may not exist yet."""
 
     def __init__(self, disk: Disk, path: str, entry: struct.Struct) -> None:
         self._disk = disk
@@ -38,7 +38,7 @@ class IndexFile:
         return self._opened
 
     def is_whole(self) -> bool:
-        """Whether the file exists and holds whole entries."""
+        """Whether the file exists and has only whole entries."""
         if self._opened is None:
             try:
                 self._opened = self._disk.open(self._path)
@@ -73,7 +73,7 @@ class IndexFile:
 
     def _last_before(self, bound: int, field: int) -> Entry | None:
         """The last entry whose field is less than `bound`."""
-        file, entry = self._file, self._entry  # not through `self[...]`: it doubles the time
+        file, entry = self._file, self._entry  # without `self[...]`, which would double the time
         written = file.size()
         low, high = 0, len(self)
         found = None
@@ -102,7 +102,7 @@ class IndexFile:
             self._unsynced = True
 
     def cut_from(self, second: int) -> None:
-        """Drop the entries whose second field is at least `second`."""
+        """Remove the entries whose second field is at least `second`."""
         self.write()
         left = bisect_left(range(len(self)), second, key=lambda number: self[number][1])
         if left < len(self):
@@ -110,20 +110,20 @@ class IndexFile:
             self._unsynced = True
 
     def clear(self) -> None:
-        """Drop every entry."""
+        """Remove every entry."""
         self._buffer = bytearray()
         self.drop_written()
 
     def drop_written(self) -> None:
-        """Drop every entry of the file; those that are only buffered stay."""
+        """Remove every entry of the file; entries that are only buffered stay."""
         if self._file.size():
             self._file.truncate(0)
             self._unsynced = True
 
     def match_buffer(self) -> bool:
-        """Make the file what is buffered, all of the index; whether it was something else."""
+        """Make the file equal to the buffer (the whole index); return whether it differed."""
         expected, self._buffer = self._buffer, bytearray()
-        self._unsynced = True  # also when it is right: its writer may have died before a sync
+        self._unsynced = True  # also if it is equal: its writer may have died before a sync
         written = self._file.size()
         if written == len(expected) and self._file.pread(0, written) == expected:
             self._file.rewrite()
@@ -133,11 +133,11 @@ class IndexFile:
         return True
 
     def unsynced(self) -> list[File]:
-        """The file, if it was written since it was last said to be synced."""
+        """The file, if it was written since the last call of `synced`."""
         return [self._file] if self._unsynced else []
 
     def synced(self) -> None:
-        """What `unsynced` gave has been synced."""
+        """The file returned by `unsynced` was synced."""
         self._unsynced = False
 
     def close(self) -> None:

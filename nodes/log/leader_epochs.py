@@ -1,8 +1,8 @@
-"""Where each leader epoch begins in a log: the table that truncation is decided by.
+"""The start offset of each leader epoch in a log: the table that decides truncation.
 
-KIP-101 replaced truncation to the high watermark, which loses acknowledged records, by asking the
-leader where the follower's last epoch ends; KIP-279 made the answer carry the epoch it is about,
-so that fast successive failovers do not leave logs silently diverging.
+Truncation to the high watermark loses acknowledged records. KIP-101 replaced it: the follower asks
+the leader where the follower's last epoch ends. KIP-279 added the epoch to the response, so that
+logs do not silently diverge after several quick failovers.
 
 Guarantees: entries ascend strictly both in epoch and in start offset. Pure; the log keeps the file.
 """
@@ -26,7 +26,7 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> Epoch:
-        """The newest epoch assigned, records or not; -1 when there is none."""
+        """The newest assigned epoch, with or without records; -1 if there is none."""
         return self._entries[-1][0] if self._entries else NO_EPOCH
 
     def last_with_records(self, end_offset: Offset) -> Epoch:
@@ -37,10 +37,10 @@ class LeaderEpochs:
         return NO_EPOCH
 
     def assign(self, epoch: Epoch, start: Offset) -> bool:
-        """Note that `epoch` begins at `start`, the log's end; whether that changed the table.
+        """Let `epoch` begin at `start`, the log's end; return whether that changed the table.
 
-        An epoch that was assigned there before and got no record gives way. Raises
-        EpochRegression when records of a newer epoch lie before `start`.
+        It replaces an epoch without records that was assigned there before. Raises EpochRegression
+        if a newer epoch has records before `start`.
         """
         if self._entries and self._entries[-1][0] == epoch:
             return False
@@ -54,7 +54,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Forget epochs that begin at or after the new end; whether there were any."""
+        """Remove epochs that begin at or after the new end; return whether there were any."""
         kept = len(self._entries)
         while kept and self._entries[kept - 1][1] >= end_offset:
             kept -= 1
@@ -63,8 +63,8 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """The log begins at `start_offset` now: forget epochs that end there or before; whether
-        that changed the table. The epoch of the first record left begins there, as in Kafka.
+        """Remove epochs that end at or before `start_offset`, the log's new start; return whether
+        that changed the table. As in Kafka, the epoch of the first record then begins there.
         """
         before = 0
         while before < len(self._entries) and self._entries[before][1] <= start_offset:
@@ -75,14 +75,14 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> None:
-        """Forget every epoch: the log begins anew."""
+        """Remove every epoch: the log is empty."""
         self._entries.clear()
 
     def end_offset_for(self, epoch: Epoch, end_offset: Offset) -> EpochStart:
-        """The largest known epoch not above `epoch`, and the offset where it ends.
+        """The largest known epoch not above `epoch`, and its end offset.
 
-        An epoch older than every known one ends where the first known one begins; one newer than
-        every known one, or any in an empty table, is unknown: (-1, -1) (KIP-101, KIP-279).
+        An epoch older than all known epochs ends where the first one begins. An epoch newer than
+        all known ones, or any epoch in an empty table, is unknown: (-1, -1) (KIP-101, KIP-279).
         """
         if epoch < 0 or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET

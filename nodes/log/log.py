@@ -1,15 +1,15 @@
-"""A partition's log (or the metadata log): batches in order, over segment files.
+"""A partition's log (or the metadata log): record batches in order, in segment files.
 
-Guarantees: offsets are dense; leader epochs never go back; what is appended is at once readable,
-and survives the death of the process; below `flushed_offset` it survives a loss of power. A batch
-is judged by its header and CRC and never decompressed. After a failed write or sync the log
-refuses every further change (KAFKA-10778).
+Guarantees: offsets are dense; leader epochs never go back; an append is readable at once and
+survives the death of the process; below `flushed_offset` it survives a power loss. A batch is
+checked by its header and CRC, and never decompressed. After a failed write or sync the log refuses
+every further change (KAFKA-10778).
 
-Left to others: the high watermark, who may append, and when to flush, expire and sweep. The caller
-persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both may lag
-behind the truth, never be ahead of it. So the caller lowers the recovery point before a truncation,
-and both after it, before it appends again; likewise when a log opens with a lower `flushed_offset`
-than was persisted. An advanced start survives a loss of power only once it was persisted.
+The caller keeps the high watermark, and decides who may append, and when to flush, expire and
+sweep. It persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both
+may lag behind the log, but must not be ahead of it. So it lowers the recovery point before a
+truncation, and both after it, before the next append; also when a log opens with a lower
+`flushed_offset` than persisted. An advanced start survives a power loss only when persisted.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ __all__ = ["Log", "LogAppendInfo", "LogConfig"]
 
 FIRST_OFFSET = Offset(0)
 MAX_REMOVED_SEGMENTS = 32
-"""Segments that one call removes at most: each waits for the disk, and the event loop with it."""
+"""The most segments that one call removes: each removal waits for the disk and blocks the loop."""
 
 
 class LogAppendInfo(NamedTuple):
-    """Where an append went; a duplicate says where it went the first time.
+    """The offsets of an append; a duplicate has those of the first append.
 
-    An append of nothing has `last_offset` one below `base_offset`.
+    An empty append has `last_offset` one below `base_offset`.
     """
 
     base_offset: Offset
@@ -46,7 +46,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class Log:
-    """One replica's log. Not for concurrent use, but by coroutines of one event loop."""
+    """One replica's log. Only for coroutines of one event loop, not for several threads."""
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig, loaded: Loaded) -> None:
         """Use `Log.open`."""
@@ -77,11 +77,11 @@ class Log:
         recovery_point: Offset = FIRST_OFFSET,
         log_start: Offset = FIRST_OFFSET,
     ) -> "Log":
-        """Open the log in `directory`, making it when missing.
+        """Open the log in `directory`; create it if it is missing.
 
-        `clean`: the node closed it in order. Otherwise everything from `recovery_point`, up to
-        which it was flushed, is validated, and a torn tail cut; `recovery` tells. What lies below
-        `log_start` is gone. Blocks. Raises LogCorrupt, and the disk's OSError.
+        `clean`: the node closed it cleanly. Otherwise everything from `recovery_point` (up to which
+        it was flushed) is validated, and a torn tail is removed; see `recovery`. Records below
+        `log_start` are deleted. Blocks. Raises LogCorrupt, and the disk's OSError.
         """
         loaded = load(
             disk,
@@ -96,9 +96,9 @@ class Log:
         return log
 
     def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
-        """Make the epochs' file say what was found; after a crash, make everything durable.
+        """Update the epochs' file; after a crash, make everything durable.
 
-        What the page cache shows of a process that died may never reach the disk: not by a sync.
+        Data that a dead process left in the page cache may never reach the disk, not even by sync.
         """
         dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
         died = not clean and bool(self._epochs.entries)
@@ -109,25 +109,25 @@ class Log:
         if dirty:
             self._flusher.flushed = min(recovery_point, self.start_offset)
             self._flusher.now()
-        if not clean:  # a cut, or a removal, that the killed process made may not be on disk
+        if not clean:  # a truncation or removal by the killed process may not be on disk
             self._segments.active.file.sync()
             self._disk.sync_dir(self._directory)
 
     def configure(self, config: LogConfig) -> None:
-        """Go by `config` from now on; what is stored stays as it is."""
+        """Use `config` from now on; stored data does not change."""
         self.config = config
         self._segments.active.interval = config.index_interval_bytes
 
     @property
     def offline(self) -> str:
-        """Why the log refuses appends; empty while it takes them. Such a node is not clean."""
+        """Why the log refuses appends; empty while it accepts them. Such a node is not clean."""
         return self.health.offline
 
     # --- where the log begins and ends
 
     @property
     def start_offset(self) -> Offset:
-        """Offset of the first record that readers get, or of the next one in an empty log."""
+        """The offset of the first readable record, or of the next record in an empty log."""
         return self._start
 
     @property
@@ -149,8 +149,8 @@ class Log:
     def last_epoch(self) -> Epoch:
         """The epoch of the last record; -1 without records.
 
-        An epoch that was assigned but got no record does not count: a follower that reported it
-        would be asked to truncate to an offset that it is already at.
+        An epoch without records does not count: a follower that reported it would have to truncate
+        to its present end.
         """
         return self._epochs.last_with_records(self.end_offset)
 
@@ -168,8 +168,8 @@ class Log:
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Begin a leader epoch at the log's end, on becoming leader, before any append in it.
 
-        Without it a follower that asks about an epoch older than this one, but newer than any
-        record here, could not be answered. Raises EpochRegression, LogOffline, OSError.
+        Without it the log could not answer a follower that asks about an epoch between the last
+        record's and this one. Raises EpochRegression, LogOffline, OSError.
         """
         assert start_offset == self.end_offset, "an epoch begins with the next record"
         self.health.check()
@@ -177,7 +177,7 @@ class Log:
             self._write_epochs()
 
     def append_as_leader(self, batches: bytes, leader_epoch: Epoch) -> LogAppendInfo:
-        """Append one batch of a producer, giving it the log's end as offset, and the epoch.
+        """Append one batch of a producer; assign the log's end as its offset, and the epoch.
 
         Raises CorruptBatch, InvalidBatch, MessageTooLarge, OutOfOrderSequence,
         InvalidProducerEpoch, EpochRegression: nothing was appended. LogOffline and OSError: it may
@@ -206,8 +206,8 @@ class Log:
         return LogAppendInfo(base_offset, last_offset, False)
 
     def _remembers_all(self, header: BatchHeader) -> bool:
-        """Whether no producer can have been forgotten when `header`'s batch was made: nothing was
-        removed from the log's start, and all of it is younger than producers live.
+        """Whether no producer was forgotten at the time of `header`'s batch: no segment was removed
+        from the log's start, and the whole log is younger than the producer expiration.
         """
         if self._start > 0 or not self._segments.all[0].size:
             return self._start == 0
@@ -218,7 +218,7 @@ class Log:
         return age_ms < self.config.producer_expiration_ms
 
     def append_as_follower(self, batches: bytes) -> LogAppendInfo:
-        """Append the leader's batches byte for byte; an incomplete last one is left out.
+        """Append the leader's batches byte for byte, without an incomplete last batch.
 
         Raises CorruptBatch, OffsetGap, EpochRegression before anything is appended; LogOffline
         and OSError when some may have been.
@@ -235,7 +235,7 @@ class Log:
     def _append_run(
         self, view: memoryview, whole: Sequence[tuple[int, BatchHeader]], start: int
     ) -> int:
-        """Append as many batches from number `start` on as one segment takes; the next number."""
+        """Append the batches from number `start` on that fit into one segment; return the next."""
         first, header = whole[start]
         if is_full(self._segments.active, header, self.config):
             self._roll()
@@ -256,10 +256,10 @@ class Log:
         return stop
 
     def _roll(self) -> None:
-        """Seal the active segment, and begin the next; the producers' state is written down.
+        """Seal the active segment, write a producer snapshot, and begin the next segment.
 
-        The names so far become durable first: a log whose first file was lost would look like one
-        whose start had been deleted.
+        Existing file names become durable first: a log that lost its first file would look like one
+        whose start was deleted.
         """
         with self.health.failing():
             self._segments.active.seal()
@@ -283,11 +283,11 @@ class Log:
     def read(
         self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool = True
     ) -> bytes:
-        """Whole batches from the one that holds `offset`, only those entirely below `upper`.
+        """Read whole batches from the one that contains `offset`, all entirely below `upper`.
 
-        At most `max_bytes` and within one segment; with `at_least_one` the first batch comes even
-        when it is larger. Nothing at the log's end. Raises OffsetOutOfRange, and LogCorrupt when
-        the file no longer holds what it did.
+        At most `max_bytes` and within one segment; with `at_least_one` the first batch is returned
+        even if it is larger. Empty at the log's end. Raises OffsetOutOfRange, and LogCorrupt if the
+        file has changed.
         """
         end = self._segments.active.next_offset
         if not self._start <= offset <= end:
@@ -298,9 +298,9 @@ class Log:
         return segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record at or after a wall-clock time, and its time; None when there is none.
+        """The first record at or after a wall-clock time, and its time; None if there is none.
 
-        In a compressed batch that begins earlier, the answer is the batch's first offset: a
+        For a compressed batch that begins earlier, the result is the batch's first offset: a
         consumer that starts there misses nothing.
         """
         return timestamps.first_at_or_after(self._segments.all, timestamp_ms, self._start)
@@ -315,16 +315,16 @@ class Log:
     # --- truncating the end
 
     def end_before(self, offset: Offset) -> Offset:
-        """Where `truncate_to(offset)` leaves the log's end: batches go whole."""
+        """The log's end after `truncate_to(offset)`, which removes whole batches."""
         if not self._start <= offset < self.end_offset:
             return min(offset, self.end_offset)
         return self._segments.end_before(offset)
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Remove the batch that holds `offset` and all after it; the new end of the log.
+        """Remove the batch that contains `offset` and all after it; return the new end of the log.
 
-        Blocks until the cut is on disk: were it not, later appends could come to lie before the
-        old tail. Below the log's start it is `truncate_fully`. Raises LogOffline, OSError.
+        Blocks until the truncation is on disk: otherwise the old tail could reappear after later
+        appends. Below the log's start it is `truncate_fully`. Raises LogOffline, OSError.
         """
         self.health.check()
         if offset < self._start:
@@ -337,7 +337,7 @@ class Log:
         end = self.end_before(offset)
         self._flusher.flushed = min(self.flushed_offset, end)
         with self.health.failing():
-            # First, and synced with the names: a snapshot of records that are gone is poison.
+            # First, and synced with the names: a snapshot must not outlive its records.
             if self._snapshots.remove_above(offset):
                 self._segments.names_changed()
             self._segments.cut(offset)
@@ -358,7 +358,7 @@ class Log:
             self.producers.update(header, header.base_offset)
 
     def truncate_fully(self, new_start: Offset) -> None:
-        """Remove everything; the log begins anew, empty, at `new_start`."""
+        """Remove everything; the log is then empty and begins at `new_start`."""
         self.health.check()
         self._flusher.flushed = min(self.flushed_offset, self._start, new_start)
         with self.health.failing():
@@ -373,9 +373,9 @@ class Log:
     # --- trimming the start
 
     def advance_start(self, offset: Offset) -> None:
-        """Records below `offset` are gone for readers, and segments wholly below it are removed.
+        """Delete records below `offset` for readers, and remove segments entirely below it.
 
-        A lower offset than the start changes nothing. Raises OffsetOutOfRange beyond the end,
+        An offset below the start changes nothing. Raises OffsetOutOfRange beyond the end,
         LogOffline, OSError. See the module for what the caller has to persist.
         """
         if offset > self.end_offset:
@@ -391,12 +391,11 @@ class Log:
         self._remove_oldest(MAX_REMOVED_SEGMENTS)
 
     def expire(self, now_wall_ms: int, high_watermark: Offset) -> int:
-        """Remove the segments that retention.ms, retention.bytes or the log's start let go, all of
-        them below the high watermark; how many. At most 32: a caller that gets as many asks again.
+        """Remove expired segments (by retention.ms, retention.bytes or the log's start) below the
+        high watermark; return how many. At most 32: a caller that gets 32 calls again.
 
-        Rolls a segment that is older than segment.ms, or has expired as a whole; forgets idle
-        producers. `now_wall_ms` is the time that record timestamps are compared with. Raises
-        LogOffline, OSError.
+        Also roll a segment that is older than segment.ms or entirely expired, and forget idle
+        producers. `now_wall_ms` is compared with record timestamps. Raises LogOffline, OSError.
         """
         self.health.check()
         config = self.config
@@ -424,7 +423,7 @@ class Log:
         return self._remove_oldest(MAX_REMOVED_SEGMENTS)
 
     def _remove_oldest(self, bound: int) -> int:
-        """Remove segments below the log's start, and the snapshots that only they needed."""
+        """Remove segments below the log's start, and their producer snapshots."""
         ends = (segment.next_offset for segment in self._segments.all[:-1])
         count = min(bound, retention.below_start(ends, self._start))
         if count:
@@ -439,34 +438,34 @@ class Log:
     def flush_due(self, now_ms: float) -> bool:
         """Whether flush.messages, flush.ms or a sealed segment asks for a flush.
 
-        `now_ms` is any steady clock's; ages count from the first time this was asked.
+        `now_ms` is from any monotonic clock; ages count from the first call.
         """
         return self._flusher.due(self.config, now_ms)
 
     def flush(self) -> Offset:
-        """Make everything durable; the flushed offset, which is then the end. Blocks."""
+        """Make everything durable; return the flushed offset, which is then the end. Blocks."""
         return self._flusher.now()
 
     async def flush_async(self) -> Offset:
-        """Make what is in the log now durable, off the loop; the flushed offset.
+        """Make the present content durable in the executor; return the flushed offset.
 
-        That is less than the end at the call only when the log was truncated meanwhile. Callers
-        that come while a sync runs share the next one. Raises LogOffline, OSError.
+        It is below the end at the call only if the log was truncated meanwhile. Callers during a
+        sync share the next sync. Raises LogOffline, OSError.
         """
         return await self._flusher.off_loop()
 
     async def durable(self, offset: Offset) -> None:
         """Return when everything below `offset` is on disk; waiters share syncs.
 
-        Raises LogOffline when a sync fails or the log is closed, LogTruncated when the end was
-        moved back meanwhile: then what was waited for may be gone.
+        Raises LogOffline if a sync fails or the log is closed, LogTruncated if the log was
+        truncated meanwhile, so that the records may be gone.
         """
         await self._flusher.wait(offset)
 
     def close(self) -> None:
         """Complete indexes and snapshot, make everything durable, and close the files. Blocks.
 
-        A log that is offline is closed as it is; the node must then leave no clean mark.
+        An offline log is closed as it is; the node must then not write the clean-shutdown file.
         """
         try:
             if not self.offline:
@@ -486,7 +485,7 @@ class Log:
             self._segments.names_changed()
 
     def delete(self) -> None:
-        """Close the log and give its directory a name of deletion; `sweep_deleted` removes it.
+        """Close the log and rename its directory for deletion; `sweep_deleted` removes it.
 
         Does not wait for the disk. Raises OSError.
         """
@@ -496,5 +495,5 @@ class Log:
 
     @staticmethod
     def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:
-        """Remove what deleted logs left, at most `max_files` files; how many logs are left."""
+        """Remove deleted logs, at most `max_files` files; return how many logs remain."""
         return deletion.sweep_deleted(disk, max_files=max_files)

@@ -1,19 +1,18 @@
-"""Producer snapshots, in Kafka's format: files that save replaying a log for its producers.
+"""Producer snapshots in Kafka's format: with them a start need not replay the log for producers.
 
-A snapshot `<offset>.snapshot` in a log's directory holds the producers as they were when the log
-ended at that offset. Layout, big endian:
+The file `<offset>.snapshot` in a log's directory has the state of the producers when the log ended
+at that offset. Layout, big endian:
 
     i16 version 1 | u32 CRC32C of all that follows | i32 number of entries | entries:
     i64 producer id | i16 epoch | i32 last sequence | i64 last offset | i32 offset delta
     | i64 timestamp | i32 coordinator epoch | i64 first offset of the open transaction
 
-Kafka writes one entry, the last batch, for each producer. Here up to five are written, oldest
-first, so that a retry of any batch in flight is known as such after a restart; Kafka, when it reads
-them, keeps the last of each producer, which is what it would have written.
+Kafka writes one entry for each producer, the last batch. This log writes up to five, oldest first,
+so that it recognises a retry of any batch in flight after a restart. Kafka reads only the last
+entry of each producer, which is the one that it would have written.
 
-Guarantees: a file that does not match its CRC is never used; what is read is whole. Left to others:
-syncing them (a lost one costs a replay), and removing those of a future that was cut off, which
-must be on disk before the log grows again.
+A file that does not match its CRC is never used. The callers sync the files (a lost file costs a
+replay), and remove those above a truncation; that removal must be on disk before the next append.
 """
 
 import re
@@ -61,7 +60,7 @@ def encode(producers: Producers) -> bytes:
 
 
 def decode(data: bytes) -> dict[int, Producer]:
-    """The producers of a snapshot file; raises CorruptSnapshot."""
+    """Decode the producers of a snapshot file. Raises CorruptSnapshot."""
     if len(data) < _HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes are too few")
     version, crc, count = _HEADER.unpack_from(data)
@@ -101,7 +100,7 @@ class Snapshots:
             self._offsets = sorted((*self._offsets, offset))
 
     def newest(self, end: Offset, first: Offset) -> tuple[Offset, dict[int, Producer]] | None:
-        """The newest whole snapshot between two offsets, `end` being the higher, and its offset."""
+        """The newest valid snapshot from `first` to `end`, with its offset."""
         for offset in reversed(self._offsets):
             if first <= offset <= end:
                 try:
@@ -115,15 +114,17 @@ class Snapshots:
         return offset in self._offsets
 
     def remove_above(self, end: Offset) -> bool:
-        """Remove those beyond the log's end; whether there were any. Durable after `sync_dir`."""
+        """Remove snapshots above the log's end; return whether there were any. Durable after
+        `sync_dir`.
+        """
         return self._remove([offset for offset in self._offsets if offset > end])
 
     def remove_below(self, first: Offset) -> bool:
-        """Remove those of before the log's first segment; whether there were any."""
+        """Remove snapshots below the log's first segment; return whether there were any."""
         return self._remove([offset for offset in self._offsets if offset < first])
 
     def keep(self, offsets: set[Offset]) -> bool:
-        """Remove all but those of these offsets; whether there were others."""
+        """Remove all snapshots except those of these offsets; return whether there were others."""
         return self._remove([offset for offset in self._offsets if offset not in offsets])
 
     def _remove(self, offsets: list[Offset]) -> bool:

@@ -1,14 +1,13 @@
-"""What a log remembers of its idempotent producers (KIP-98).
+"""The state of a log's idempotent producers (KIP-98).
 
-Per producer id: its newest epoch and its last five batches, which is how many a client may have in
-flight. A retried batch that is remembered is a duplicate and is answered with the offset it got
-the first time; any other batch must continue the sequence, or it would leave a gap or be out of
-order.
+For each producer id: its newest epoch and its last five batches, the number that a client may have
+in flight. A retry of one of these batches is a duplicate, and gets the offset of the first append.
+Any other batch must continue the sequence.
 
-Guarantees: the state is a function of the log's batch headers alone (but for producers that were
-forgotten because they had long been idle), so that it can be rebuilt after a restart or a
-truncation, and a new leader knows what the old one knew. Pure. Left to others: handing out
-producer ids, transactions, and the snapshot files (`nodes.log.producer_snapshots`).
+Guarantees: the state is a function of the log's batch headers alone (except that long idle
+producers are forgotten). So it can be rebuilt after a restart or a truncation, and a new leader has
+the same state as the old one. Pure. Producer ids, transactions and snapshot files
+(`nodes.log.producer_snapshots`) are handled elsewhere.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,8 +44,8 @@ class Producer(NamedTuple):
 class Producers:
     """The producers of one log.
 
-    Entries are immutable, so that a snapshot is one dictionary copy; the last few are kept, and a
-    truncation replays headers only from the newest one below it.
+    Entries are immutable, so that a snapshot is one copy of a dictionary. The last few snapshots
+    are kept; a truncation replays headers only from the newest snapshot below it.
     """
 
     def __init__(self) -> None:
@@ -54,13 +53,13 @@ class Producers:
         self._snapshots: list[tuple[Offset, dict[int, Producer]]] = []
         self._since_snapshot = 0
         self._forgotten: dict[int, None] = {}
-        """The last to be forgotten: by a wall clock that may have jumped, so they may go on."""
+        """The producers forgotten last: the wall clock may have jumped, so they may continue."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def get(self, producer_id: int) -> Producer | None:
-        """What is known of a producer id; None when nothing is."""
+        """The state of a producer id; None if unknown."""
         return self._by_id.get(producer_id)
 
     def ids(self) -> tuple[int, ...]:
@@ -68,15 +67,15 @@ class Producers:
         return tuple(self._by_id)
 
     def restore(self, state: Iterable[tuple[int, Producer]]) -> None:
-        """Begin with what a snapshot says, which is of the log up to where updates go on."""
+        """Start from the state of a snapshot; updates must continue at its offset."""
         self._by_id = dict(state)
 
     def items(self) -> tuple[tuple[int, Producer], ...]:
-        """Every producer id and what is known of it, in the order of first appearance."""
+        """Every producer id and its state, in the order of first appearance."""
         return tuple(self._by_id.items())
 
     def forget_idle(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch is as old as `expiration_ms`; how many there were."""
+        """Forget producers whose last batch is older than `expiration_ms`; return how many."""
         idle = [
             producer_id
             for producer_id, producer in self._by_id.items()
@@ -93,11 +92,11 @@ class Producers:
     def check(
         self, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
     ) -> ProducerBatch | None:
-        """Judge a client's batch before its append; the batch it repeats, or None when it is new.
+        """Check a client's batch before its append; return the batch that it repeats, or None.
 
-        `whole_log` tells, at the time of a batch, that no producer can have been forgotten: then
-        one that is not known has written nothing, and must begin with sequence 0. Otherwise its
-        state may have gone with old segments, or with time, and any sequence is taken (KIP-360).
+        `whole_log`: no producer can have been forgotten. Then an unknown producer has written
+        nothing, and must begin with sequence 0. Otherwise its state may have been removed with old
+        segments or by expiration, and any sequence is accepted (KIP-360).
         Raises InvalidProducerEpoch, OutOfOrderSequence, UnknownProducer.
         """
         known = self._by_id.get(header.producer_id)
@@ -135,7 +134,7 @@ class Producers:
         return None
 
     def update(self, header: BatchHeader, base_offset: Offset) -> None:
-        """Note a batch that was appended at `base_offset`."""
+        """Add a batch that was appended at `base_offset`."""
         self._since_snapshot += 1
         if self._since_snapshot >= SNAPSHOT_EVERY_BATCHES:
             self._take_snapshot(base_offset)
@@ -157,10 +156,10 @@ class Producers:
         self._by_id[producer_id] = Producer(header.producer_epoch, batches, header.max_timestamp)
 
     def rewind(self, offset: Offset) -> Offset | None:
-        """Go back to the newest state remembered at or below `offset`; the offset it is of.
+        """Return to the newest kept snapshot at or below `offset`; return that snapshot's offset.
 
-        The caller then calls `update` for every batch from there to `offset`. None, and the state
-        of an empty log, when nothing that old is remembered.
+        The caller then calls `update` for every batch from there to `offset`. Without such a
+        snapshot: None, and the state of an empty log.
         """
         while self._snapshots and self._snapshots[-1][0] > offset:
             self._snapshots.pop()
@@ -173,7 +172,7 @@ class Producers:
         return at
 
     def _take_snapshot(self, offset: Offset) -> None:
-        """Remember the state before the batch at `offset`."""
+        """Keep the state before the batch at `offset`."""
         self._since_snapshot = 0
         self._snapshots.append((offset, dict(self._by_id)))
         del self._snapshots[:-SNAPSHOTS_KEPT]

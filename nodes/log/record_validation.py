@@ -1,10 +1,10 @@
-"""Whether the records of a producer's batch are what its header says. Pure.
+"""Whether the records of a producer's batch match its header. Pure.
 
-A consumer that cannot read a batch stops there for ever, so one that nobody could read must not
-get into a log. Uncompressed records are walked, as Kafka does, at half a microsecond each; of a
-batch of more than MAX_WALKED only so many, for the loop must not stand still for long. Nothing is
-decompressed here, unlike in Kafka: of a compressed batch it is known that it begins as its codec
-does and can hold as many records as it announces, and not that it can be decompressed.
+A consumer that cannot read a batch stops there for ever, so an unreadable batch must not get into a
+log. Uncompressed records are checked one by one, as in Kafka, in half a microsecond each; at most
+MAX_WALKED records of a batch, because the loop must not be blocked for long. Unlike Kafka, the
+broker does not decompress. It checks that a compressed batch begins as its codec requires, and can
+contain the announced number of records; not that it can be decompressed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 class _Codec(NamedTuple):
-    """How its data begins (if always the same), and how many bytes one byte can become."""
+    """The fixed beginning of its data (if any), and the largest expansion of one byte."""
 
     name: str
     beginning: bytes
@@ -37,7 +37,7 @@ _CODECS: Final[Mapping[int, _Codec]] = {
 
 
 def check_records(batch: bytes, start: int, end: int, codec: int, count: int) -> None:
-    """Raise InvalidBatch unless `count` records can be between `start` and `end` of `batch`."""
+    """Raise InvalidBatch unless `batch` can have `count` records from `start` to `end`."""
     if codec == 0:
         check_count(count, end - start)
         try:
@@ -54,15 +54,15 @@ def check_records(batch: bytes, start: int, end: int, codec: int, count: int) ->
 
 
 def check_count(count: int, size: int) -> None:
-    """Raise InvalidBatch unless so many records can be in `size` bytes."""
+    """Raise InvalidBatch unless `size` bytes can contain `count` records."""
     if not 0 < count <= size // MIN_RECORD_BYTES:
         raise InvalidBatch(f"{count} records cannot be in {size} bytes")
 
 
 def _walk(data: bytes, at: int, end: int, count: int) -> None:
-    """Raises InvalidBatch, and IndexError where the data ends too early.
+    """Check each record. Raises InvalidBatch, and IndexError if the data ends too early.
 
-    Lengths of one and two bytes are read in place: calls would double the time.
+    Lengths of one and two bytes are read inline: calls would double the time.
     """
     for number in range(min(count, MAX_WALKED)):
         size = data[at]
@@ -135,7 +135,7 @@ def _past_headers(data: bytes, at: int, stop: int) -> int:
 
 
 def _past_bytes(data: bytes, at: int) -> int:
-    """Where nullable bytes end that begin with their length at `at`."""
+    """The end of nullable bytes whose length begins at `at`."""
     size = data[at]
     at += 1
     if size > 0x7F:
@@ -144,7 +144,7 @@ def _past_bytes(data: bytes, at: int) -> int:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """A length or a count, and where it ends."""
+    """A length or a count, and its end."""
     size = data[at]
     at += 1
     if size > 0x7F:
@@ -153,7 +153,7 @@ def _size(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _last_byte(data: bytes, at: int) -> int:
-    """Of a varint of up to ten bytes."""
+    """The position of the last byte of a varint of up to ten bytes."""
     for last in range(at, at + 10):
         if data[last] < 0x80:
             return last
@@ -161,7 +161,7 @@ def _last_byte(data: bytes, at: int) -> int:
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint of up to five bytes, not unfolded, and where it ends."""
+    """A varint of up to five bytes, without zigzag decoding, and its end."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]

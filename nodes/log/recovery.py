@@ -1,23 +1,23 @@
-"""Opening a log: what its files hold, and what a crash did to them.
+"""Opening of a log: loads its files and recovers them after a crash.
 
-After a clean shutdown the files are trusted: of the active segment what follows its last index
-entry is read, of the others nothing; epochs and producers come from their files. After any other
-end, the segments from the recovery point on are checked batch by batch against their CRCs, and the
-log ends before the first damage that an interrupted write explains:
+After a clean shutdown the files are trusted. Only the part of the active segment after its last
+index entry is read; epochs and producers come from their files. After any other end, the segments
+from the recovery point on are checked batch by batch against their CRCs. The log is truncated at
+the first damage that an interrupted write explains:
 
-- a torn tail, damage that nothing follows;
-- above the recovery point, a file that ends early, or pages that read as zeros because the kernel
-  wrote back later pages first, and lost power between.
+- a torn tail: damage without valid data after it;
+- above the recovery point, a file that ends early, or pages of zeros, because the kernel wrote back
+  later pages first and lost power in between.
 
-Anything else is damage to data that was whole once: LogCorrupt, and the operator (or the replica's
-refetching) decides. Cutting there would quietly turn a flipped bit into a lost log (KAFKA-10778
-and its like). What lies below the recovery point was flushed, indexes and epochs included (see
-`nodes.log.flushing`); there only the ends of the segments are looked at.
+Any other damage raises LogCorrupt: the data was whole once, and the operator (or the refetch of the
+replica) decides. A truncation there would turn a flipped bit into a lost log (see KAFKA-10778).
+Data below the recovery point was flushed, including indexes and epochs (see `nodes.log.flushing`);
+there only the ends of the segments are checked.
 
-What was validated above the recovery point is written again, in place: a sync of it may have
-failed, and the page cache show what the disk does not have (KAFKA-10778); who heard of that may
-have died before telling anyone. Left to others: making the result durable, and telling anyone;
-`Recovery` says what was done.
+Validated data above the recovery point is rewritten in place. An earlier sync of it may have
+failed, so that the page cache shows data that the disk does not have (KAFKA-10778), and the process
+that got the error may have died without a report. The caller makes the result durable and reports
+`Recovery`.
 """
 
 import dataclasses
@@ -43,11 +43,11 @@ _LOG_FILE = re.compile(r"(\d{20})\.log")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What opening a log had to do; nothing, in a clean one."""
+    """The repairs made when a log was opened; none for a clean log."""
 
     validated_segments: int = 0
     cut_at: Offset | None = None
-    """The end offset that was left, when damage was cut off."""
+    """The new end offset, if damage was truncated."""
     cut_bytes: int = 0
     reason: str = ""
     rebuilt_indexes: int = 0
@@ -55,7 +55,7 @@ class Recovery:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A log's content, as its files tell it."""
+    """A log's content, loaded from its files."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -64,19 +64,19 @@ class Loaded:
     snapshots: Snapshots
     start_offset: Offset
     clean: bool
-    """Nothing has to be made durable: it was closed in order, or made just now."""
+    """Whether nothing needs a sync: the log was closed cleanly, or was just created."""
     recovery: Recovery
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Damage:
-    """The first place where a log's files stop making sense."""
+    """The first damage in a log's files."""
 
     position: int
     offset: Offset
     reason: str
     short: bool
-    """The file ends too early, rather than holding wrong bytes."""
+    """Whether the file ends too early, instead of having wrong bytes."""
 
 
 def load(
@@ -88,10 +88,10 @@ def load(
     recovery_point: Offset,
     log_start: Offset,
 ) -> Loaded:
-    """Read, and where needed repair, the log in `directory`; raises LogCorrupt.
+    """Load the log in `directory`, and repair it if necessary. Raises LogCorrupt.
 
-    A missing or empty directory is an empty log that begins at `log_start`; so is one that ends
-    below it.
+    A missing or empty directory is an empty log that begins at `log_start`; so is a log that ends
+    below `log_start`.
     """
     new = not disk.exists(directory)
     if new:
@@ -100,7 +100,7 @@ def load(
     bases = _segment_bases(disk, directory, names)
     segments: list[Segment] = []
     try:
-        segments.extend(  # not a list made at once: those that opened are to be closed
+        segments.extend(  # one by one: after an error, the opened segments must be closed
             Segment(disk, directory, base, index_interval_bytes) for base in bases or [log_start]
         )
         begun = Segments(disk, directory, segments, new=new)
@@ -157,7 +157,7 @@ class _Loader:
         for segment in self._segments[trusted:]:
             self._rebuilt += segment.match_indexes_to_log(seal=segment is not self._log.active)
         end = self._log.active.next_offset
-        if end < self._log_start:  # what would be left is deleted, and what it adjoined is lost
+        if end < self._log_start:  # the remaining records are deleted, and the later ones are lost
             snapshots.keep(set())
             self._log.begin_anew(self._log_start)
             end = self._log_start
@@ -184,7 +184,7 @@ class _Loader:
         )
 
     def _replay(self, snapshots: Snapshots, end: Offset) -> Producers:
-        """The producers, from the newest snapshot on; any damage to one costs only time."""
+        """The producers, from the newest snapshot on; a damaged snapshot costs only time."""
         producers = Producers()
         first = self._segments[0].base_offset
         found = snapshots.newest(end, first)
@@ -205,7 +205,7 @@ class _Loader:
     # --- trusting
 
     def _trust(self, number: int, segment: Segment) -> _Damage | None:
-        """Open a segment without reading all of it; damage when its end is not where it was."""
+        """Open a segment without reading all of it; return damage if its end has changed."""
         active = segment is self._log.active
         plausible = segment.indexes_are_plausible()
         if self._clean and not active and plausible:
@@ -224,13 +224,13 @@ class _Loader:
         return self._early_end(number, segment)
 
     def _load_epochs(self, trusted: int) -> None:
-        """The epochs of the first `trusted` segments: from their file, or else their batches."""
+        """Load the epochs of the first `trusted` segments, from their file or their batches."""
         end = self._segments[trusted - 1].next_offset
         try:
             stored = self._epoch_file.read()
         except CheckpointError:
             stored = []
-        if not self._clean:  # entries from there on may be of before a truncation
+        if not self._clean:  # later entries may be older than a truncation
             stored = [entry for entry in stored if entry[1] < end]
         if not self._believable(stored, end):
             stored = []
@@ -241,9 +241,9 @@ class _Loader:
             self._epochs.assign(epoch, start)
 
     def _believable(self, stored: list[EpochStart], end: Offset) -> bool:
-        """Whether the file can be of a log that ends at `end`, and knows its first and last epoch.
+        """Whether the file fits a log that ends at `end`, and has its first and last epoch.
 
-        An epoch that was assigned but has no record yet is known only there.
+        Only the file has an assigned epoch without records.
         """
         first = Offset(max(self._segments[0].base_offset, self._log_start))
         if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(stored)):
@@ -259,7 +259,7 @@ class _Loader:
     # --- validating
 
     def _read(self, number: int) -> _Damage | None:
-        """Note every batch of a segment; the damage that ended it, if any did."""
+        """Read every batch of a segment; return the first damage, if any."""
         segment = self._segments[number]
         self._validated += 1
         flushed_bytes = 0
@@ -325,7 +325,7 @@ class _Loader:
         raise LogCorrupt(f"{where}{follows}. {advice}")
 
     def _cut(self, number: int, position: int) -> int:
-        """End the log at `position` of a segment; the number of bytes cut off."""
+        """Truncate the log at `position` of a segment; return the number of removed bytes."""
         removed = 0
         for segment in reversed(self._segments[number + 1 :]):
             removed += segment.file.size()
@@ -350,9 +350,9 @@ def _segment_bases(disk: Disk, directory: str, names: list[str]) -> list[Offset]
 
 
 def _find_valid_batch(file: File, start: int, offset: Offset) -> int | None:
-    """Position of the first intact batch at or after `start` with `offset` or a later one."""
+    """Position of the first valid batch at or after `start` with `offset` or a later offset."""
     size = file.size()
-    # Offsets of one segment share their upper half, but for a carry that would miss one batch.
+    # Offsets of one segment have the same upper half; a carry between them misses one batch.
     candidate = re.compile(
         b"(?=" + re.escape((offset >> 32).to_bytes(4, "big")) + rb".{12}\x02)", re.DOTALL
     )
@@ -374,11 +374,11 @@ def _find_valid_batch(file: File, start: int, offset: Offset) -> int | None:
 def _has_unwritten_page(file: File, start: int, stop: int) -> bool:
     """Whether zeros between two positions show a page that was never written back.
 
-    Either all that the file has of one page, or, as appends end where batches end, what it has of
-    the first page from the first damaged batch on.
+    Either the file's whole part of a page is zero, or its part of the first page from the first
+    damaged batch on (an append ends at the end of a batch).
     """
     size = file.size()
-    # An intact batch may begin in such a page: its offset begins with zeros.
+    # A valid batch may begin in such a page, because its offset begins with zeros.
     stop = min(stop + -stop % _PAGE_BYTES, size)
     data = file.pread(start, min(stop - start, _SEARCH_BYTES))
     at = 0

@@ -1,9 +1,8 @@
-"""Which segments of a log have served their time: by age, by size, or below the log's start.
+"""Which segments of a log are expired: by age, by size, or below the log's start. Pure.
 
-Kafka's rules. A segment goes by its largest timestamp, not by when it was written; one whose
-records carry no time never goes by age. Nothing goes that is not whole below the high watermark.
-The sizes are counted as if the oldest went first, and one that would leave less than
-`retention.bytes` stays. Pure.
+The rules are Kafka's. The age of a segment is that of its largest timestamp, not of its write; a
+segment without timestamps never expires by age. Only segments entirely below the high watermark
+expire. By size, the oldest segments expire as long as at least `retention.bytes` remain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from nodes.ids import Offset
 
 
 class SegmentInfo(NamedTuple):
-    """What retention asks of a segment."""
+    """The properties of a segment that retention needs."""
 
     next_offset: Offset
     size: int
@@ -29,7 +28,7 @@ def expired(
     retention_ms: int,
     retention_bytes: int,
 ) -> int:
-    """How many of the oldest segments may go; a bound of -1 is none."""
+    """How many of the oldest segments are expired; a bound of -1 means no bound."""
     by_age = by_size = 0
     excess = sum(segment.size for segment in segments) - retention_bytes
     for number, segment in enumerate(segments):
@@ -45,7 +44,7 @@ def expired(
 
 
 def below_start(ends: Iterable[Offset], start_offset: Offset) -> int:
-    """How many of the oldest segments, ending at `ends`, hold nothing from `start_offset` on."""
+    """How many of the oldest segments, which end at `ends`, are entirely below `start_offset`."""
     count = 0
     for end in ends:
         if end > start_offset:
@@ -55,7 +54,7 @@ def below_start(ends: Iterable[Offset], start_offset: Offset) -> int:
 
 
 def rolls_by_age(first_timestamp: int, now_ms: int, segment_ms: int) -> bool:
-    """Whether a segment that holds records is too old to take more, `now_ms` being a record's
-    timestamp or the wall clock.
+    """Whether a segment with records is too old for more; `now_ms` is a record's timestamp or the
+    wall clock.
     """
     return first_timestamp >= 0 and now_ms - first_timestamp > segment_ms

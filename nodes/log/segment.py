@@ -1,13 +1,13 @@
 """One segment of a log: batches in a `.log` file, and Kafka's sparse indexes beside it.
 
-A segment is opened in one of three ways: `resume` (the active one: its end is found from the last
-index entry on), as sealed (nothing is read until something is asked), or by scanning all of it
-(`scan`, `note`, `match_indexes_to_log`: after a crash).
+A segment is opened in one of three ways: with `resume` (the active segment: its end is found from
+the last index entry on), as sealed (nothing is read until a lookup), or by a scan of the whole file
+(`scan`, `add_batch`, `match_indexes_to_log`: after a crash).
 
-Guarantees: a lookup among the newest batches is a bisection in memory; any other is a bisection of
-the index by preads, and a walk over an index interval. An index entry counts only if the batch that
-it points at says the same; otherwise the indexes are rebuilt. The log file alone is the truth.
-Left to others: what may be appended, and what is durable.
+A lookup among the newest batches is a bisection in memory. Any other lookup is a bisection of the
+index by preads, and a walk over one index interval. An index entry is used only if the batch that
+it points at agrees; otherwise the indexes are rebuilt. Only the log file is authoritative. The
+callers decide what is appended, and when it is made durable.
 """
 
 import struct
@@ -22,11 +22,11 @@ from nodes.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from nodes.storage.disk import Disk, File
 
 _EXTENT = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta: the part of a header that a walk needs."""
+"""Base offset, length and last offset delta: the header fields that a walk needs."""
 _SCAN_BYTES = 64 * 1024
 _LOOKUP_BYTES = 8 * 1024
 _TAIL_BATCHES = 64 * 1024
-"""Batches that are known in memory; at twice as many the older half is left to the index."""
+"""How many batch positions stay in memory; at twice as many the older half is dropped."""
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
@@ -36,7 +36,7 @@ class Segment:
     def __init__(
         self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int
     ) -> None:
-        """The segment's file, made when missing; nothing is known of its content yet."""
+        """Open the segment's file, or create it; its content is not known yet."""
         self._disk = disk
         self.stem = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
@@ -48,11 +48,11 @@ class Segment:
         self._forget()
 
     def _forget(self) -> None:
-        """Know nothing of the file's content."""
+        """Forget the file's content."""
         self.size = 0
         self.next_offset = self.base_offset
         self.first_timestamp = -1
-        """Largest timestamp of the first batch: what rolling by time goes by, as in Kafka."""
+        """The largest timestamp of the first batch: as in Kafka, it decides rolling by time."""
         self._largest_known = True
         self._largest_timestamp = -1
         self._largest_offset = NO_OFFSET
@@ -64,27 +64,27 @@ class Segment:
         self._since_index = 0
         self._indexed_timestamp = -1
         self._read_on = (NO_OFFSET, 0)
-        """Where the last indexed read ended: the next one of the same reader begins there."""
+        """The end of the last indexed read, where the reader's next read begins."""
 
     # --- opening
 
     def open_sealed(self, next_offset: Offset) -> None:
-        """Take the file for whole; nothing is read, unless an index is missing or damaged."""
+        """Trust the file; read nothing, unless an index is missing or damaged."""
         self.size = self.file.size()
         self.next_offset = next_offset
         self._largest_known = False
 
     def indexes_are_plausible(self) -> bool:
-        """Whether both index files are there, hold whole entries, and one only with the other."""
+        """Whether both index files exist with whole entries, and both or none are empty."""
         if not (self.index.is_whole() and self.time_index.is_whole()):
             return False
         return bool(len(self.time_index)) or not (len(self.index) or self.file.size())
 
     def resume(self) -> None:
-        """Learn the file's end from its last index entry on; missing entries are added.
+        """Find the file's end from its last index entry on; add missing index entries.
 
-        Raises CorruptBatch where the batches from there on make no sense. What follows `size` in
-        the file is an incomplete batch.
+        Raises CorruptBatch if the batches from there on are invalid. Bytes after `size` are an
+        incomplete batch.
         """
         self._forget()
         plausible = self.indexes_are_plausible()
@@ -111,7 +111,9 @@ class Segment:
             self._keep_or_drop_times()
 
     def _keep_or_drop_times(self) -> None:
-        """All of a file without index entries was noted: of its times one entry can be right."""
+        """Check the time index after reading a whole file without offset index entries: at most
+        one entry can be right.
+        """
         if not len(self.index) and self.time_index.last() == (
             self._largest_timestamp,
             self._largest_offset - self.base_offset,
@@ -121,7 +123,7 @@ class Segment:
             self.time_index.drop_written()
 
     def _says(self, entry: tuple[int, int]) -> bool:
-        """Whether the batch that an entry of the offset index points at says the same."""
+        """Whether an offset index entry agrees with the batch that it points at."""
         relative, position = entry
         try:
             header = read_header(self.file.pread(position, HEADER_BYTES))
@@ -140,7 +142,7 @@ class Segment:
             self._largest_offset = Offset(self.base_offset + last[1])
 
     def rebuild_indexes(self) -> None:
-        """Write both indexes anew from the log file."""
+        """Rebuild both indexes from the log file."""
         sealed = not self._bases
         self.index.clear()
         self.time_index.clear()
@@ -160,7 +162,7 @@ class Segment:
     def add_batch(
         self, base_offset: Offset, last_offset: Offset, size: int, max_timestamp: int
     ) -> None:
-        """Account for the next batch of the file: its position, and an index entry when due."""
+        """Store the position of the next batch of the file, and add an index entry when due."""
         if not self.size:
             self.first_timestamp = max_timestamp
         self._bases.append(base_offset)
@@ -193,19 +195,19 @@ class Segment:
         self.time_index.write()
 
     def seal(self) -> None:
-        """Nothing more will be appended: complete the indexes, forget the batch positions."""
+        """End appends: complete the indexes, forget the batch positions."""
         self.finish_indexes()
         self._bases = array("q")
         self._positions = array("q")
         self._timestamps = array("q")
 
     def rewrite(self, start: int) -> None:
-        """Do not believe that the disk has what the page cache shows from position `start` on."""
+        """Rewrite the file from position `start`, because the disk may lack cached data."""
         self.file.rewrite(start)
 
     def match_indexes_to_log(self, *, seal: bool) -> bool:
-        """After every batch of the file was noted: make the index files say so; whether any
-        said something else.
+        """After `add_batch` of every batch: make the index files match; return whether any
+        differed.
         """
         if seal:
             self._note_time()
@@ -215,7 +217,7 @@ class Segment:
         return any(rewritten)
 
     def cut(self, position: int, end: Offset) -> None:
-        """Cut the log file at a batch's position and offset; it is, or becomes, the active one."""
+        """Truncate the log file at a batch's position and offset; it is then the active segment."""
         self.file.truncate(position)
         self.index.cut_from(position)
         self.time_index.cut_from(end - self.base_offset)
@@ -228,7 +230,7 @@ class Segment:
         return [*self.index.unsynced(), *self.time_index.unsynced()]
 
     def indexes_synced(self) -> None:
-        """What `indexes_unsynced` gave has been synced."""
+        """The files returned by `indexes_unsynced` were synced."""
         self.index.synced()
         self.time_index.synced()
 
@@ -239,7 +241,7 @@ class Segment:
         self.time_index.close()
 
     def delete(self) -> None:
-        """Close and remove the files, the log file last: an index alone means nothing."""
+        """Close and remove the files, the log file last: an index alone is harmless."""
         self.deleted = True
         self.close()
         for suffix in (".timeindex", ".index", ".log"):
@@ -251,9 +253,9 @@ class Segment:
     def scan(
         self, start: int = 0, window_bytes: int = _SCAN_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start`; raises CorruptBatch as `read_header`.
+        """Position and header of every batch from `start`, without an incomplete last batch.
 
-        Stops before a last batch that is incomplete.
+        Raises CorruptBatch, as `read_header` does.
         """
         end = self.file.size()
         position = window_start = start
@@ -270,9 +272,9 @@ class Segment:
             position += header.size
 
     def read(self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one that holds `offset`, all of them below `upper`.
+        """Read whole batches from the one that contains `offset`, all of them below `upper`.
 
-        At most `max_bytes`, but the first batch whole in any case when `at_least_one`. One pread.
+        At most `max_bytes`, but always the first batch with `at_least_one`. One pread.
         """
         bases = self._bases
         if not bases or offset < bases[0]:
@@ -307,9 +309,9 @@ class Segment:
         return self.file.pread(start, end - start)
 
     def _boundary(self, start: int, limit: int, at_least_one: bool) -> tuple[Offset, int]:
-        """The last place between batches at or before position `limit`: offset and position.
+        """The last batch boundary at or before position `limit`: offset and position.
 
-        With `at_least_one` behind the first batch from `start` even when it reaches further.
+        With `at_least_one`: at least the end of the first batch from `start`.
         """
         far = limit - start > 2 * self.interval
         entry = self.index.at_or_below(limit, field=1) if far else None
@@ -336,9 +338,9 @@ class Segment:
                 return next_offset, position
 
     def batch_at(self, offset: Offset) -> tuple[int, BatchHeader]:
-        """Position and header of the batch that holds `offset`, which is in this segment.
+        """Position and header of the batch that contains `offset`, which is in this segment.
 
-        Raises LogCorrupt when the file has no such batch any more.
+        Raises LogCorrupt if the file no longer has that batch.
         """
         if self._bases and offset >= self._bases[0]:
             position = self._positions[bisect_right(self._bases, offset) - 1]
@@ -362,10 +364,10 @@ class Segment:
         return self._largest_timestamp, self._largest_offset
 
     def batch_from_time(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
-        """The first batch with a record at or after `timestamp_ms`; None when there is none."""
+        """The first batch with a record at or after `timestamp_ms`; None if there is none."""
         if self.largest_timestamp()[0] < timestamp_ms:
             return None
-        # All batches up to an entry's offset have no larger timestamp than the entry.
+        # No batch up to an entry's offset has a larger timestamp than the entry.
         entry = self.time_index.below(timestamp_ms)
         start = 0
         if entry is not None:

@@ -1,9 +1,9 @@
-"""The segments of one log, in order: finding, beginning and removing them.
+"""The segments of one log, in order: finds, begins and removes them.
 
-Guarantees: whatever moment the power is lost, what is left is one gapless run of segments. Files
-are removed one segment at a time, each removal on disk before the next (a file system may bring
-back any that was not); from the newest backwards when the end is cut, from the oldest on when the
-start is. And a segment begins only after the names of all before it are on disk.
+Guarantees: after a power loss at any moment the segments have no gap. Files are removed one segment
+at a time, and each removal is on disk before the next, because a file system may restore any
+unsynced removal. A truncation removes from the newest segment backwards, a deletion of the start
+from the oldest forwards. A segment begins only after the names of all earlier ones are on disk.
 """
 
 from bisect import bisect_right
@@ -27,20 +27,20 @@ class Segments:
         self.all = segments
         self.active = segments[-1]
         self.unsynced_dirs = [directory, parent(directory)] if new else []
-        """Directories whose names changed since they were synced; inner ones first."""
+        """Directories with unsynced name changes; inner ones first."""
         self._syncing: list[str] = []
         self.cuts = 0
-        """How often the log's end was moved back."""
+        """How often the log was truncated."""
 
     def of(self, offset: Offset) -> Segment:
-        """The segment that holds `offset`, or would."""
+        """The segment that contains `offset`, or would contain it."""
         if offset >= self.active.base_offset:
             return self.active
         number = bisect_right(self.all, offset, key=lambda segment: segment.base_offset)
         return self.all[number - 1]
 
     def headers(self, start: Offset) -> Iterator[BatchHeader]:
-        """Headers of all batches from the one at `start`, which the log has, to the end."""
+        """The headers of all batches from the one at `start`, which must exist, to the end."""
         if start >= self.active.next_offset:
             return
         segment = self.of(start)
@@ -51,14 +51,14 @@ class Segments:
             position = 0
 
     def segment_infos(self, *, with_times: bool) -> list[SegmentInfo]:
-        """What retention goes by; a time may cost a look into an index."""
+        """The properties for retention; a time may need a read of an index."""
         return [
             SegmentInfo(s.next_offset, s.size, s.largest_timestamp()[0] if with_times else -1)
             for s in self.all
         ]
 
     def begin(self, base_offset: Offset) -> None:
-        """Begin a segment behind all others."""
+        """Begin a new last segment."""
         interval = self.active.interval
         self.sync_names()
         self.active = Segment(self._disk, self._directory, base_offset, interval)
@@ -66,12 +66,12 @@ class Segments:
         self.names_changed()
 
     def names_changed(self) -> None:
-        """A file was made or removed in the log's directory."""
+        """A file was created or removed in the log's directory."""
         if self._directory not in self.unsynced_dirs:
             self.unsynced_dirs.insert(0, self._directory)
 
     def all_names_changed(self) -> None:
-        """Nothing is known of what was synced: a process died."""
+        """It is unknown which names are synced, because a process died."""
         self.unsynced_dirs = [self._directory, parent(self._directory)]
 
     def sync_names(self) -> None:
@@ -81,22 +81,22 @@ class Segments:
         self.unsynced_dirs = []
 
     def take_unsynced_names(self) -> list[str]:
-        """The directories to sync off the loop; `names_synced` ends that."""
+        """The directories to sync off the loop; the caller then calls `names_synced`."""
         self._syncing, self.unsynced_dirs = self.unsynced_dirs, []
         return self._syncing
 
     def names_synced(self, *, synced: bool) -> None:
-        """What was taken has been synced, or has not."""
+        """The directories of `take_unsynced_names` were synced, or were not."""
         if not synced:
             self.unsynced_dirs = list(dict.fromkeys((*self._syncing, *self.unsynced_dirs)))
         self._syncing = []
 
     def end_before(self, offset: Offset) -> Offset:
-        """Where the log ends once the batch that holds `offset`, and all after it, are gone."""
+        """The log's end after a removal of the batch that contains `offset` and all after it."""
         return self.of(offset).batch_at(offset)[1].base_offset
 
     def cut(self, offset: Offset) -> None:
-        """Remove the batch that holds `offset` and all after it. Durable; blocks."""
+        """Remove the batch that contains `offset` and all after it. Durable; blocks."""
         segment = self.of(offset)
         position, header = segment.batch_at(offset)
         self.cuts += 1
@@ -108,7 +108,7 @@ class Segments:
         segment.file.sync()
 
     def begin_anew(self, base_offset: Offset) -> None:
-        """Remove everything; the log is empty, at `base_offset`. Durable; blocks."""
+        """Remove everything; the log is then empty at `base_offset`. Durable; blocks."""
         self.cuts += 1
         self._remove_after(None)
         self.begin(base_offset)

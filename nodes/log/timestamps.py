@@ -1,7 +1,7 @@
-"""Finding records by their timestamp, over a log's segments (ListOffsets, KIP-79, KIP-734).
+"""Search for records by timestamp in a log's segments (ListOffsets, KIP-79, KIP-734).
 
-Exact in uncompressed batches. Compressed ones are not opened: the answer is then the batch's own
-bound, chosen so that a consumer that starts there misses nothing.
+The result is exact in uncompressed batches. Compressed batches are not opened: the result is then a
+bound of the batch, chosen so that a consumer that starts there misses nothing.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def _next(segment: Segment, start: Offset, timestamp_ms: int) -> tuple[int, Batc
 
 
 def _largest_from(segment: Segment, start: Offset) -> tuple[int, Offset]:
-    """As `Segment.largest_timestamp`, of the batches from offset `start` on."""
+    """Like `Segment.largest_timestamp`, for the batches from offset `start` on."""
     best = -1, NO_OFFSET
     if start < segment.next_offset:
         begin, _ = segment.batch_at(start)

@@ -43,8 +43,7 @@ ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
 def _wire(kafka_type: str, *, tag: int | None = None, since: int = 0) -> dict[str, object]:
-    """Describe a field. `since`: the first version that has it; only needed for untagged fields,
-    because a missing tagged field has its default."""
+    """Describe a field. `since`: the first version with it; only untagged fields need that."""
     known: dict[str, object] = {"kafka_type": kafka_type, "since": since}
     return known if tag is None else {**known, "tag": tag}
 
@@ -276,9 +275,7 @@ class NoOpRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransactionRecord:
-    """The records that follow take effect only with the EndTransactionRecord (KIP-868). Only read
-    here.
-    """
+    """Later records take effect only with the EndTransactionRecord (KIP-868). Only read here."""
 
     __type__: ClassVar = EntityType.data
     __api_key__: ClassVar[i16] = i16(23)
@@ -418,8 +415,8 @@ def encode(record: MetadataRecord) -> bytes:
 def encode_all(records: Sequence[MetadataRecord]) -> list[bytes]:
     """Encode each record as `encode` does.
 
-    When a broker joins or leaves, most changes of the batch differ only in the partition. The equal
-    part is encoded once. That costs a tenth, and the controller can do nothing else meanwhile.
+    When a broker joins or leaves, most changes differ only in the partition; the equal part is
+    encoded once. That takes a tenth of the time, during which the controller can do nothing else.
     """
     encoded: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
     values = []

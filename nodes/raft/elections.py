@@ -142,7 +142,7 @@ class Elections:
     # -- votes
 
     def on_vote(self, now_ms: float, request: VoteRequest) -> tuple[VoteResponse, list[Action]]:
-        """Response a vote or a pre-vote."""
+        """Answer a vote request or a pre-vote request."""
         granted = False
         error = self._check_log_end(request)
         if error is ErrorCode.none:

@@ -130,7 +130,7 @@ class FetchOutcome(Enum):
     """What a replica must do after a fetch response."""
 
     IGNORE = auto()
-    """VoterChangeRefused, or of another epoch or position."""
+    """Ignore it: it is an error, or of another epoch or position."""
     APPEND = auto()
     """Append its records (if any), then call `appended_as_follower` with its high watermark."""
     TRUNCATED = auto()

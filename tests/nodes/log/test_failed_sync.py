@@ -150,11 +150,11 @@ def test_real_files_are_written_again_in_place(tmp_path: Path) -> None:
     file.rewrite(4097)
     assert (tmp_path / "f").stat().st_mtime > 0
     assert (tmp_path / "f").read_bytes() == before
-    assert not file.rest()
-    assert not file.rest()  # not before it is synced
+    assert not file.close_if_idle()
+    assert not file.close_if_idle()  # not before it is synced
     file.sync()
-    file.rest()
-    assert file.rest()
+    file.close_if_idle()
+    assert file.close_if_idle()
 
 
 class Again:

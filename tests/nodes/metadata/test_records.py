@@ -193,11 +193,11 @@ def test_bytes_are_those_of_the_schema(record: MetadataRecord, expected: str) ->
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        ("", "frame version is no varint"),
+        ("", "frame version is not a varint"),
         ("00", "frame version 0"),
         ("02 14 00 00", "frame version 2"),
-        ("01", "type is no varint"),
-        ("01 ff ff ff ff ff 00", "type is no varint"),
+        ("01", "type is not a varint"),
+        ("01 ff ff ff ff ff 00", "type is not a varint"),
         ("01 63 00 00", "unknown type 99"),
         ("01 14 01 00", "NoOpRecord of version 1"),
         ("01 14 00", "NoOpRecord with a damaged body"),

@@ -68,7 +68,10 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             "system: input should be 'nodes', 'kafka' or 'external'",
         ),
         ({"system": "kafka", "target": "sim"}, "system kafka cannot run in a simulated world"),
-        ({"system": "kafka", "broker_module": "mine"}, "broker_module mine is a built-in broker's"),
+        (
+            {"system": "kafka", "broker_module": "mine"},
+            "broker_module mine is for the built-in broker",
+        ),
         ({"topics": topic(acks=2)}, "topics.0.acks: input should be 0, 1 or -1, not 2"),
         ({"topics": [{"acks": 1}]}, "topics.0.name: is missing"),
         ({"topics": []}, "topics: "),
@@ -342,9 +345,9 @@ def test_expectations_of_topics_that_a_flag_leaves_out_are_removed() -> None:
     [
         ({"expect": ["lots = 0"]}, {}, "p: expect: 'lots = 0': there is no quantity 'lots'"),
         ({"expect": 3}, {}, "p: expect: expected a table of quantities or a list"),
-        ({"bounds": {"unavailable_ms": "long"}}, {}, "is no number from 0 on"),
+        ({"bounds": {"unavailable_ms": "long"}}, {}, "is not a number from 0 on"),
         ({"bounds": 3}, {}, "p: "),
-        ({}, {"expect": ["lost"]}, "--expect 'lost' is no expectation"),
+        ({}, {"expect": ["lost"]}, "--expect 'lost' is not an expectation"),
     ],
 )
 def test_bad_expectations_are_refused_with_the_quantities(

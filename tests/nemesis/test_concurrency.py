@@ -7,7 +7,7 @@ import pytest
 from nemesis.concurrency import ThreadTaskRunner
 
 
-def test_a_strand_runs_beside_its_caller() -> None:
+def test_a_task_runs_concurrently_and_waits_have_a_bound() -> None:
     """Waiting has a bound, and says whether it is over."""
     go_on = threading.Event()
     strand = ThreadTaskRunner().spawn(lambda: [go_on.wait(30)].clear(), "waits")
@@ -19,7 +19,7 @@ def test_a_strand_runs_beside_its_caller() -> None:
     strand.result()
 
 
-def test_what_it_raises_is_its_results() -> None:
+def test_result_raises_the_error_of_the_task() -> None:
     """Not the waiting's, nor the thread's."""
 
     def fails() -> None:
@@ -31,7 +31,7 @@ def test_what_it_raises_is_its_results() -> None:
         strand.result()
 
 
-def test_time_goes_on() -> None:
+def test_now_advances_by_at_least_the_sleep() -> None:
     """Monotonic, and at least as long as one sleeps."""
     task_runner = ThreadTaskRunner()
     began_s = task_runner.now_s()

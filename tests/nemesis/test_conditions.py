@@ -98,7 +98,7 @@ def view() -> FakeView:
         ("leader:a/0 known and node:3 down and fault:cut took", True),
     ],
 )
-def test_conditions_against_the_view(text: str, holds: bool) -> None:
+def test_conditions_hold_according_to_the_view(text: str, holds: bool) -> None:
     """A condition holds only on what the cluster is known to be."""
     past = FakePast({"cut"}, {"other"})
     assert conditions.parse(text).holds(view(), past) is holds
@@ -122,7 +122,7 @@ def test_a_quorum_is_whole_when_every_controller_votes_and_answers(
 
 
 @pytest.mark.parametrize("text", ["reassigning", "not reassigning"])
-def test_what_is_not_known_does_not_hold(text: str) -> None:
+def test_an_unknown_fact_makes_form_and_negation_false(text: str) -> None:
     """Neither does its contrary."""
     assert not conditions.parse(text).holds(FakeView(), FakePast())
 
@@ -136,7 +136,7 @@ def test_what_is_not_known_does_not_hold(text: str) -> None:
         *("after:", "fault: took", "high-watermark:a/0 > 3", "isr:a/0 is 1,,2", "not isr:a/0 is 1"),
     ],
 )
-def test_bad_conditions_are_refused(text: str) -> None:
+def test_invalid_conditions_are_refused(text: str) -> None:
     """What cannot be evaluated is refused when the plan is read, and the forms are named."""
     with pytest.raises(BadSchedule, match=re.escape("leader:<topic>/<partition> is N;")):
         conditions.parse(text)
@@ -156,7 +156,7 @@ def filled(form: str) -> str:
 
 
 @pytest.mark.parametrize("form", conditions.FORMS)
-def test_every_form_is_read_as_it_is_printed(form: str) -> None:
+def test_every_form_is_parsed_as_it_is_printed(form: str) -> None:
     """The table of forms is what is understood: no form hides another, none lacks its words."""
     [term] = conditions.parse(filled(form)).terms
     assert term.form == form
@@ -164,7 +164,7 @@ def test_every_form_is_read_as_it_is_printed(form: str) -> None:
 
 
 @given(st.lists(st.sampled_from(list(conditions.FORMS)), min_size=1, max_size=5))
-def test_conjunctions_say_whom_they_speak_of(forms: list[str]) -> None:
+def test_a_condition_lists_its_partitions_nodes_and_events(forms: list[str]) -> None:
     """Whoever checks a plan learns every partition, node and event of a condition."""
     condition = conditions.parse(" and ".join(map(filled, forms)))
     assert [term.form for term in condition.terms] == forms
@@ -173,7 +173,7 @@ def test_conjunctions_say_whom_they_speak_of(forms: list[str]) -> None:
     assert set(condition.nodes) <= {1, 3, 7}
 
 
-def test_numbers_that_count_are_no_nodes() -> None:
+def test_counts_and_offsets_are_not_node_ids() -> None:
     """A high watermark of 70 names no node 70."""
     assert conditions.parse("high-watermark:a/0 >= 70 and isr:a/0 size 2").nodes == ()
     assert conditions.parse("isr:a/0 is 2,3 and node:1 down").nodes == (2, 3, 1)

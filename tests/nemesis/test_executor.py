@@ -77,7 +77,9 @@ def event(fault: str, at_ms: int = 1_000, duration_ms: int = 2_000, **more: obje
         ("partition.isolate-leader", "block", "unblock"),
     ],
 )
-def test_journal_then_deed_then_undoing(world: World, fault: str, deed: str, undoing: str) -> None:
+def test_a_fault_is_journalled_before_its_injection_and_after_its_heal(
+    world: World, fault: str, deed: str, undoing: str
+) -> None:
     """A fault is on disk before it is made, and its heal is noted after it."""
     world.run(event(fault))
     kinds = [entry[1] if entry[0] == "journal" else entry[0] for entry in world.trace.entries]
@@ -85,7 +87,7 @@ def test_journal_then_deed_then_undoing(world: World, fault: str, deed: str, und
     world.assert_whole()
 
 
-def test_the_record_of_a_fault_says_all(world: World) -> None:
+def test_the_record_of_a_fault_has_all_columns(world: World) -> None:
     """Times, the resolved target, the proof; all columns of the record of faults."""
     world.run(event("partition.isolate-leader", targets="leader:a/1"))
     row = world.only.row()
@@ -104,7 +106,7 @@ def test_the_record_of_a_fault_says_all(world: World) -> None:
     assert row["error"] is None
 
 
-def test_a_partition_that_dropped_nothing_took_no_effect(world: World) -> None:
+def test_a_partition_without_dropped_packets_has_no_effect(world: World) -> None:
     """Without a dropped packet there was no fault, whatever was asked for."""
     world.machines.links.traffic = 0
     world.run(event("partition.halves"))
@@ -113,7 +115,7 @@ def test_a_partition_that_dropped_nothing_took_no_effect(world: World) -> None:
     assert str(world.only.effect).startswith("0 packets dropped")
 
 
-def test_killing_the_dead_is_no_fault_and_does_not_revive_them(world: World) -> None:
+def test_killing_a_dead_node_is_not_applicable_and_does_not_start_it(world: World) -> None:
     """A node that died by itself is not started behind the test's back."""
     world.machines.processes.states[2] = ""
     world.run(event("kill", targets="node:2"))
@@ -123,7 +125,7 @@ def test_killing_the_dead_is_no_fault_and_does_not_revive_them(world: World) -> 
 
 
 @pytest.mark.parametrize("broken", ["block", "pause", "kill"])
-def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, broken: str) -> None:
+def test_a_failed_fault_is_healed_and_the_next_one_is_injected(world: World, broken: str) -> None:
     """An error stays with its fault."""
     world.machines.broken = {broken}
     fault = {"block": "partition.halves"}.get(broken, broken)
@@ -137,7 +139,7 @@ def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, bro
     world.assert_whole()
 
 
-def test_who_has_left_is_healed_no_more_and_all_others_are(
+def test_a_node_that_left_the_cluster_is_not_healed_but_the_others_are(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has a disk for a node that left the cluster while it had no power."""
@@ -161,7 +163,7 @@ def test_who_has_left_is_healed_no_more_and_all_others_are(
     world.assert_whole()
 
 
-def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
+def test_a_failed_heal_is_retried_and_then_recorded(world: World) -> None:
     """The number of attempts is bounded and the record has no healing time."""
     world.machines.broken = {"unblock"}
     world.run(event("partition.isolate-one", targets="node:1"))
@@ -170,7 +172,7 @@ def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
     assert world.only.error == "not healed: unblock is broken"
 
 
-def test_who_ends_by_a_fault_after_its_heal_is_started(
+def test_a_node_that_ends_after_the_heal_because_of_the_fault_is_started(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had met a full disk, and handed over first what it led."""
@@ -194,7 +196,7 @@ def test_who_ends_by_a_fault_after_its_heal_is_started(
     [("disk.stall", "flush", "freeze"), ("link.slow", "prepare", "degrade")],
 )
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_takes_long_is_prepared_before_the_fault_begins(
+def test_slow_preparations_happen_before_the_injection(
     world: World, fault: str, prepared: str, deed: str, fails: bool
 ) -> None:
     """The fault's own time does not count it; it is tried all the same when that fails."""
@@ -207,7 +209,7 @@ def test_what_takes_long_is_prepared_before_the_fault_begins(
     assert world.only.error is None
 
 
-def test_without_a_journal_nothing_is_broken(world: World) -> None:
+def test_no_fault_is_injected_without_a_journal_entry(world: World) -> None:
     """What cannot be written down is not done."""
     world.journal.full = True
     world.run(event("kill"))
@@ -215,7 +217,7 @@ def test_without_a_journal_nothing_is_broken(world: World) -> None:
     assert "journal cannot be written" in str(world.only.error)
 
 
-def test_a_stop_heals_everything_and_records_what_was_left_out(world: World) -> None:
+def test_a_stop_heals_everything_and_records_skipped_events(world: World) -> None:
     """After a stop nothing is in force and every event has its record."""
     world.clock.stop_at_ns = world.clock.now_ns() + 2_000_000_000
     world.run(
@@ -230,7 +232,7 @@ def test_a_stop_heals_everything_and_records_what_was_left_out(world: World) -> 
     assert left_out.error == "not injected: the chaos phase ended first"
 
 
-def test_an_error_of_the_keeper_of_records_heals_all_the_same(world: World) -> None:
+def test_an_error_of_on_done_does_not_prevent_heals(world: World) -> None:
     """A full history disk must not keep a partition in place."""
 
     def full(record: FaultRecord) -> None:
@@ -260,7 +262,7 @@ def test_overlapping_faults_do_not_heal_each_other(world: World) -> None:
     world.assert_whole()
 
 
-def test_a_target_that_nobody_knows_is_awaited(world: World) -> None:
+def test_an_unresolved_selector_is_retried_and_then_skipped(world: World) -> None:
     """A leaderless moment delays a fault; a leaderless cluster leaves it out within a bound."""
     world.view.leaders.clear()
     world.run(event("kill", targets="leader:a/0"))
@@ -281,7 +283,7 @@ def test_a_target_that_nobody_knows_is_awaited(world: World) -> None:
     assert later.trace.of("kill") == [("kill", 3)]
 
 
-def test_a_condition_is_awaited_and_bounded(world: World) -> None:
+def test_an_event_waits_for_its_condition_up_to_a_bound(world: World) -> None:
     """The fault strikes when its condition holds, or is left out and says which one did not."""
     world.run(event("kill", until="isr:a/0 is 1", until_timeout_ms=3_000))
     assert world.only.error == "not injected: 'isr:a/0 is 1' did not hold within 3000 ms"
@@ -291,7 +293,7 @@ def test_a_condition_is_awaited_and_bounded(world: World) -> None:
     assert met.trace.of("kill") == [("kill", 1)]
 
 
-def test_of_those_that_wait_for_the_whole_quorum_one_strikes_at_a_time(world: World) -> None:
+def test_events_that_wait_for_the_whole_quorum_are_injected_one_at_a_time(world: World) -> None:
     """What is known of the cluster does not show yet what the one before did to it."""
     world.view.voting = (1, 2, 3)
     world.view.answering = dict.fromkeys((1, 2, 3), True)
@@ -304,7 +306,7 @@ def test_of_those_that_wait_for_the_whole_quorum_one_strikes_at_a_time(world: Wo
         assert next_ns >= over_ns + VIEW_LAG_NS  # type: ignore[operator]
 
 
-def test_equal_seeds_hit_equal_targets() -> None:
+def test_equal_seeds_select_equal_nodes() -> None:
     """Random targets are drawn from the schedule's seed and the event alone."""
     worlds = [World(), World()]
     for each in worlds:
@@ -314,7 +316,7 @@ def test_equal_seeds_hit_equal_targets() -> None:
     assert len({entry[1] for entry in first}) > 1
 
 
-def test_a_fault_that_hangs_delays_nobody_elses_heal(
+def test_a_fault_that_hangs_does_not_delay_other_heals(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop that does not return holds up neither the next fault nor its heal."""
@@ -348,7 +350,7 @@ def test_a_fault_that_hangs_delays_nobody_elses_heal(
     world.assert_whole()
 
 
-def test_a_heal_that_hangs_is_given_up_and_said(
+def test_a_heal_that_hangs_is_abandoned_and_recorded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end is bounded, and whoever runs the nemesis learns what is still broken."""
@@ -397,7 +399,7 @@ def test_the_end_waits_as_long_as_the_slowest_heal_may_take(
     world.assert_whole()
 
 
-def test_what_is_left_is_not_healed(world: World) -> None:
+def test_faults_in_force_at_the_end_stay_with_leave(world: World) -> None:
     """For a look at a broken cluster: the last fault stays, the one before was healed."""
     nemesis = world.run(
         event("pause", targets="node:1", duration_ms=1_000),
@@ -413,7 +415,7 @@ def test_what_is_left_is_not_healed(world: World) -> None:
     assert world.trace.of("start") == []
 
 
-def test_the_nodes_of_an_earlier_run_are_struck_again(world: World) -> None:
+def test_fixed_nodes_of_an_earlier_run_are_hit_again(world: World) -> None:
     """Whoever leads now: the nodes that the schedule names, in the shape of then."""
     world.run(event("partition.random-halves"), event("kill", targets="leader:a/0", at_ms=8_000))
     again = World()
@@ -428,7 +430,7 @@ def test_the_nodes_of_an_earlier_run_are_struck_again(world: World) -> None:
     assert again.trace.of("kill") == [("kill", 1)]
 
 
-def test_what_doing_and_undoing_cost_is_recorded(world: World) -> None:
+def test_durations_of_injection_and_heal_are_recorded(world: World) -> None:
     """By the run's clock, without the journal and the proofs."""
     block = world.machines.links.block
 

@@ -46,7 +46,7 @@ def in_force(events: tuple[Event, ...], at_ms: int) -> list[Event]:
 
 
 @given(mixes(), seeds)
-def test_no_more_than_the_overlap_and_all_healed_in_time(mix: Mix, seed: int) -> None:
+def test_at_most_overlap_faults_are_in_force_and_all_heal_in_time(mix: Mix, seed: int) -> None:
     """At every injection no more are in force than asked for, and at the end none is."""
     events = generate(mix, seed=seed, end_ms=END_MS).events
     assert events == tuple(sorted(events, key=lambda event: event.at_ms))
@@ -57,7 +57,7 @@ def test_no_more_than_the_overlap_and_all_healed_in_time(mix: Mix, seed: int) ->
 
 
 @given(mixes(), seeds)
-def test_quiet_times_are_kept(mix: Mix, seed: int) -> None:
+def test_no_fault_is_in_force_in_quiet_times(mix: Mix, seed: int) -> None:
     """Every fault begins and ends within one stretch between two quiet times."""
     if mix.quiet_every_ms is None:
         return
@@ -81,7 +81,7 @@ def test_overlapping_faults_leave_a_majority(mix: Mix, seed: int) -> None:
 
 
 @given(mixes(), seeds)
-def test_a_vote_is_taken_only_while_all_are_there(mix: Mix, seed: int) -> None:
+def test_a_vote_is_removed_only_while_all_votes_are_present(mix: Mix, seed: int) -> None:
     """Each fault that costs one leaves it time to come back, and waits for it before it strikes."""
     back_ms = 0
     for event in generate(mix, seed=seed, end_ms=END_MS).events:
@@ -92,7 +92,7 @@ def test_a_vote_is_taken_only_while_all_are_there(mix: Mix, seed: int) -> None:
             back_ms = event.at_ms + event.duration_ms + VOTE_RECOVERY_MS
 
 
-def test_two_disks_in_a_row_are_lost_apart() -> None:
+def test_two_lost_disks_in_a_row_wait_for_the_vote() -> None:
     """Drawn one right after the other, the second comes when the first node has its vote again."""
     events = generate(mix(faults=("disk.lost",)), seed=1, end_ms=20_000).events
     assert [event.at_ms for event in events] == [1_000, 6_500, 12_000, 17_500]
@@ -124,7 +124,7 @@ def test_overlap_is_used_where_nodes_allow_it() -> None:
         assert max(len(in_force(events, event.at_ms)) for event in events) == most
 
 
-def test_faults_that_leave_nodes_serving_overlap_freely() -> None:
+def test_faults_that_leave_nodes_in_service_overlap_freely() -> None:
     """A clock that is wrong takes no node away."""
     clocks = mix(faults=("clock.jump", "kill"), overlap=4, duration_ms=(10_000, 10_000))
     events = generate(clocks, seed=1, end_ms=END_MS).events
@@ -141,7 +141,7 @@ def test_faults_that_leave_nodes_serving_overlap_freely() -> None:
         ("quorum.remove-voter", "quorum-follower", 1),
     ],
 )
-def test_what_a_fault_may_take_away(fault: str, aim: str, count: int) -> None:
+def test_the_most_nodes_that_a_fault_takes_down(fault: str, aim: str, count: int) -> None:
     """The most that it can be of five nodes; nothing of those that go on serving."""
     assert most_nodes_down(find(fault), aim, 5) == count
 
@@ -193,7 +193,7 @@ def test_parameters_targets_and_durations_are_drawn_for_each_fault() -> None:
     assert all(2_000 <= event.duration_ms <= 3_000 for event in strobes)
 
 
-def test_patterns_stand_for_faults() -> None:
+def test_patterns_expand_to_fault_names() -> None:
     """Each fault once, in the order given; a pattern that means none is a mistake."""
     assert expand(["pause", "partition.*", "partition.halves"])[:2] == ["pause", "partition.halves"]
     assert expand(["*"]) == list(FAULTS)

@@ -63,26 +63,26 @@ def test_generated_events_never_overlap_and_end_in_time(seed: int) -> None:
 
 
 @given(seeds)
-def test_every_fault_comes_before_any_comes_again(seed: int) -> None:
+def test_every_fault_comes_once_before_any_is_repeated(seed: int) -> None:
     """A random mix leaves nothing out by chance."""
     names = [event.fault for event in generate(MIX, seed=seed, end_ms=600_000).events]
     assert sorted(names[: len(FAULTS)]) == sorted(FAULTS)
 
 
-def test_a_mix_never_takes_down_more_than_it_was_told() -> None:
+def test_events_have_the_selectors_of_the_mix_or_the_faults_default() -> None:
     """Faults that cannot be aimed take their own target, the others only those of the mix."""
     for event in generate(MIX, seed=3, end_ms=10_000_000).events:
         fault = FAULTS[event.fault]
         assert event.targets in (MIX.targets if fault.selectable else (fault.default_selector,))
 
 
-def test_no_faults_no_events() -> None:
+def test_a_mix_without_faults_gives_an_empty_schedule() -> None:
     """An empty mix is an empty schedule, not an error: a run without faults."""
     empty = Mix(faults=(), targets=(), interval_ms=(1, 1), duration_ms=(1, 1))
     assert generate(empty, seed=1, end_ms=1_000).events == ()
 
 
-def test_scripts_are_ordered_and_completed() -> None:
+def test_scripted_events_are_ordered_numbered_and_completed() -> None:
     """Events come in the order of their times, numbered, with the fault's own target."""
     schedule = scripted(
         [
@@ -117,7 +117,7 @@ def test_bad_events_are_refused(
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"seed": 1, "end_ms": 5, "events": [{}]}', b"\xff"])
-def test_files_that_are_no_schedule_are_refused(data: bytes) -> None:
+def test_invalid_schedule_files_are_refused(data: bytes) -> None:
     """A torn or foreign file is a BadSchedule, never something else."""
     with pytest.raises(BadSchedule):
         from_json(data)

@@ -36,12 +36,14 @@ def resolve(expression: str, view: FakeView | None = None, seed: int = 1) -> tup
         ("clients", (0,)),
     ],
 )
-def test_definite_targets(expression: str, nodes: tuple[int, ...]) -> None:
+def test_selectors_without_random_choice_choose_the_nodes_of_the_view(
+    expression: str, nodes: tuple[int, ...]
+) -> None:
     """Expressions that leave nothing to chance mean what the view says."""
     assert resolve(expression) == nodes
 
 
-def test_random_targets_have_their_size_and_their_seed() -> None:
+def test_random_selectors_have_the_right_size_and_depend_on_the_seed() -> None:
     """Sizes are as named, and one seed gives one choice."""
     assert [len(resolve(e)) for e in ("one", "minority", "majority")] == [1, 1, 2]
     assert all(resolve("majority", seed=s) == resolve("majority", seed=s) for s in range(20))
@@ -71,7 +73,9 @@ def split_view() -> FakeView:
         ("one", {1, 2, 3, 4}),
     ],
 )
-def test_roles_are_told_apart(expression: str, choices: set[int]) -> None:
+def test_brokers_and_controllers_are_selected_separately(
+    expression: str, choices: set[int]
+) -> None:
     """With controllers of their own, brokers and controllers are other nodes."""
     seen = {
         node
@@ -83,7 +87,7 @@ def test_roles_are_told_apart(expression: str, choices: set[int]) -> None:
     assert seen == choices
 
 
-def test_the_last_in_sync_replica_is_one_that_is_alone() -> None:
+def test_last_isr_needs_an_isr_of_one() -> None:
     """Until the ISR has shrunk to one, there is no last one; then any such partition will do."""
     view = FakeView()
     for expression in ("last-isr", "last-isr:a/0"):
@@ -96,7 +100,7 @@ def test_the_last_in_sync_replica_is_one_that_is_alone() -> None:
         resolve("isr:a/0", view)
 
 
-def test_the_only_replica_in_sync_has_no_fellow() -> None:
+def test_isr_one_needs_an_in_sync_follower() -> None:
     """One in-sync follower is wanted, and the leader is none."""
     view = FakeView()
     view.isrs["a", 0] = (1,)
@@ -129,7 +133,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[int], FakeView]:
 
 
 @given(clusters(), st.sampled_from([*SIMPLE, *WITH_PARTITION]), st.integers(0, 2**32))
-def test_whatever_is_resolved(
+def test_every_selection_is_repeatable_and_has_distinct_known_nodes(
     cluster: tuple[list[int], FakeView], expression: str, seed: int
 ) -> None:
     """One seed, one answer; never nobody, never a stranger, never a node twice."""
@@ -160,7 +164,7 @@ SUBSETS = [
 
 
 @given(clusters(), st.sampled_from(SUBSETS), st.integers(0, 2**32))
-def test_smaller_sets_are_parts_of_larger_ones(
+def test_a_selection_of_one_is_part_of_the_selection_of_all(
     cluster: tuple[list[int], FakeView], pair: tuple[str, str], seed: int
 ) -> None:
     """Who is one of a kind is among all of that kind."""
@@ -197,7 +201,7 @@ def test_leader_names_the_partition_that_it_chose() -> None:
 
 
 @pytest.mark.parametrize("expression", ["leader", "leader:a/0", "leader:other/0", "controller"])
-def test_what_nobody_knows_is_unresolved(expression: str) -> None:
+def test_an_unknown_leader_is_unresolved(expression: str) -> None:
     """A leader that the view does not know may be known later: not an error for good."""
     view = FakeView()
     view.leaders.clear()
@@ -213,13 +217,13 @@ def test_what_nobody_knows_is_unresolved(expression: str) -> None:
         *("One", "controller:a/0", "isr:a/x", "node:N", "leader:<topic>/<partition>"),
     ],
 )
-def test_nonsense_is_refused_and_the_language_explained(expression: str) -> None:
+def test_an_unknown_selector_is_refused_with_a_list_of_selectors(expression: str) -> None:
     """The error lists what can be said."""
     with pytest.raises(BadSelector, match="leader:<topic>/<partition>"):
         selectors.parse(expression)
 
 
-def test_strangers_and_empty_minorities_are_refused() -> None:
+def test_unknown_nodes_and_empty_minorities_are_refused() -> None:
     """A node that is not there, and a minority of two nodes, can never be hit."""
     with pytest.raises(BadSelector, match="no node 4"):
         resolve("node:4")

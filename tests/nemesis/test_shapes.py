@@ -44,13 +44,13 @@ def all_shapes(nodes: list[int], rng: random.Random) -> list[Grudge]:
         (shapes.majorities_ring([1, 2], random.Random(1)), ()),
     ],
 )
-def test_small_clusters_by_hand(grudge: Grudge, expected: Grudge) -> None:
+def test_shapes_of_three_nodes_have_the_expected_pairs(grudge: Grudge, expected: Grudge) -> None:
     """Each shape of three nodes cuts exactly the pairs one would draw on paper."""
     assert grudge == expected
 
 
 @given(clusters, seeds)
-def test_no_grudge_cuts_a_node_from_itself_or_names_a_stranger(
+def test_every_grudge_has_sorted_pairs_of_different_known_nodes(
     nodes: list[int], rng: random.Random
 ) -> None:
     """Every shape speaks of pairs of different nodes of the cluster, each once, sorted."""
@@ -71,7 +71,7 @@ def test_halves_partition_the_nodes(nodes: list[int], rng: random.Random) -> Non
 
 
 @given(clusters.filter(lambda nodes: len(nodes) >= 3), seeds)
-def test_majorities_ring_gives_everyone_another_majority(
+def test_majorities_ring_gives_every_node_a_different_majority(
     nodes: list[int], rng: random.Random
 ) -> None:
     """Each node hears a majority, not everybody, and no two hear the same; both ways from four."""
@@ -84,9 +84,7 @@ def test_majorities_ring_gives_everyone_another_majority(
 
 
 @given(clusters.filter(lambda nodes: len(nodes) >= 3), seeds)
-def test_a_bridge_hears_everybody_and_joins_two_deaf_halves(
-    nodes: list[int], rng: random.Random
-) -> None:
+def test_a_bridge_connects_two_halves(nodes: list[int], rng: random.Random) -> None:
     """The bridge is cut from nobody; the rest falls into two sides that both hear the bridge."""
     middle = rng.choice(nodes)
     grudge = shapes.bridge(nodes, middle)
@@ -97,7 +95,7 @@ def test_a_bridge_hears_everybody_and_joins_two_deaf_halves(
 
 
 @given(clusters, seeds, st.booleans())
-def test_one_way_leaves_the_other_way_alone(
+def test_one_way_never_cuts_both_directions(
     nodes: list[int], rng: random.Random, deaf: bool
 ) -> None:
     """No pair is cut in both directions, and every cut pair touches the target on the said side."""

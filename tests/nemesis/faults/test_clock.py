@@ -44,7 +44,7 @@ def machines() -> FakeMachines:
         ("clock.drift", {"rate": "0.9"}, 10_000, -1_000),
     ],
 )
-def test_where_a_clock_is_to_be(
+def test_clock_offsets_follow_parameters_and_elapsed_time(
     machines: FakeMachines, name: str, given: dict[str, str], elapsed_ms: int, wanted_ms: float
 ) -> None:
     """By the fault's parameters and the time since it began, whatever was pulsed before."""
@@ -56,7 +56,7 @@ def test_where_a_clock_is_to_be(
 
 
 @pytest.mark.parametrize("name", CLOCK_FAULTS)
-def test_proof_of_effect_and_of_healing(machines: FakeMachines, name: str) -> None:
+def test_effect_and_heal_are_measured_by_the_shown_time(machines: FakeMachines, name: str) -> None:
     """A clock that shows what was asked proves the fault, one that does not disproves it."""
     fault, injection = find(name), aimed(name, 1, 3)
     fault.inject(machines.hosts(), injection)
@@ -72,14 +72,14 @@ def test_proof_of_effect_and_of_healing(machines: FakeMachines, name: str) -> No
     assert "+0.000 s" in fault.measure_heal(machines.hosts(), injection).evidence
 
 
-def test_a_drift_proves_nothing_before_something_has_come_together(machines: FakeMachines) -> None:
+def test_a_drift_is_not_confirmed_before_it_is_measurable(machines: FakeMachines) -> None:
     """What cannot be told from the truth is no effect yet."""
     fault, injection = find("clock.drift"), aimed("clock.drift", 1)
     fault.inject(machines.hosts(), injection)
     assert not fault.measure_effect(machines.hosts(), injection).confirmed
 
 
-def test_overlapping_strikes_add_up_and_each_takes_its_own_back(machines: FakeMachines) -> None:
+def test_overlapping_clock_faults_add_up_and_heal_separately(machines: FakeMachines) -> None:
     """Also two of the same kind on one node: the first to be healed leaves the other whole."""
     jump, strobe = find("clock.jump"), find("clock.strobe")
     first = aimed("clock.jump", 1, 2, seed=1, offset_ms="1000")
@@ -103,7 +103,7 @@ def test_overlapping_strikes_add_up_and_each_takes_its_own_back(machines: FakeMa
     assert machines.clocks.requested_offset_ms(1) == 0
 
 
-def test_any_is_drawn_from_a_few_and_stays_what_it_was(machines: FakeMachines) -> None:
+def test_any_is_drawn_once_and_kept_in_the_injection(machines: FakeMachines) -> None:
     """The injection says what was drawn, so that the journal does."""
     jumps = {aimed("clock.jump", 1, seed=n).detail("offset_ms") for n in range(100)}
     rates = {aimed("clock.drift", 1, seed=n).detail("rate") for n in range(100)}
@@ -112,7 +112,7 @@ def test_any_is_drawn_from_a_few_and_stays_what_it_was(machines: FakeMachines) -
     assert aimed("clock.jump", 1) == aimed("clock.jump", 1)
 
 
-def test_clocks_of_nodes_that_are_down(machines: FakeMachines) -> None:
+def test_clock_faults_need_a_running_node(machines: FakeMachines) -> None:
     """None of them running is futile; one that dies later heals without a word."""
     fault, injection = find("clock.jump"), aimed("clock.jump", 1, 2)
     machines.processes.kill(1)
@@ -135,14 +135,16 @@ def test_clocks_of_nodes_that_are_down(machines: FakeMachines) -> None:
         ("clock.drift", "rate", ("1", "0", "-1", "11", "nan", "x")),
     ],
 )
-def test_parameters_that_cannot_be(name: str, option: str, values: tuple[str, ...]) -> None:
+def test_invalid_clock_parameters_are_refused(
+    name: str, option: str, values: tuple[str, ...]
+) -> None:
     """Refused with what they may be, before anything runs."""
     for value in values:
         with pytest.raises(BadSchedule, match=option):
             Params.of(find(name).options, {option: value})
 
 
-def test_labels_say_how_far() -> None:
+def test_labels_contain_the_offset() -> None:
     """For a timeline that people read."""
     injection = aimed("clock.jump", 2, offset_ms="-3600000")
     assert find("clock.jump").label(injection) == "clock.jump node 2 by -3600 s"

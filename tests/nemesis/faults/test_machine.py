@@ -29,7 +29,7 @@ def node_changes(machines: FakeMachines) -> Sequence[tuple[object, ...]]:
     return machines.trace.entries
 
 
-def test_machines_go_off_together_and_boot_before_their_nodes_start(
+def test_machines_lose_power_together_and_boot_before_their_nodes_start(
     machines: FakeMachines,
 ) -> None:
     """The hypervisor says that they are off; the boots' ids, that they were; twice is no error."""
@@ -56,7 +56,7 @@ def test_machines_go_off_together_and_boot_before_their_nodes_start(
     assert len(machines.trace.of("start")) == 2
 
 
-def test_a_machine_that_kept_its_boot_has_lost_nothing(machines: FakeMachines) -> None:
+def test_a_machine_with_the_same_boot_id_is_not_healed(machines: FakeMachines) -> None:
     """It was saved and woken: its page cache is still there, so this is not called healed."""
     hosts, aimed = machines.hosts(), injection(2)
     machines.power.pretends = True
@@ -67,7 +67,7 @@ def test_a_machine_that_kept_its_boot_has_lost_nothing(machines: FakeMachines) -
     assert "node 2: its machine did not reboot" in healing.evidence
 
 
-def test_a_cut_that_fails_is_no_effect_and_can_be_healed(machines: FakeMachines) -> None:
+def test_a_failed_power_cut_has_no_effect_and_can_be_healed(machines: FakeMachines) -> None:
     """The hypervisor refused; the node may start again."""
     hosts, aimed = machines.hosts(), injection(2)
     machines.broken = {"cut"}
@@ -80,7 +80,7 @@ def test_a_cut_that_fails_is_no_effect_and_can_be_healed(machines: FakeMachines)
     assert not hosts.fault_state.is_kept_down(2)
 
 
-def test_what_changes_nothing_is_futile(machines: FakeMachines) -> None:
+def test_a_power_cut_that_changes_nothing_is_not_applicable(machines: FakeMachines) -> None:
     """No node runs there, or another such fault has taken the power."""
     hosts = machines.hosts()
     FAULT.inject(hosts, injection(2))
@@ -104,7 +104,7 @@ def test_a_node_that_another_fault_keeps_down_is_not_started(machines: FakeMachi
     assert healing.evidence.startswith("node 2 is kept down by another fault; node 2: its machine")
 
 
-def test_clients_have_no_machine_of_their_own() -> None:
+def test_machine_power_loss_refuses_clients() -> None:
     """Theirs is the harness's."""
     with pytest.raises(BadSelector, match="machine-power-loss is for nodes"):
         injection(0)

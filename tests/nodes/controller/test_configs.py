@@ -48,7 +48,7 @@ def alter(
     return answer
 
 
-def test_operations(cluster: Cluster) -> None:
+def test_each_config_operation_gives_the_expected_value(cluster: Cluster) -> None:
     """Set, delete, append, subtract; what is not named stays."""
     assert alter(cluster, TOPIC, ("flush.ms", SET, "7"), (THROTTLED, APPEND, "0:1")).error is None
     assert alter(cluster, TOPIC, (THROTTLED, APPEND, "0:2,0:1")).error is None
@@ -61,13 +61,13 @@ def test_operations(cluster: Cluster) -> None:
     assert cluster.image.topic_config("t") == {"flush.ms": "7", THROTTLED: "0:2"}
 
 
-def test_the_old_request_replaces_everything(cluster: Cluster) -> None:
+def test_alter_configs_replaces_all_values(cluster: Cluster) -> None:
     """AlterConfigs deletes what it does not name."""
     assert alter(cluster, TOPIC, ("flush.ms", SET, "7"), replaces=True).error is None
     assert cluster.image.topic_config("t") == {"flush.ms": "7"}
 
 
-def test_only_what_changes_is_written_and_nothing_by_a_validation(cluster: Cluster) -> None:
+def test_only_changed_values_are_written_and_none_by_validate_only(cluster: Cluster) -> None:
     """A topic's value that is as it was needs no record; a broker's is written to be read again."""
     alter(cluster, TOPIC, ("retention.ms", SET, "1"))
     assert cluster.written == []
@@ -104,7 +104,7 @@ def test_only_what_changes_is_written_and_nothing_by_a_validation(cluster: Clust
         (ALL, ("min.insync.replicas", DELETE, None), ErrorCode.invalid_config, "Cluster-level"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_config_changes_are_refused(
     cluster: Cluster,
     resource: ConfigResource,
     change: tuple[str, int, str | None],
@@ -129,7 +129,7 @@ def test_a_resource_or_a_name_twice_is_refused(cluster: Cluster) -> None:
     assert [a.error and a.error.code for a in result.response] == [ErrorCode.invalid_request] * 2
 
 
-def test_the_first_source_holds(cluster: Cluster) -> None:
+def test_the_first_source_is_in_force(cluster: Cluster) -> None:
     """The topic, the broker, the cluster, the file in any of its units, the default."""
     static = {"log.retention.hours": "2", "log.retention.minutes": "3"}
 
@@ -164,7 +164,7 @@ def test_the_first_source_holds(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, ALL])
-def test_another_minimum_ends_eligibility(cluster: Cluster, resource: ConfigResource) -> None:
+def test_a_new_min_isr_ends_eligibility(cluster: Cluster, resource: ConfigResource) -> None:
     """Who left the ISR under a minimum of 2 lacks what is committed under a minimum of 1."""
     cluster.alter(1, [1])
     assert cluster.partition().elr == nodes(2, 3)
@@ -175,7 +175,9 @@ def test_another_minimum_ends_eligibility(cluster: Cluster, resource: ConfigReso
     assert cluster.partition().elr == nodes(1)
 
 
-def test_nobody_is_eligible_while_the_leader_may_not_know_the_minimum(cluster: Cluster) -> None:
+def test_no_replica_becomes_eligible_while_the_leader_may_not_know_the_min_isr(
+    cluster: Cluster,
+) -> None:
     """It would take the smaller ISR from the answer and commit alone under the old minimum."""
     alter(cluster, TOPIC, ("min.insync.replicas", SET, "3"))
     cluster.alter(1, [1, 2])
@@ -193,7 +195,7 @@ def test_nobody_is_eligible_while_the_leader_may_not_know_the_minimum(cluster: C
     assert cluster.partition().elr == nodes(2, 3)
 
 
-def test_another_minimum_leaves_a_leaderless_partition_its_candidates(cluster: Cluster) -> None:
+def test_a_new_min_isr_keeps_the_candidates_of_a_leaderless_partition(cluster: Cluster) -> None:
     """Nothing is committed there meanwhile; without them nobody could ever lead."""
     cluster.alter(1, [1])
     cluster.lose(1, 2, 3)

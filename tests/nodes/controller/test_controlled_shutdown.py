@@ -6,7 +6,9 @@ from nodes.ids import NO_NODE
 from tests.support.nodes.controller_cluster import SESSION_MS, Cluster, node, nodes, state_of
 
 
-def test_controlled_shutdown_hands_over_in_one_batch_before_it_lets_go(cluster: Cluster) -> None:
+def test_a_broker_may_stop_after_one_batch_has_handed_over_its_leaderships(
+    cluster: Cluster,
+) -> None:
     """First all leaderships and ISRs, then, when the others have read that, the end."""
     cluster.create("u", nodes(1, 3, 2))
     cluster.create("v", nodes(2, 1, 3))
@@ -28,7 +30,7 @@ def test_controlled_shutdown_hands_over_in_one_batch_before_it_lets_go(cluster: 
     assert cluster.image.brokers[node(1)].fenced
 
 
-def test_a_broker_that_was_let_go_may_return_at_once(cluster: Cluster) -> None:
+def test_a_broker_that_stopped_cleanly_may_return_at_once(cluster: Cluster) -> None:
     """A clean restart does not wait for a session to run out."""
     cluster.beat(1, want_shut_down=True)
     cluster.beat(2)
@@ -47,7 +49,7 @@ def test_a_broker_that_shuts_down_is_not_unfenced_again(cluster: Cluster) -> Non
     assert cluster.beat(1).is_fenced
 
 
-def test_a_dead_broker_does_not_hold_up_a_shutdown(cluster: Cluster) -> None:
+def test_a_dead_broker_does_not_delay_a_shutdown(cluster: Cluster) -> None:
     """Once fenced, nobody waits for it to read the metadata."""
     cluster.beat(1, want_shut_down=True)
     cluster.wait(SESSION_MS, 1, 2)

@@ -43,7 +43,7 @@ def test_a_new_broker_is_fenced_under_the_offset_of_its_registration() -> None:
     assert (broker.epoch, broker.fenced, broker.endpoints) == (before + 1, True, endpoint(1))
 
 
-def test_the_same_incarnation_keeps_epoch_andstate_of(cluster: Cluster) -> None:
+def test_the_same_incarnation_keeps_epoch_and_state(cluster: Cluster) -> None:
     """A registration that was sent twice is answered twice, and written once."""
     epoch = cluster.epochs[node(1)]
     assert cluster.register(1) == epoch
@@ -51,7 +51,7 @@ def test_the_same_incarnation_keeps_epoch_andstate_of(cluster: Cluster) -> None:
     assert cluster.image.active(node(1))
 
 
-def test_the_same_incarnation_may_amend_its_data(cluster: Cluster) -> None:
+def test_the_same_incarnation_may_change_its_registration(cluster: Cluster) -> None:
     """A changed rack or listener is written, under the old epoch, without fencing."""
     result = cluster.controller.register_broker(
         broker_id=node(1),
@@ -103,7 +103,7 @@ def test_a_fenced_process_still_holds_its_id(cluster: Cluster) -> None:
         (CLUSTER_ID, UUID(int=4), (), ErrorCode.invalid_registration),
     ],
 )
-def test_registrations_that_are_refused(
+def test_invalid_registrations_are_refused(
     cluster: Cluster,
     cluster_id: str,
     incarnation: UUID | None,
@@ -219,7 +219,7 @@ def test_the_last_isr_member_stays_eligible_and_the_partition_waits_for_it(
     assert cluster.partition().elr == cluster.partition().last_known_elr == ()
 
 
-def test_of_an_isr_that_dies_at_once_everybody_is_eligible(cluster: Cluster) -> None:
+def test_all_members_of_an_isr_that_dies_at_once_are_eligible(cluster: Cluster) -> None:
     """Nothing was committed without any of them; the first to return leads."""
     cluster.wait(2 * SESSION_MS)
     assert state_of(cluster.partition()) == (NO_NODE, (), 1)
@@ -229,7 +229,7 @@ def test_of_an_isr_that_dies_at_once_everybody_is_eligible(cluster: Cluster) -> 
     assert cluster.partition().elr == ()
 
 
-def test_an_unclean_election_only_where_the_topic_allows_it(cluster: Cluster) -> None:
+def test_an_unclean_election_happens_only_if_the_topic_allows_it(cluster: Cluster) -> None:
     """The new leader is alone in the ISR, and marked as recovering."""
     cluster.create("u", nodes(1, 2, 3), configs={"unclean.leader.election.enable": "true"})
     for name in ("t", "u"):
@@ -276,7 +276,7 @@ def test_a_stall_of_the_controller_fences_nobody(cluster: Cluster) -> None:
 # --- the rest
 
 
-def test_unregistering_takes_a_broker_out_of_everything(cluster: Cluster) -> None:
+def test_an_unregistered_broker_leaves_every_isr_and_leadership(cluster: Cluster) -> None:
     """Its replicas stay assigned; its heartbeats are stale."""
     cluster.take(cluster.controller.unregister_broker(node(1)))
     assert node(1) not in cluster.image.brokers
@@ -389,7 +389,7 @@ def test_a_new_controller_gives_every_broker_a_full_session(cluster: Cluster) ->
     assert cluster.image.brokers[node(1)].fenced
 
 
-def test_the_deposed_leaders_silence_counts_from_before_the_election(cluster: Cluster) -> None:
+def test_the_previous_leaders_session_counts_from_its_last_contact(cluster: Cluster) -> None:
     """A node that led quorum and partitions is fenced one session after its death."""
     died_ms = cluster.now_ms
     cluster.wait(600, 2, 3)
@@ -401,7 +401,7 @@ def test_the_deposed_leaders_silence_counts_from_before_the_election(cluster: Cl
     assert cluster.image.brokers[node(1)].fenced
 
 
-def test_what_was_not_committed_is_forgotten(cluster: Cluster) -> None:
+def test_uncommitted_changes_are_discarded_with_the_leadership(cluster: Cluster) -> None:
     """The image after a loss of leadership is the committed one, not the speculative one."""
     committed = cluster.replayed
     cluster.lose(1)

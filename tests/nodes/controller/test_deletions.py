@@ -23,7 +23,7 @@ def delete(cluster: Cluster, *refs: TopicRef) -> list[DeleteTopicResult]:
     return cluster.take(delete_topics(cluster.controller.state, refs))
 
 
-def test_by_name_and_by_id(cluster: Cluster) -> None:
+def test_topics_are_deleted_by_name_and_by_id(cluster: Cluster) -> None:
     """Both are told both; configuration goes too, and the name may come back as another topic."""
     first, second = cluster.image.topic_ids["a"], cluster.image.topic_ids["b"]
     answers = delete(cluster, TopicRef(name="a"), TopicRef(topic_id=second))
@@ -37,7 +37,7 @@ def test_by_name_and_by_id(cluster: Cluster) -> None:
     assert cluster.image.topic_ids["a"] != first
 
 
-def test_what_is_unknown_or_unclear_is_refused_by_itself(cluster: Cluster) -> None:
+def test_unknown_or_ambiguous_topics_are_refused_one_by_one(cluster: Cluster) -> None:
     """Kafka's codes; a topic that is named twice stays, a good one beside them goes."""
     known = cluster.image.topic_ids["a"]
     answers = delete(
@@ -70,7 +70,7 @@ def test_a_name_and_its_own_id_are_the_same_topic_twice(cluster: Cluster) -> Non
     assert "a" in cluster.image.topic_ids
 
 
-def test_deletion_can_be_off() -> None:
+def test_deletion_can_be_disabled() -> None:
     """delete.topic.enable=false refuses all of it."""
     cluster = Cluster(brokers=1, delete_topics=False)
     cluster.create("a", nodes(1))

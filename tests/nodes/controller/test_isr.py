@@ -42,7 +42,7 @@ def test_the_same_isr_writes_nothing(cluster: Cluster) -> None:
         ({"leader_recovery_state": RECOVERING}, ErrorCode.invalid_request),
     ],
 )
-def test_requests_under_wrong_epochs_or_names(
+def test_requests_with_wrong_epochs_or_names_are_refused(
     cluster: Cluster, other: dict[str, Any], code: ErrorCode
 ) -> None:
     """Each staleness has Kafka's error, and changes nothing."""
@@ -57,7 +57,7 @@ def test_requests_under_wrong_epochs_or_names(
 
 
 @pytest.mark.parametrize("isr", [[2, 3], [], [1, 2, 2], [1, 4]])
-def test_isrs_that_are_none(cluster: Cluster, isr: list[int]) -> None:
+def test_invalid_isrs_are_refused(cluster: Cluster, isr: list[int]) -> None:
     """The ISR holds the leader, and distinct replicas only."""
     cluster.register(4)
     cluster.beat(4)
@@ -66,7 +66,7 @@ def test_isrs_that_are_none(cluster: Cluster, isr: list[int]) -> None:
     assert answer.error.code is ErrorCode.invalid_request
 
 
-def test_only_the_leader_may_ask(cluster: Cluster) -> None:
+def test_only_the_leader_may_change_the_isr(cluster: Cluster) -> None:
     """A follower that knows the right epochs is still not the leader."""
     answer = cluster.alter(2, [2, 1])
     assert answer.error is not None

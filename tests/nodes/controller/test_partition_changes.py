@@ -366,7 +366,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_rules(case: Case) -> None:
+def test_each_rule_gives_the_expected_partition_state(case: Case) -> None:
     """The record brings the partition exactly there; no record where nothing changes."""
     rules = Rules(
         case.live.__contains__, case.min_isr, case.election, case.eligible_leaders, case.logs

@@ -21,7 +21,7 @@ def _candidates(live: int, fenced: int = 0) -> list[Candidate]:
 
 
 @given(_SHAPES, st.integers(0, 4), st.integers())
-def test_striped_spreads_leaders_and_never_doubles(
+def test_striped_spreads_leaders_and_never_repeats_a_broker(
     shape: tuple[int, int, int], fenced: int, seed: int
 ) -> None:
     """Leaders of the live brokers differ by at most one; replicas are distinct; live ones first."""
@@ -77,7 +77,7 @@ def test_the_original_formula_places_as_published() -> None:
 
 
 @given(_SHAPES)
-def test_the_original_formula_never_doubles(shape: tuple[int, int, int]) -> None:
+def test_the_original_formula_never_repeats_a_broker(shape: tuple[int, int, int]) -> None:
     """However far the shift goes, a partition's replicas are distinct and leaders even."""
     count, partitions, replicas = shape
     replicas = min(replicas, count)
@@ -162,7 +162,7 @@ def test_the_original_formula_spreads_a_dead_brokers_load(
     assert len(set(held.values())) == 1
 
 
-def test_placements_are_chosen_by_name_and_go_on_where_a_topic_ends() -> None:
+def test_placements_are_chosen_by_name_and_continue_an_existing_topic() -> None:
     """The formula counts a topic's partitions through; without enough live brokers it is KRaft's
     placement that finds room.
     """

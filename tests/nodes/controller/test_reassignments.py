@@ -36,7 +36,7 @@ def refusal(answer: ReassignmentResult) -> tuple[ErrorCode, str]:
     return answer.error.code, answer.error.message
 
 
-def test_a_reassignment_runs_through(cluster: Cluster) -> None:
+def test_a_reassignment_completes(cluster: Cluster) -> None:
     """New replicas are added at once, old ones go when the new are in sync, the leader last."""
     assert reassign(cluster, 4, 5, 3).error is None
     is_reassigning = cluster.partition()
@@ -59,7 +59,7 @@ def test_a_reassignment_runs_through(cluster: Cluster) -> None:
     assert not list(list_reassignments(cluster.image))
 
 
-def test_a_leader_that_stays_learns_that_replicas_went(cluster: Cluster) -> None:
+def test_a_remaining_leader_gets_a_new_epoch_when_replicas_are_removed(cluster: Cluster) -> None:
     """It answers under a new leader epoch, though it leads as before."""
     reassign(cluster, 1, 2, 4)
     before = cluster.partition()
@@ -69,7 +69,7 @@ def test_a_leader_that_stays_learns_that_replicas_went(cluster: Cluster) -> None
     assert answer.partition.leader_epoch == before.leader_epoch + 1
 
 
-def test_what_needs_no_new_replica_is_done_at_once(cluster: Cluster) -> None:
+def test_a_reassignment_without_new_replicas_completes_at_once(cluster: Cluster) -> None:
     """Fewer replicas, and another order of them; the leader stays if it may."""
     assert reassign(cluster, 3, 2, 1).error is None
     assert cluster.partition().replicas == nodes(3, 2, 1)
@@ -81,7 +81,7 @@ def test_what_needs_no_new_replica_is_done_at_once(cluster: Cluster) -> None:
     assert cluster.written == []
 
 
-def test_a_cancelled_reassignment_leaves_what_was(cluster: Cluster) -> None:
+def test_a_cancelled_reassignment_restores_the_original_replicas(cluster: Cluster) -> None:
     """Added replicas go, in sync or not; those to be removed stay."""
     before = cluster.partition()
     reassign(cluster, 4, 5, 3)
@@ -98,7 +98,7 @@ def test_a_cancelled_reassignment_leaves_what_was(cluster: Cluster) -> None:
     )
 
 
-def test_another_target_counts_from_where_it_all_began(cluster: Cluster) -> None:
+def test_a_second_reassignment_is_relative_to_the_original_replicas(cluster: Cluster) -> None:
     """What the first target had added goes; what it was to remove may stay."""
     reassign(cluster, 4, 5, 3)
     cluster.alter(1, [1, 2, 3, 4])
@@ -153,7 +153,7 @@ def test_a_cancellation_may_elect_an_eligible_replica(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_targets_that_cannot_be(
+def test_invalid_reassignments_are_refused(
     cluster: Cluster,
     replicas: tuple[int, ...],
     values: dict[str, Any],
@@ -167,7 +167,7 @@ def test_targets_that_cannot_be(
     assert cluster.written == []
 
 
-def test_requests_are_judged_each_for_itself(cluster: Cluster) -> None:
+def test_each_reassignment_has_its_own_result(cluster: Cluster) -> None:
     """In one batch, unknown partitions beside known ones; an empty list is no assignment."""
     wanted = [
         Reassignment(topic="none", partition=0, replicas=nodes(1)),

@@ -39,7 +39,7 @@ def test_both_in_sync_replicas_restarted_uncleanly() -> None:
     assert cluster.recover() == []
 
 
-def test_one_of_them_is_away() -> None:
+def test_an_unclean_recovery_waits_for_all_last_known_replicas() -> None:
     """Nothing is asked before it is back: it may have the most."""
     cluster = all_lost(2)
     assert cluster.recover() == []
@@ -50,7 +50,7 @@ def test_one_of_them_is_away() -> None:
     assert cluster.partition().leader == 1
 
 
-def test_the_best_of_them_loses_it_all_before_the_other_has_copied_it() -> None:
+def test_last_known_replicas_are_kept_until_the_isr_has_its_minimum() -> None:
     """Who was last known stays so until enough are in sync, whoever led in between."""
     cluster = all_lost(1, 2)
     cluster.recover()
@@ -65,7 +65,7 @@ def test_the_best_of_them_loses_it_all_before_the_other_has_copied_it() -> None:
     assert cluster.partition().last_known_elr == ()
 
 
-def test_another_minimum_ends_what_was_known() -> None:
+def test_a_new_min_isr_ends_the_last_known_elr() -> None:
     """Who was in sync under another minimum may lack what is committed under this one."""
     cluster = all_lost(1, 2)
     cluster.recover()
@@ -75,7 +75,7 @@ def test_another_minimum_ends_what_was_known() -> None:
     assert cluster.partition().isr == nodes(1)
 
 
-def test_an_election_that_is_asked_for_takes_those_that_are_live() -> None:
+def test_a_requested_unclean_election_queries_all_live_replicas() -> None:
     """All live replicas are asked, last known or not, for the partitions that are named."""
     cluster = all_lost(2)
     state = cluster.controller.state
@@ -94,7 +94,7 @@ BAD_REPORTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changed", BAD_REPORTS.values(), ids=BAD_REPORTS)
-def test_answers_that_do_not_count(changed: dict[str, Any]) -> None:
+def test_invalid_log_reports_are_ignored(changed: dict[str, Any]) -> None:
     """What may have changed since does not elect anybody."""
     cluster = all_lost(1, 2)
     state = cluster.controller.state
@@ -105,7 +105,7 @@ def test_answers_that_do_not_count(changed: dict[str, Any]) -> None:
     assert len(recover(state, asked, good).records) == 1
 
 
-def test_answers_to_a_question_of_the_past_do_not_count() -> None:
+def test_log_reports_for_an_older_query_are_ignored() -> None:
     """The partition has changed in between, or is gone; a broker has left."""
     cluster = all_lost(1, 2)
     state = cluster.controller.state
@@ -121,7 +121,7 @@ def test_answers_to_a_question_of_the_past_do_not_count() -> None:
     assert recover(cluster.controller.state, [asked], reports).records == []
 
 
-def test_who_has_no_leader_is_known_without_looking_at_all() -> None:
+def test_the_set_of_leaderless_partitions_is_kept_up_to_date() -> None:
     """Through elections, deletions and changes of the controller."""
     cluster = all_lost(1, 2)
     cluster.create("u", nodes(3), nodes(2))

@@ -166,7 +166,7 @@ class Life:
 
 
 @pytest.mark.parametrize("min_isr", [2, 3])
-def test_whoever_leads_has_what_was_committed(min_isr: int) -> None:
+def test_every_leader_has_all_committed_records(min_isr: int) -> None:
     """Through kills of any number of replicas at once, and losses of power below the minimum."""
     elected = 0
     for seed in range(40):

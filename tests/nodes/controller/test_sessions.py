@@ -25,7 +25,7 @@ def test_the_longest_silent_comes_first() -> None:
     assert sessions.expired(500) == list(nodes(2, 3, 1))
 
 
-def test_an_ended_session_is_no_session() -> None:
+def test_an_ended_session_is_not_live() -> None:
     """Neither live nor expired; ending twice is no error."""
     sessions = BrokerSessions(100)
     sessions.touch(node(1), 0, Offset(5))
@@ -37,7 +37,7 @@ def test_an_ended_session_is_no_session() -> None:
     assert sessions.metadata_offset(node(1)) == NO_OFFSET
 
 
-def test_a_stall_of_the_controller_is_not_the_brokers_silence() -> None:
+def test_a_stall_of_the_controller_extends_all_sessions() -> None:
     """All sessions move on by the stall, but never into the future."""
     sessions = BrokerSessions(100)
     sessions.touch(node(1), 0)

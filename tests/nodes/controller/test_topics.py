@@ -24,7 +24,7 @@ def _error(cluster: Cluster, name: str, *assignments: Any, **values: Any) -> Err
     return answer.error.code
 
 
-def test_a_topic_is_made_in_one_batch(cluster: Cluster) -> None:
+def test_a_topic_is_created_in_one_batch(cluster: Cluster) -> None:
     """Topic, configuration, then partitions; the first replica leads, all are in sync."""
     answer = cluster.create(
         "t", partitions=4, replication_factor=3, configs={"min.insync.replicas": "2"}
@@ -45,7 +45,7 @@ def test_a_topic_is_made_in_one_batch(cluster: Cluster) -> None:
     assert cluster.image.topic_config("other") == {}
 
 
-def test_defaults_stand_in_for_minus_one() -> None:
+def test_minus_one_is_replaced_by_the_defaults() -> None:
     """num.partitions and default.replication.factor."""
     cluster = Cluster(brokers=3, default_partitions=2, default_replication_factor=3)
     answer = cluster.create("t")
@@ -67,7 +67,7 @@ def test_defaults_stand_in_for_minus_one() -> None:
         ("__cluster_metadata", ErrorCode.invalid_request),
     ],
 )
-def test_names_that_no_topic_may_have(cluster: Cluster, name: str, code: ErrorCode) -> None:
+def test_illegal_topic_names_are_refused(cluster: Cluster, name: str, code: ErrorCode) -> None:
     """Illegal, taken, colliding in metrics ('.' and '_'), or the metadata log's own."""
     cluster.create("taken")
     cluster.create("has.line")
@@ -75,7 +75,7 @@ def test_names_that_no_topic_may_have(cluster: Cluster, name: str, code: ErrorCo
 
 
 @pytest.mark.parametrize("name", ["x" * 249, "a.B_c-9", "...", "__consumer_offsets"])
-def test_names_that_a_topic_may_have(cluster: Cluster, name: str) -> None:
+def test_legal_topic_names_are_accepted(cluster: Cluster, name: str) -> None:
     """The limits are Kafka's, no stricter."""
     assert cluster.create(name).error is None
 
@@ -90,12 +90,14 @@ def test_names_that_a_topic_may_have(cluster: Cluster, name: str) -> None:
         ({"partitions": MAX_PARTITIONS_PER_REQUEST + 1}, ErrorCode.policy_violation),
     ],
 )
-def test_counts_that_cannot_be(cluster: Cluster, values: dict[str, int], code: ErrorCode) -> None:
+def test_invalid_partition_and_replica_counts_are_refused(
+    cluster: Cluster, values: dict[str, int], code: ErrorCode
+) -> None:
     """Zero, below, above what there are brokers for, above what one batch holds."""
     assert _error(cluster, "t", **values) is code
 
 
-def test_fenced_and_leaving_brokers_come_last(cluster: Cluster) -> None:
+def test_fenced_and_leaving_brokers_are_used_last(cluster: Cluster) -> None:
     """They hold replicas only where the others do not suffice, and are not in sync."""
     cluster.create("other", nodes(3, 1))
     cluster.beat(3, want_shut_down=True)
@@ -108,7 +110,7 @@ def test_fenced_and_leaving_brokers_come_last(cluster: Cluster) -> None:
     assert _error(cluster, "w", replication_factor=1) is ErrorCode.invalid_replication_factor
 
 
-def test_manual_assignments_are_taken_as_they_are(cluster: Cluster) -> None:
+def test_manual_assignments_are_used_unchanged(cluster: Cluster) -> None:
     """The first live replica leads; a fenced one is assigned but not in sync."""
     cluster.lose(1)
     answer = cluster.create("t", nodes(1, 2), nodes(3, 1))
@@ -129,7 +131,7 @@ def test_manual_assignments_are_taken_as_they_are(cluster: Cluster) -> None:
         ([nodes(1, 2), nodes(1)], {}, ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_manual_assignments_that_cannot_be(
+def test_invalid_manual_assignments_are_refused(
     cluster: Cluster, assignments: list[Any], values: dict[str, int], code: ErrorCode
 ) -> None:
     """Doubled, unknown, empty, uneven, or with counts beside them."""
@@ -168,7 +170,7 @@ def test_an_assignment_to_fenced_brokers_only_has_no_leader(cluster: Cluster) ->
         ("no.such.config", "1"),
     ],
 )
-def test_configurations_that_cannot_be(cluster: Cluster, name: str, value: str) -> None:
+def test_invalid_configurations_are_refused(cluster: Cluster, name: str, value: str) -> None:
     """Unknown names and values that this broker could not honour."""
     assert _error(cluster, "t", configs={name: value}) is ErrorCode.invalid_config
 
@@ -183,7 +185,7 @@ def test_configurations_that_cannot_be(cluster: Cluster, name: str, value: str) 
         ("unclean.leader.election.enable", "TRUE", {"unclean.leader.election.enable": "TRUE"}),
     ],
 )
-def test_configurations_that_are_kept(
+def test_valid_configurations_are_stored(
     cluster: Cluster, name: str, value: str, stored: dict[str, str]
 ) -> None:
     """As given, without the blanks around it."""
@@ -191,7 +193,7 @@ def test_configurations_that_are_kept(
     assert cluster.image.topic_config("t") == stored
 
 
-def test_each_topic_of_a_request_is_judged_for_itself(cluster: Cluster) -> None:
+def test_each_topic_of_a_request_has_its_own_result(cluster: Cluster) -> None:
     """Good ones are made beside bad ones; a name given twice is answered once, with an error."""
     topics = [
         NewTopic(name=name) for name in ("good", "bad/", "twice", "twice", "a.b", "a_b", "good2")
@@ -217,7 +219,7 @@ def test_validate_only_writes_nothing(cluster: Cluster) -> None:
     assert not result.records
 
 
-def test_ten_thousand_partitions_are_one_request(cluster: Cluster) -> None:
+def test_a_request_may_create_at_most_ten_thousand_partitions(cluster: Cluster) -> None:
     """The limit itself is allowed, and a second topic beside it is not."""
     topics = [
         NewTopic(name="big", partitions=MAX_PARTITIONS_PER_REQUEST, replication_factor=3),

@@ -9,7 +9,7 @@ from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import batch, open_log
 
 
-def test_every_record_gets_the_leaders_time_and_the_batch_a_crc_that_fits() -> None:
+def test_log_append_time_sets_the_leaders_time_and_a_matching_crc() -> None:
     """Bit 3 of the attributes says so to readers; the records' own bytes stay."""
     stamped = with_append_time(batch(3, timestamp_ms=1000), 5000)
     header = read_header(stamped)
@@ -23,7 +23,7 @@ def test_every_record_gets_the_leaders_time_and_the_batch_a_crc_that_fits() -> N
     assert [record.timestamp for record in decode_records(stamped)] == [5000] * 3
 
 
-def test_a_damaged_batch_is_not_made_whole_by_a_new_crc() -> None:
+def test_a_damaged_batch_does_not_get_a_correct_crc() -> None:
     """What arrived damaged is refused before it is stamped."""
     damaged = bytearray(batch(value=b"whole"))
     damaged[-1] ^= 1
@@ -31,7 +31,7 @@ def test_a_damaged_batch_is_not_made_whole_by_a_new_crc() -> None:
         with_append_time(bytes(damaged), 5000)
 
 
-def test_times_that_ran_backwards_are_found_all_the_same() -> None:
+def test_records_with_decreasing_times_are_found_by_time() -> None:
     """A wall clock that was set back leaves a log whose times fall; lookups still miss nothing."""
     log = open_log(MemoryDisk())
     for wall_ms in (1000, 9000, 2000, 3000):
@@ -41,7 +41,7 @@ def test_times_that_ran_backwards_are_found_all_the_same() -> None:
     assert log.max_timestamp() == (Offset(1), 9000)
 
 
-def test_a_producer_forgotten_by_a_clock_that_jumped_goes_on() -> None:
+def test_a_producer_forgotten_after_a_clock_jump_may_continue() -> None:
     """A day's jump makes every producer look idle; its next batch is taken, as Kafka takes it."""
     log = open_log(MemoryDisk())
     log.append_as_leader(batch(timestamp_ms=1000, producer=(5, 0, 0)), Epoch(0))

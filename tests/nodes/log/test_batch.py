@@ -35,7 +35,9 @@ records = st.lists(
 
 
 @given(records, st.integers(0, 2**62), st.integers(-1, 2**31 - 1))
-def test_what_is_encoded_is_decoded(given_records: list[Record], base: int, epoch: int) -> None:
+def test_an_encoded_batch_is_decoded_again(
+    given_records: list[Record], base: int, epoch: int
+) -> None:
     """Records survive the round trip, and the header describes them."""
     data = encode_batch(
         given_records, base_offset=Offset(base), leader_epoch=Epoch(epoch), timestamp_ms=0
@@ -118,7 +120,7 @@ def test_compressed_batches_are_not_decoded() -> None:
 
 
 @given(st.data())
-def test_mangled_records_never_do_worse_than_corrupt(data: st.DataObject) -> None:
+def test_mangled_records_raise_nothing_but_corrupt_batch(data: st.DataObject) -> None:
     """Whatever the record bytes are, decoding returns or raises CorruptBatch."""
     mangled = bytearray(batch(3))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -85,7 +85,7 @@ def test_damaged_meta_properties_are_refused(text: bytes, message: str) -> None:
         MetaProperties.read(disk)
 
 
-def test_the_clean_mark_is_gone_once_taken_even_after_a_crash() -> None:
+def test_the_clean_shutdown_file_stays_removed_after_a_crash() -> None:
     """KAFKA-10471: a crash while loading logs must not look clean to the next start."""
     disk = MemoryDisk()
     mark = CleanShutdown(disk)
@@ -98,7 +98,7 @@ def test_the_clean_mark_is_gone_once_taken_even_after_a_crash() -> None:
     assert mark.take() is None
 
 
-def test_an_empty_clean_mark_has_no_broker_epoch() -> None:
+def test_an_empty_clean_shutdown_file_has_no_broker_epoch() -> None:
     """Kafka before 3.7 wrote an empty file."""
     disk = MemoryDisk()
     disk.write_atomic(CLEAN_SHUTDOWN, b"")
@@ -138,7 +138,7 @@ def test_damaged_partition_metadata_is_refused(text: bytes) -> None:
         PartitionMetadata.read(disk, "t-0")
 
 
-def test_a_table_that_was_written_in_part_is_refused() -> None:
+def test_a_partly_written_table_is_refused() -> None:
     """A number cut short would be another number."""
     disk = MemoryDisk()
     checkpoint = OffsetCheckpoint(disk, LOG_START_OFFSETS)

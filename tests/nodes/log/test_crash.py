@@ -166,7 +166,7 @@ def steps_of(rng: random.Random) -> list[Step]:
     stale_point=st.booleans(),
 )
 @settings(max_examples=400)
-def test_power_lost_at_any_write_leaves_a_prefix_with_all_that_was_flushed(
+def test_a_power_loss_at_any_write_leaves_a_prefix_with_all_flushed_records(
     seed: int, write: int, write_back: bool, stale_point: bool
 ) -> None:
     """Whichever write is the last, and whatever the kernel wrote back before it."""
@@ -204,7 +204,7 @@ def test_power_lost_at_any_write_leaves_a_prefix_with_all_that_was_flushed(
 
 
 @pytest.mark.parametrize("crash", range(60))
-def test_power_lost_while_recovering_is_recovered_from(crash: int) -> None:
+def test_a_power_loss_during_recovery_is_recovered(crash: int) -> None:
     """A second loss of power, at any write of the recovery, costs nothing more."""
     disk = MemoryDisk()
     log = open_log(disk)

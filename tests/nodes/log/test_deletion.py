@@ -37,7 +37,7 @@ def test_a_deleted_log_is_swept() -> None:
     assert Log.sweep_deleted(disk) == 0
 
 
-def test_a_sweep_is_bounded() -> None:
+def test_a_sweep_removes_a_bounded_number_of_files() -> None:
     """So many files a call, until nothing is left."""
     disk = MemoryDisk()
     deleted(disk)

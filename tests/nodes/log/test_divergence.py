@@ -59,20 +59,20 @@ def cut(leader: History, follower: History, last_epoch: int) -> int:
         (History((2, 0), end=4), History(end=0), -1, 0),
     ],
 )
-def test_follower_is_cut_where_the_logs_depart(
+def test_a_follower_truncates_where_the_logs_diverge(
     leader: History, follower: History, last_epoch: int, expected: int
 ) -> None:
     """The follower ends with exactly the common prefix."""
     assert cut(leader, follower, last_epoch) == expected
 
 
-def test_no_epoch_in_common_trusts_nothing() -> None:
+def test_logs_without_a_common_epoch_share_nothing() -> None:
     """A leader without any record as old as the follower's shares nothing with it."""
     told = divergence(History(end=0), Epoch(3), Offset(9))
     assert told == EpochEnd(Epoch(3), Offset(0))
     assert truncation_offset(History((3, 0), end=9), told) == 0
 
 
-def test_a_consumer_without_epochs_is_served() -> None:
+def test_a_fetch_without_an_epoch_does_not_diverge() -> None:
     """Old consumers name no epoch: nothing can be said, so nothing is."""
     assert divergence(History((5, 0), end=9), Epoch(-1), Offset(4)) is None

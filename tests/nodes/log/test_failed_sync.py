@@ -37,7 +37,7 @@ def drop_everything(disk: MemoryDisk) -> None:
         file.drop_unsynced()
 
 
-def test_what_is_said_to_be_flushed_is_on_the_disk() -> None:
+def test_flushed_data_is_on_the_disk_after_a_failed_sync() -> None:
     """Although the page cache shows all of it, and syncs of it succeed."""
     disk = MemoryDisk()
     log = filled(disk)
@@ -49,7 +49,7 @@ def test_what_is_said_to_be_flushed_is_on_the_disk() -> None:
     assert content(open_log(disk, recovery_point=again.flushed_offset)) == before
 
 
-def test_otherwise_the_cache_would_be_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_rewrite_cached_data_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above would be worth nothing without."""
     disk = MemoryDisk()
     log = filled(disk)
@@ -61,7 +61,7 @@ def test_otherwise_the_cache_would_be_believed(monkeypatch: pytest.MonkeyPatch) 
     assert len(content(open_log(disk))) < len(before)
 
 
-def test_indexes_are_on_the_disk_too() -> None:
+def test_indexes_are_on_the_disk_after_a_failed_sync() -> None:
     """Of sealed segments: they are trusted below the recovery point."""
     disk = MemoryDisk()
     log = filled(disk, flushed=1, more=9)
@@ -90,7 +90,7 @@ def test_an_epoch_without_records_is_on_the_disk_with_the_next_flush() -> None:
 
 
 @pytest.mark.parametrize("given_up", [True, False])
-def test_a_sync_that_nobody_waits_for_any_more(
+def test_a_failed_sync_without_a_waiter_is_repeated_with_a_rewrite(
     given_up: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails: whoever flushes next, in the end, has to write what it was to write again."""
@@ -119,7 +119,7 @@ def test_a_sync_that_nobody_waits_for_any_more(
     assert content(open_log(disk)) == before
 
 
-def test_what_was_flushed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushed_data_is_not_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large log is not written again as a whole, nor the flushed part of its last segment."""
     disk = MemoryDisk()
     log = filled(disk, flushed=7, more=3)
@@ -139,7 +139,7 @@ def test_what_was_flushed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert written[0][1] > 0
 
 
-def test_real_files_are_written_again_in_place(tmp_path: Path) -> None:
+def test_real_files_are_rewritten_in_place(tmp_path: Path) -> None:
     """From the given byte on, and without another byte; what the next sync is asked to bring."""
     (tmp_path / "f").write_bytes(os.urandom(3 << 20))
     before = (tmp_path / "f").read_bytes()
@@ -183,6 +183,6 @@ class Again:
         log.close()
 
 
-def test_writing_again_bears_death_at_every_operation() -> None:
+def test_a_rewrite_survives_death_at_every_operation() -> None:
     """Killed, or without power: what was flushed is there, and all that was not is tried again."""
     assert sweep(Again, seeds=range(1)) > 50

@@ -74,7 +74,7 @@ def test_waiters_share_a_sync() -> None:
     asyncio.run(scenario())
 
 
-def test_what_durable_says_survives_the_power() -> None:
+def test_durable_records_survive_a_power_loss() -> None:
     """Names, epochs and the indexes of sealed segments are on disk with the records."""
 
     async def scenario() -> None:
@@ -118,7 +118,7 @@ def test_a_failed_sync_fails_every_waiter() -> None:
         (lambda log: log.delete(), LogOffline),
     ],
 )
-def test_what_happens_to_the_log_ends_the_waiting(event: object, outcome: type) -> None:
+def test_truncation_and_closing_end_the_wait(event: object, outcome: type) -> None:
     """Truncated meanwhile, then grown again beyond what was waited for; closed; deleted."""
     assert callable(event)
 
@@ -139,14 +139,14 @@ def test_what_happens_to_the_log_ends_the_waiting(event: object, outcome: type) 
     asyncio.run(scenario())
 
 
-def test_waiting_for_what_was_never_appended_is_refused() -> None:
+def test_waiting_beyond_the_log_end_is_refused() -> None:
     """It would wait for records that nobody promised."""
     log = opened(MemoryDisk())
     with pytest.raises(LogError):
         asyncio.run(log.durable(Offset(5)))
 
 
-def test_a_cancelled_waiter_takes_nothing_with_it() -> None:
+def test_a_cancelled_waiter_does_not_affect_the_others() -> None:
     """The one whose turn it was gives up: the next does the work, names included."""
 
     async def scenario() -> None:
@@ -165,7 +165,7 @@ def test_a_cancelled_waiter_takes_nothing_with_it() -> None:
     asyncio.run(scenario())
 
 
-def test_rolling_and_expiring_while_a_sync_runs() -> None:
+def test_the_log_may_roll_and_expire_during_a_sync() -> None:
     """New segments are not claimed, removed ones not missed; what was asked for is durable."""
 
     async def scenario() -> None:

@@ -8,7 +8,7 @@ from tests.support.nodes.log_lives import End, Life, Pages
 from tests.tools.storage_crashes import sweep, sweep_files
 
 
-def test_a_log_bears_death_at_some_operations() -> None:
+def test_a_log_survives_death_at_some_operations() -> None:
     """Killed, and without power in two ways; recovery dies too."""
     assert sweep(Life, seeds=range(1), operations=range(3, 700, 29)) > 50
     assert sweep(Pages, seeds=range(1), operations=range(11, 700, 41)) > 30
@@ -16,7 +16,7 @@ def test_a_log_bears_death_at_some_operations() -> None:
 
 
 @pytest.mark.slow
-def test_a_log_bears_death_at_many_operations() -> None:
+def test_a_log_survives_death_at_many_operations() -> None:
     """More of the same; all of them, with many seeds, is a command: see `lives`."""
     assert sweep(Life, seeds=range(1), operations=range(0, 700, 5)) > 300
     assert sweep(Pages, seeds=range(1), operations=range(2, 700, 11)) > 100
@@ -24,6 +24,6 @@ def test_a_log_bears_death_at_many_operations() -> None:
 
 
 @pytest.mark.slow
-def test_a_log_of_real_files_bears_being_killed(tmp_path: Path) -> None:
+def test_a_log_of_real_files_survives_being_killed(tmp_path: Path) -> None:
     """The same over a real file system, at some of the operations; its syncs take their time."""
     assert sweep_files(Life, tmp_path, stride=47) > 12

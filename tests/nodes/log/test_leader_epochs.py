@@ -35,13 +35,13 @@ def test_the_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None
     assert epochs.end_offset_for(Epoch(asked), Offset(37)) == answer
 
 
-def test_an_empty_table_knows_nothing() -> None:
+def test_an_empty_table_reports_every_epoch_as_unknown() -> None:
     """No epoch, no answer."""
     assert LeaderEpochs().end_offset_for(Epoch(0), Offset(0)) == (-1, -1)
     assert LeaderEpochs().latest == -1
 
 
-def test_an_epoch_without_records_gives_way() -> None:
+def test_an_epoch_without_records_is_replaced() -> None:
     """Two elections at one offset leave one entry, of the later."""
     epochs = table((1, 0), (2, 5), (3, 5))
     assert epochs.entries == ((1, 0), (3, 5))
@@ -49,7 +49,7 @@ def test_an_epoch_without_records_gives_way() -> None:
     assert epochs.last_with_records(Offset(6)) == 3
 
 
-def test_an_unused_newer_epoch_gives_way_to_the_records_of_an_older_one() -> None:
+def test_an_unused_newer_epoch_is_replaced_by_an_older_one_with_records() -> None:
     """A leader that wrote nothing follows, and gets records of the epoch before its own."""
     epochs = table((1, 0), (3, 5))
     assert epochs.assign(Epoch(1), Offset(5))
@@ -64,7 +64,7 @@ def test_epochs_never_go_back_behind_records() -> None:
         table((1, 0), (3, 5)).assign(Epoch(2), Offset(6))
 
 
-def test_truncation_forgets_epochs_at_or_after_the_end() -> None:
+def test_truncation_removes_epochs_at_or_after_the_end() -> None:
     """An epoch that begins at the new end has no record any more."""
     epochs = table((1, 0), (2, 5), (3, 9))
     assert epochs.truncate_from_end(Offset(5))

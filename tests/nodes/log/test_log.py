@@ -77,7 +77,7 @@ def test_a_leader_assigns_offsets_and_its_epoch(disk: Disk) -> None:
     ],
     ids=["nothing", "torn", "crc", "two", "trailing", "large"],
 )
-def test_a_leader_refuses_what_is_no_single_valid_batch(data: bytes, error: type) -> None:
+def test_a_leader_refuses_anything_but_a_single_valid_batch(data: bytes, error: type) -> None:
     """Each with its error, and nothing is appended."""
     log = open_log(MemoryDisk())
     with pytest.raises(error):
@@ -109,7 +109,7 @@ def test_a_retried_batch_is_not_appended_twice(disk: Disk) -> None:
     log.close()
 
 
-def test_a_truncated_batch_is_no_duplicate_any_more(disk: Disk) -> None:
+def test_a_batch_is_not_a_duplicate_after_its_truncation(disk: Disk) -> None:
     """Producer state goes back with the log."""
     log = open_log(disk)
     for sequence in range(3):
@@ -153,7 +153,7 @@ def test_a_followers_files_are_its_leaders_bytes(tmp_path: Path) -> None:
     ],
     ids=["gap", "repeat", "inner gap", "old epoch", "inner old epoch", "crc"],
 )
-def test_a_follower_refuses_what_does_not_continue_its_log(data: bytes, error: type) -> None:
+def test_a_follower_refuses_batches_that_do_not_continue_its_log(data: bytes, error: type) -> None:
     """Gaps, repeats, epochs that go back, damage: nothing of the whole is appended."""
     log = open_log(MemoryDisk())
     log.append_as_leader(batch(2), E2)
@@ -235,7 +235,7 @@ def test_truncation_removes_whole_batches(clean: bool, offset: int) -> None:
 
 
 @pytest.mark.parametrize("kept", range(1, 20))
-def test_a_truncated_segment_indexes_as_if_the_tail_had_never_been(kept: int) -> None:
+def test_a_truncated_segment_has_no_index_entries_of_the_tail(kept: int) -> None:
     """Positions, index entries and the largest timestamp go back with the log."""
     stamps = [1000 + number * 2 - number % 4 // 3 * 5 for number in range(20)]
     config = LogConfig(index_interval_bytes=200)
@@ -255,7 +255,7 @@ def test_a_truncated_segment_indexes_as_if_the_tail_had_never_been(kept: int) ->
         assert truncated.read(path) == never.read(path)
 
 
-def test_truncation_forgets_epochs(disk: Disk) -> None:
+def test_truncation_removes_epochs(disk: Disk) -> None:
     """An epoch whose records are gone is gone; one assigned at the end too."""
     log = open_log(disk)
     log.append_as_leader(batch(5), E1)
@@ -271,7 +271,7 @@ def test_truncation_forgets_epochs(disk: Disk) -> None:
     log.close()
 
 
-def test_truncating_fully_begins_anew(disk: Disk) -> None:
+def test_a_full_truncation_leaves_an_empty_log_at_the_new_start(disk: Disk) -> None:
     """Nothing is left but the new start; it survives a restart; any first sequence is taken."""
     log = filled(disk)
     log.truncate_fully(Offset(100))
@@ -316,7 +316,7 @@ def test_time_lookups_find_the_first_record_at_or_after(disk: Disk) -> None:
     log.close()
 
 
-def test_flushing_makes_the_end_durable_and_says_so() -> None:
+def test_flushing_makes_the_end_durable_and_returns_it() -> None:
     """Both flushes; what came later is lost with the power."""
     disk = MemoryDisk()
     log = open_log(disk)
@@ -331,7 +331,7 @@ def test_flushing_makes_the_end_durable_and_says_so() -> None:
     assert open_log(disk).end_offset == 4
 
 
-def test_a_flush_claims_nothing_that_was_appended_while_it_ran() -> None:
+def test_a_flush_does_not_cover_appends_during_it() -> None:
     """Nor what replaced a truncated tail meanwhile; callers that wait share the next sync."""
     disk = MemoryDisk()
 
@@ -356,7 +356,7 @@ def test_a_flush_claims_nothing_that_was_appended_while_it_ran() -> None:
     asyncio.run(scenario())
 
 
-def test_a_log_whose_disk_failed_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_refuses_changes_after_a_failed_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-10778: after a failed write nobody knows what is on disk."""
     log = filled(MemoryDisk(), config=LogConfig())
     end = log.end_offset

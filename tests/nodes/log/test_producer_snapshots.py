@@ -45,7 +45,7 @@ def some() -> Producers:
     return producers
 
 
-def test_the_file_is_kafkas() -> None:
+def test_the_file_has_kafkas_format() -> None:
     """Fields, CRC and order; what Kafka takes from it is each producer's last batch."""
     entries = kafkas_reading(encode(some()))
     assert entries == {
@@ -62,7 +62,7 @@ def test_what_is_written_is_read_back() -> None:
     assert decode(encode(Producers())) == {}
 
 
-def test_damage_is_noticed() -> None:
+def test_damage_is_detected() -> None:
     """Every flipped bit, every cut, and anything added."""
     data = encode(some())
     for position in range(len(data)):
@@ -117,7 +117,7 @@ def test_a_retry_is_known_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "missing"])
-def test_a_bad_snapshot_is_not_believed(damage: str) -> None:
+def test_a_damaged_snapshot_is_not_used(damage: str) -> None:
     """An older one, or the batches themselves, tell the same."""
     disk = MemoryDisk()
     produced(disk).close()
@@ -136,7 +136,7 @@ def test_a_bad_snapshot_is_not_believed(damage: str) -> None:
     assert log.append_as_leader(batch(1, producer=(9, 0, 5)), E1) == (5, 5, True)
 
 
-def test_a_snapshot_of_what_was_cut_off_goes_with_it() -> None:
+def test_a_truncation_removes_later_snapshots() -> None:
     """The log grows again past the same offsets with other records."""
     disk = MemoryDisk()
     log = produced(disk)

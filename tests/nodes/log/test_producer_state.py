@@ -49,7 +49,7 @@ def test_any_other_sequence_is_out_of_order(sequence: int) -> None:
         producers.check(header(2, sequence), whole)
 
 
-def test_five_batches_are_remembered() -> None:
+def test_the_last_five_batches_are_known_as_duplicates() -> None:
     """The sixth newest is no duplicate any more, and is out of order."""
     producers = after(*[(1, n, 10 + n) for n in range(6)])
     for n in range(1, 6):
@@ -92,7 +92,7 @@ def test_an_unknown_producer_begins_at_zero_unless_its_past_may_be_gone() -> Non
         producers.check(header(1, 7), whole)
 
 
-def test_producers_do_not_meet() -> None:
+def test_producers_do_not_affect_each_other() -> None:
     """Each producer id has its own sequence."""
     producers = after((2, 0, 0))
     assert producers.check(header(1, 0, producer_id=10), whole) is None

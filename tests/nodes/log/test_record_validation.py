@@ -60,14 +60,14 @@ FIRST = BODY[: 1 + (BODY[0] >> 1)]
 
 
 @given(RECORDS)
-def test_what_is_well_formed_passes(records: list[Record]) -> None:
+def test_well_formed_records_pass(records: list[Record]) -> None:
     """Nulls, headers, any lengths, any times."""
     batch = encode_batch(records, timestamp_ms=5)
     check_records(batch, HEADER_BYTES, len(batch), 0, len(records))
 
 
 @given(RECORDS, st.integers(0, 2**31), st.binary(min_size=1, max_size=6))
-def test_what_passes_can_be_read(records: list[Record], at: int, new: bytes) -> None:
+def test_accepted_batches_can_be_read(records: list[Record], at: int, new: bytes) -> None:
     """Bytes that are put anywhere into the records are refused, or the records can be decoded."""
     batch = bytearray(encode_batch(records, timestamp_ms=5))
     at = HEADER_BYTES + at % (len(batch) - HEADER_BYTES)
@@ -114,7 +114,9 @@ def test_what_passes_can_be_read(records: list[Record], at: int, new: bytes) -> 
     ],
     ids=str,
 )  # fmt: skip
-def test_behind_a_right_crc_there_must_be_records(changes: dict[str, int | bytes]) -> None:
+def test_a_batch_with_a_correct_crc_and_invalid_records_is_refused(
+    changes: dict[str, int | bytes],
+) -> None:
     """What Kafka refuses at its header, or at a walk through its records."""
     assert refused(rewritten(PLAIN, **changes))
     assert not refused(rewritten(PLAIN))
@@ -125,12 +127,12 @@ def test_behind_a_right_crc_there_must_be_records(changes: dict[str, int | bytes
     [(1, gzip.compress(BODY, mtime=0)), (2, b"\x2a" + BODY), (3, b"\x04\x22\x4d\x18" + BODY),
      (4, b"\x28\xb5\x2f\xfd" + BODY)],
 )  # fmt: skip
-def test_of_compressed_records_the_beginning_is_looked_at(codec: int, body: bytes) -> None:
+def test_a_compressed_batch_must_begin_as_its_codec_requires(codec: int, body: bytes) -> None:
     """Nothing is decompressed."""
     assert not refused(rewritten(PLAIN, attributes=codec, body=body))
 
 
-def test_a_walk_ends_after_so_many_records() -> None:
+def test_at_most_max_walked_records_are_checked() -> None:
     """A batch of very many tiny records must not hold the loop: the rest of it is believed."""
     batch = encode_batch([Record()] * (MAX_WALKED + 10), timestamp_ms=1)
     check_records(batch + b"?", HEADER_BYTES, len(batch) + 1, 0, MAX_WALKED + 10)

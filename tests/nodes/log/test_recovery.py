@@ -53,7 +53,7 @@ def test_an_undamaged_log_is_kept_whole_and_made_durable() -> None:
 
 
 @pytest.mark.parametrize("torn_bytes", [1, 20, 60, 61, 65])
-def test_a_torn_tail_is_cut(torn_bytes: int) -> None:
+def test_a_torn_tail_is_truncated(torn_bytes: int) -> None:
     """An incomplete last batch goes, however much of it is there; the rest stays."""
     disk, one = written(), size_of_one()
     cut_file(disk, FIRST, 5 * one + torn_bytes)
@@ -65,7 +65,7 @@ def test_a_torn_tail_is_cut(torn_bytes: int) -> None:
     assert open_log(disk, config=BIG).end_offset == 6
 
 
-def test_a_last_batch_with_a_bad_crc_is_cut() -> None:
+def test_a_last_batch_with_a_bad_crc_is_truncated() -> None:
     """Nothing follows it: an interrupted write explains it. Nor does the log's epoch survive it."""
     disk, one = written(5), size_of_one()
     open_log(disk, config=BIG).append_as_leader(batch(value=b"v"), Epoch(7))
@@ -76,7 +76,7 @@ def test_a_last_batch_with_a_bad_crc_is_cut() -> None:
 
 
 @pytest.mark.parametrize("position", [8, 16, 25, 65])
-def test_damage_that_intact_batches_follow_is_refused(position: int) -> None:
+def test_damage_before_valid_batches_is_refused(position: int) -> None:
     """A flipped bit in length, magic, header or record of an early batch; the file stays."""
     disk, one = written(), size_of_one()
     disk.corrupt(FIRST, 2 * one + position)
@@ -88,7 +88,7 @@ def test_damage_that_intact_batches_follow_is_refused(position: int) -> None:
     assert disk.read(FIRST) == before
 
 
-def test_a_hole_in_the_offsets_is_refused() -> None:
+def test_a_gap_in_the_offsets_is_refused() -> None:
     """The base offset is outside the CRC; continuity guards it."""
     disk, one = written(), size_of_one()
     overwrite(disk, FIRST, 2 * one, struct.pack(">q", 3))

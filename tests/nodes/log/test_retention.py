@@ -39,7 +39,7 @@ def extents(*parts: tuple[int, int]) -> list[SegmentInfo]:
         (50, 300, 99, 2),
     ],
 )
-def test_what_expires(
+def test_the_expected_segments_expire(
     retention_ms: int, retention_bytes: int, high_watermark: int, gone: int
 ) -> None:
     """By age or size, whichever says more; never above the high watermark."""
@@ -56,7 +56,7 @@ def test_what_expires(
     )
 
 
-def test_a_younger_segment_or_one_without_times_keeps_those_behind_it() -> None:
+def test_an_unexpired_segment_keeps_all_later_segments() -> None:
     """Age removes from the start only; records without a time never grow old."""
 
     def gone(*stamps: int) -> int:
@@ -99,7 +99,7 @@ def test_expiring_by_age_moves_the_start() -> None:
     assert (again.start_offset, again.epochs) == (log.start_offset, log.epochs)
 
 
-def test_a_log_that_expired_as_a_whole_is_empty_and_goes_on() -> None:
+def test_a_fully_expired_log_is_empty_and_accepts_appends() -> None:
     """As in Kafka the active segment goes too, after a roll."""
     disk = MemoryDisk()
     log = aged(disk, dataclasses.replace(SMALL, retention_ms=DAY))
@@ -111,7 +111,7 @@ def test_a_log_that_expired_as_a_whole_is_empty_and_goes_on() -> None:
     assert (log.start_offset, log.end_offset, log.epochs) == (20, 21, ((2, 20),))
 
 
-def test_expiring_by_size_keeps_as_much_as_was_asked_for() -> None:
+def test_expiry_by_size_keeps_retention_bytes() -> None:
     """And sizes change with `configure`, live."""
     log = aged(MemoryDisk())
     whole = log.size
@@ -174,7 +174,7 @@ def test_a_start_that_was_moved_holds_after_a_restart(start: int) -> None:
         )  # fmt: skip
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
+def test_a_log_that_ends_below_its_start_is_empty_at_the_start() -> None:
     """As in Kafka: what is left was deleted, and what it adjoined was lost."""
     disk = MemoryDisk()
     aged(disk)
@@ -183,7 +183,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
     assert disk.listdir(DIRECTORY).count(f"{0:020d}.log") == 0
 
 
-def test_truncating_below_a_start_begins_anew() -> None:
+def test_a_truncation_below_the_start_leaves_an_empty_log() -> None:
     """A start never lies beyond the end."""
     log = aged(MemoryDisk())
     log.advance_start(Offset(12))

@@ -67,7 +67,7 @@ def _apply(image: ClusterImage, *records: MetadataRecord) -> ClusterImage:
     return image.apply(records, Offset(image.offset + len(records)), Epoch(2))[0]
 
 
-def test_a_topic_appears_whole_in_image_and_delta() -> None:
+def test_a_new_topic_is_complete_in_image_and_delta() -> None:
     """Topic, partitions and their keys, by name and by id."""
     image, delta = ClusterImage().apply(_topic("a", A), Offset(2), Epoch(1))
     assert (image.offset, image.epoch) == (2, 1)
@@ -98,7 +98,7 @@ def test_a_partition_change_raises_the_epochs_it_should() -> None:
     assert (partition.leader, partition.leader_epoch) == (NO_NODE, 2)
 
 
-def test_every_field_of_a_partition_change_arrives() -> None:
+def test_every_field_of_a_partition_change_is_applied() -> None:
     """Null means as it was, an empty list means empty, for every list of the record."""
     before = _image(*_topic("a", A))
     full = PartitionChangeRecord(
@@ -123,7 +123,7 @@ def test_every_field_of_a_partition_change_arrives() -> None:
     assert changed.changed(replace(nothing, eligible_leader_replicas=())).elr == ()
 
 
-def test_one_change_shares_everything_else() -> None:
+def test_an_apply_shares_all_unchanged_tables() -> None:
     """Untouched topics are the same objects, and the old image is as it was."""
     before = _image(*_topic("a", A), *_topic("b", B))
     old = before.partition("a", 0)
@@ -155,7 +155,7 @@ def test_a_removed_topic_takes_partitions_and_configuration_with_it() -> None:
     assert _apply(after, *_topic("a", B)).topic_ids == {"a": B}
 
 
-def test_a_topic_removed_and_made_again_in_one_batch_is_two_topics() -> None:
+def test_a_topic_deleted_and_recreated_in_one_batch_is_two_topics() -> None:
     """Keys carry the topic id, so the delta tells the old partitions from the new."""
     before = _image(*_topic("a", A, 1))
     _, delta = before.apply(
@@ -231,14 +231,14 @@ def test_configs_producer_ids_features_and_nothing() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_record_that_cannot_follow_is_refused(record: MetadataRecord) -> None:
+def test_a_record_that_contradicts_the_image_is_refused(record: MetadataRecord) -> None:
     """A contradiction means a damaged log; the image is left as it was."""
     image = _image(*_topic("a", A), _register(1, 5))
     with pytest.raises(MetadataError):
         image.apply([NoOpRecord(), record], Offset(12), Epoch(1))
 
 
-def test_a_transaction_counts_whole_and_at_its_end() -> None:
+def test_a_transaction_takes_effect_completely_at_its_end() -> None:
     """Over as many batches as there are (KIP-868): none of it is seen before, all of it after."""
     begun = _image(BeginTransactionRecord(), *_topic("a", A))
     assert begun.topics == {}

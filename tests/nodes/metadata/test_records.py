@@ -63,7 +63,7 @@ def _entity(cls: type[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.sampled_from(RECORD_TYPES).flatmap(_entity))
-def test_every_record_comes_back_as_it_was_written(record: MetadataRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: MetadataRecord) -> None:
     """encode and decode are inverse for every type and value."""
     assert decode(encode(record)) == record
 
@@ -72,7 +72,7 @@ def test_every_record_comes_back_as_it_was_written(record: MetadataRecord) -> No
     st.lists(st.sampled_from([PartitionChangeRecord, *RECORD_TYPES]).flatmap(_entity), max_size=4),
     st.lists(st.tuples(st.integers(0, 9), _UUIDS, st.integers(1, 2)), max_size=4),
 )
-def test_many_records_are_written_as_each_alone(
+def test_encode_all_gives_the_same_bytes_as_encode(
     records: list[MetadataRecord], partitions: list[tuple[int, UUID, NodeId]]
 ) -> None:
     """Also changes that differ in their partition only, whose common bytes are written once."""
@@ -206,14 +206,14 @@ def test_bytes_are_those_of_the_schema(record: MetadataRecord, expected: str) ->
         ("01 02 00 09 61", "TopicRecord with a damaged body"),
     ],
 )
-def test_what_is_no_record_is_refused(value: str, complaint: str) -> None:
+def test_invalid_bytes_are_refused(value: str, complaint: str) -> None:
     """Every way to be malformed has its own clear complaint."""
     with pytest.raises(MetadataError, match=complaint):
         decode(bytes.fromhex(value))
 
 
 @given(st.binary(max_size=60))
-def test_garbage_is_a_metadata_error_or_a_record(value: bytes) -> None:
+def test_garbage_raises_nothing_but_metadata_error(value: bytes) -> None:
     """Random bytes never raise anything but MetadataError."""
     try:
         record = decode(value)
@@ -223,7 +223,9 @@ def test_garbage_is_a_metadata_error_or_a_record(value: bytes) -> None:
 
 
 @given(st.sampled_from(RECORD_TYPES).flatmap(_entity), st.data())
-def test_a_cut_record_is_a_metadata_error(record: MetadataRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_raises_metadata_error(
+    record: MetadataRecord, data: st.DataObject
+) -> None:
     """No proper prefix of a record is a record."""
     whole = encode(record)
     cut = data.draw(st.integers(0, len(whole) - 1))

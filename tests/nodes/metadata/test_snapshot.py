@@ -118,7 +118,7 @@ def image_of(records: list[MetadataRecord]) -> ClusterImage:
 
 @SMALL
 @given(clusters())
-def test_an_image_survives_its_snapshot(records: list[MetadataRecord]) -> None:
+def test_the_records_of_a_snapshot_restore_the_image(records: list[MetadataRecord]) -> None:
     """Through the bytes, field by field, and in the same order; the same bytes each time."""
     image = image_of(records)
     written = [encode(record) for record in to_records(image)]
@@ -128,7 +128,7 @@ def test_an_image_survives_its_snapshot(records: list[MetadataRecord]) -> None:
     assert [encode(record) for record in to_records(again)] == written
 
 
-def test_a_snapshot_within_a_transaction_goes_on_with_it() -> None:
+def test_a_snapshot_inside_a_transaction_keeps_the_transaction() -> None:
     """What is in it counts when it ends, after the snapshot as before."""
     topic = TopicRecord(name="a", topic_id=UUID(int=1))
     image = image_of([BeginTransactionRecord(), topic])
@@ -139,7 +139,7 @@ def test_a_snapshot_within_a_transaction_goes_on_with_it() -> None:
     assert ended.topic("a") is not None
 
 
-def test_no_field_of_the_image_is_forgotten() -> None:
+def test_a_snapshot_has_every_field_of_the_image() -> None:
     """Who adds a field to the image has to say how a snapshot holds it."""
     known = {
         ClusterImage: "offset epoch brokers topics topic_ids configs features next_producer_id "
@@ -156,7 +156,7 @@ def test_no_field_of_the_image_is_forgotten() -> None:
 
 @SMALL
 @given(clusters(), clusters())
-def test_the_difference_leads_from_one_image_to_the_other(
+def test_applying_the_difference_gives_the_other_image(
     first: list[MetadataRecord], second: list[MetadataRecord]
 ) -> None:
     """Whoever applies each change to what he had has what the other image has."""
@@ -182,7 +182,7 @@ def test_the_difference_leads_from_one_image_to_the_other(
     assert bool(difference(after, after)) is False
 
 
-def test_the_difference_is_what_the_log_in_between_says() -> None:
+def test_the_difference_equals_the_deltas_of_the_log() -> None:
     """A snapshot that stands for a part of the log tells what that part would have told."""
     old, new = UUID(int=1), UUID(int=2)
     node = NodeId(1)
@@ -229,7 +229,7 @@ def test_brokers_that_left_are_in_the_difference() -> None:
 
 
 @pytest.mark.parametrize("count", [1000])
-def test_a_snapshot_of_many_partitions_is_made_bit_by_bit(count: int) -> None:
+def test_snapshot_records_are_made_one_by_one(count: int) -> None:
     """The records come one by one, so that whoever writes them can pause."""
     topic_id = UUID(int=random.Random(1).getrandbits(128))
     records: list[MetadataRecord] = [TopicRecord(name="t", topic_id=topic_id)]

@@ -24,7 +24,7 @@ def test_round_trip(leader: int | None, voted: int | None) -> None:
     assert decode(encode(state, VOTERS)) == state
 
 
-def test_is_kafkas_document() -> None:
+def test_the_file_has_kafkas_format() -> None:
     """The fields are those of Kafka's QuorumStateData, version 0."""
     state = ElectionState(epoch=Epoch(7), leader_id=NodeId(2))
     assert json.loads(encode(state, VOTERS)) == {
@@ -54,7 +54,7 @@ def test_is_kafkas_document() -> None:
         b"\xff\xfe",
     ],
 )
-def test_refuses_what_it_cannot_trust(data: bytes) -> None:
+def test_a_damaged_file_is_refused(data: bytes) -> None:
     """A forgotten vote is worse than a node that does not start."""
     with pytest.raises(QuorumStateCorrupt):
         decode(data)

@@ -80,7 +80,7 @@ def test_a_vote_request_cannot_use_up_the_epochs(by: NodeId, epoch: int) -> None
 
 
 @pytest.mark.parametrize("epoch", [LAST_EPOCH, MAX_LEAP + 2])
-def test_nor_can_an_announcement(epoch: int) -> None:
+def test_an_announcement_cannot_use_up_the_epochs(epoch: int) -> None:
     """BeginQuorumEpoch and EndQuorumEpoch carry an epoch as well."""
     quorum = member()
     begin = BeginEpochRequest(epoch=Epoch(epoch), leader_id=B)
@@ -90,7 +90,7 @@ def test_nor_can_an_announcement(epoch: int) -> None:
     assert quorum.epoch == 1
 
 
-def test_requests_alone_do_not_move_the_epoch_further_and_further() -> None:
+def test_repeated_requests_do_not_raise_the_epoch_beyond_the_bound() -> None:
     """What one request moved on is no ground for the next."""
     quorum = member()
     for _ in range(20):
@@ -99,7 +99,7 @@ def test_requests_alone_do_not_move_the_epoch_further_and_further() -> None:
     assert elected(quorum, 2 * LATE_MS)
 
 
-def test_a_voter_that_was_away_learns_the_epoch_by_asking() -> None:
+def test_a_voter_that_was_away_learns_the_epoch_from_responses() -> None:
     """The others' requests are beyond belief; their answers are not, nor what follows them."""
     far = Epoch(1_000_000)
     quorum = member()
@@ -114,7 +114,7 @@ def test_a_voter_that_was_away_learns_the_epoch_by_asking() -> None:
     assert quorum.on_vote(LATE_MS, vote(far + 1, by=B))[0].granted
 
 
-def test_an_answer_beyond_the_highest_epoch_is_not_taken_over() -> None:
+def test_a_response_beyond_the_highest_epoch_is_ignored() -> None:
     """Its sender believed what it should not have: it must not spread."""
     quorum = member()
     answer = Response(error=ErrorCode.fenced_leader_epoch, epoch=LAST_EPOCH, leader_id=None)
@@ -122,7 +122,7 @@ def test_an_answer_beyond_the_highest_epoch_is_not_taken_over() -> None:
     assert quorum.epoch == 1
 
 
-def test_nobody_stands_beyond_the_highest_epoch() -> None:
+def test_no_election_starts_beyond_the_highest_epoch() -> None:
     """At the end of all epochs a voter asks on and lives on; it follows whoever still leads."""
     state = ElectionState(epoch=LAST_EPOCH)
     log = MemoryLog([(LAST_EPOCH, RECORDED)])
@@ -142,7 +142,7 @@ def test_nobody_stands_beyond_the_highest_epoch() -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_strangers_are_not_listened_to_while_there_is_a_leader(leads: bool) -> None:
+def test_requests_of_non_voters_are_refused_while_there_is_a_leader(leads: bool) -> None:
     """A new voter that this log does not know yet asks for votes only when the leader is gone."""
     quorum = member(leader=None if leads else B)
     if leads:
@@ -157,7 +157,7 @@ def test_strangers_are_not_listened_to_while_there_is_a_leader(leads: bool) -> N
         assert quorum.on_vote(3 * LATE_MS, vote(epoch + 1, last=epoch))[0].granted
 
 
-def test_a_second_leader_of_an_epoch_is_refused_and_halts_nobody() -> None:
+def test_a_second_leader_of_an_epoch_is_refused_without_a_halt() -> None:
     """Anybody may claim it: only the answer of a voter that was asked would be an alarm."""
     quorum = member(leader=B)
     claim = BeginEpochRequest(epoch=Epoch(1), leader_id=C)
@@ -172,7 +172,7 @@ def test_a_second_leader_of_an_epoch_is_refused_and_halts_nobody() -> None:
     [{"candidate_id": NO_NODE}, {"last_epoch": Epoch(2)}, {"last_epoch": Epoch(-2)},
      {"end_offset": Offset(-1)}],
 )  # fmt: skip
-def test_a_candidate_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+def test_a_candidate_with_an_impossible_log_end_is_refused(wrong: dict[str, int]) -> None:
     """As Kafka does: no node, or a log that ends in the epoch to come, or nowhere."""
     request = replace(vote(2, by=B), **wrong)  # type: ignore[arg-type]
     answer, actions = member().on_vote(LATE_MS, request)
@@ -191,7 +191,7 @@ def test_an_impossible_epoch_on_the_disk_is_replaced() -> None:
     assert credible_state(ElectionState(epoch=late), late).epoch == late
 
 
-def test_a_voter_with_an_unimpaired_disk_follows_those_that_were_repaired() -> None:
+def test_a_voter_with_an_intact_disk_follows_repaired_voters() -> None:
     """It learns their epoch by asking, and votes with them."""
     quorum = member()
     repaired = Epoch(1 + ROOM)

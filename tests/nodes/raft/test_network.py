@@ -35,7 +35,7 @@ def settle(network: Network) -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
-def test_elects_and_replicates_in_fair_weather(voters: int) -> None:
+def test_elects_and_replicates_without_faults(voters: int) -> None:
     """Without faults one election is enough, and everybody ends with the same committed log."""
     network = Network(voters, voters=voters, observers=2)
     network.run(3_000)
@@ -65,7 +65,7 @@ def test_safe_under_upheaval_and_live_after_it(seed: int) -> None:
     settle(network)
 
 
-def test_upheaval_is_worth_its_name() -> None:
+def test_the_upheaval_schedule_installs_snapshots_loses_disks_and_changes_voters() -> None:
     """Snapshots are installed, disks lost, voters changed."""
     installs = wipes = changes = 0
     for seed in range(12):
@@ -79,7 +79,7 @@ def test_upheaval_is_worth_its_name() -> None:
     assert changes > 10
 
 
-def test_chaos_is_worth_its_name() -> None:
+def test_the_chaos_schedule_elects_commits_and_truncates() -> None:
     """The schedules do elect, commit and truncate: an idle network would pass every check."""
     elections = commits = truncations = 0
     for seed in range(10):
@@ -206,7 +206,7 @@ def test_a_broken_member_is_caught(broken: type[Quorum], violation: str) -> None
     assert violation in caught(broken)
 
 
-def test_a_wiped_voter_that_is_taken_for_the_old_one_is_caught() -> None:
+def test_a_member_that_accepts_a_wiped_voter_as_the_old_one_is_caught() -> None:
     """On the same directory id its forgotten records and votes count as kept (KAFKA-14077)."""
     caught(Quorum, wiped_keep_directory=True, upheaval=True)
 
@@ -255,7 +255,7 @@ def change_while_cut_off(quorum_class: type[Quorum]) -> None:
     settle(network)
 
 
-def test_two_changes_of_voters_at_once_are_caught() -> None:
+def test_a_member_that_allows_two_voter_changes_at_once_is_caught() -> None:
     """Two majorities that need not meet: one voter commits alone, while two others lead on."""
     change_while_cut_off(Quorum)
     with pytest.raises(Violation):

@@ -167,7 +167,7 @@ def test_votes_only_for_logs_as_up_to_date(
     assert quorum.on_vote(0, vote(6, last=last, end=end, pre=pre))[0].granted is up_to_date
 
 
-def test_a_stale_candidate_is_told_the_epoch() -> None:
+def test_a_stale_candidate_learns_the_epoch_from_the_response() -> None:
     """FENCED_LEADER_EPOCH comes with the epoch and the leader."""
     quorum = member(state=ElectionState(epoch=Epoch(5), leader_id=C))
     answer, actions = quorum.on_vote(0, vote(4))
@@ -175,7 +175,7 @@ def test_a_stale_candidate_is_told_the_epoch() -> None:
     assert actions == []
 
 
-def test_a_pre_vote_changes_nothing() -> None:
+def test_a_pre_vote_does_not_change_epoch_or_vote() -> None:
     """It bumps no epoch and binds no vote."""
     quorum = member(state=ElectionState(epoch=Epoch(5)))
     for candidate in (B, C):
@@ -208,7 +208,7 @@ def test_a_leader_refuses_pre_votes() -> None:
     assert not quorum.on_vote(LATE_MS, vote(1, last=9, end=9, pre=True))[0].granted
 
 
-def test_outsiders_neither_vote_nor_lead() -> None:
+def test_non_voters_neither_vote_nor_lead() -> None:
     """Only the configured voters count, on both sides."""
     outsider = ErrorCode.inconsistent_voter_set
     assert member().on_vote(0, vote(3, by=OUTSIDER))[0].error is outsider
@@ -251,7 +251,7 @@ def test_a_restarted_leader_never_leads_its_epoch_again() -> None:
     assert quorum.epoch == 5
 
 
-def test_two_leaders_of_an_epoch_are_not_tolerated() -> None:
+def test_a_second_leader_of_an_epoch_raises_two_leaders() -> None:
     """It cannot happen; when it does, it is said."""
     quorum = member()
     quorum.on_begin_epoch(0, begin(1, B))
@@ -270,7 +270,7 @@ def test_nothing_is_committed_before_a_record_of_the_own_epoch() -> None:
     assert quorum.log_advanced(LATE_MS) == [HighWatermarkAdvanced(offset=Offset(3))]
 
 
-def test_commits_by_the_others_when_its_own_disk_is_slow() -> None:
+def test_a_majority_of_followers_commits_while_the_leaders_disk_is_slow() -> None:
     """A leader's own log is one vote, not a condition."""
     quorum, entries = leader()
     entries.flushed = 0
@@ -306,7 +306,7 @@ def test_a_leader_without_its_majority_resigns() -> None:
     )
 
 
-def test_silent_voters_are_told_again() -> None:
+def test_a_leader_announces_itself_again_to_silent_voters() -> None:
     """An announcement that was lost is repeated, to those that do not fetch."""
     quorum, _ = leader()
     quorum.on_fetch(LATE_MS + 900, fetch(1, 1, 1, by=C))
@@ -354,7 +354,9 @@ def test_fetches_of_other_epochs_are_refused(epoch: int, error: ErrorCode) -> No
         ((1, 1), 0),
     ],
 )
-def test_diverging_logs_agree_after_one_cut(follower: tuple[int, ...], cut_to: int | None) -> None:
+def test_diverging_logs_agree_after_one_truncation(
+    follower: tuple[int, ...], cut_to: int | None
+) -> None:
     """The leader's answer cuts the follower at the end of what both have."""
     quorum, _ = leader(log(0, 0, 3, 3), epoch=5)
     entries = log(*follower)
@@ -369,7 +371,7 @@ def test_diverging_logs_agree_after_one_cut(follower: tuple[int, ...], cut_to: i
         assert actions == [Truncate(offset=Offset(cut_to))]
 
 
-def test_committed_records_are_not_cut() -> None:
+def test_a_truncation_of_committed_records_is_refused() -> None:
     """A leader that asks for it is no leader."""
     entries = log(0, 0, 1)
     quorum = member(entries=entries)
@@ -390,7 +392,7 @@ def test_a_followers_high_watermark_is_bounded_by_its_log() -> None:
     assert quorum.high_watermark == 2
 
 
-def test_a_voter_does_not_fetch_beyond_its_disk() -> None:
+def test_a_voter_does_not_fetch_beyond_its_flushed_log() -> None:
     """Its fetch would promise what a power loss can take."""
     entries = log(0, 0)
     entries.flushed = 1
@@ -398,7 +400,7 @@ def test_a_voter_does_not_fetch_beyond_its_disk() -> None:
         member(entries=entries).fetch_request()
 
 
-def test_stale_fetch_answers_are_ignored() -> None:
+def test_stale_fetch_responses_are_ignored() -> None:
     """An answer of an older epoch, of another leader, or for another offset is not appended."""
     quorum = member(entries=log(0))
     quorum.on_begin_epoch(0, begin(2))
@@ -409,7 +411,7 @@ def test_stale_fetch_answers_are_ignored() -> None:
     assert quorum.on_fetch_response(0, B, request, fetched(2))[0] is FetchOutcome.APPEND
 
 
-def test_a_newer_epoch_in_any_answer_ends_leadership() -> None:
+def test_a_newer_epoch_in_any_response_ends_leadership() -> None:
     """Persisted first, then said."""
     quorum, _ = leader()
     actions = quorum.on_response(LATE_MS, granted(7))
@@ -420,7 +422,7 @@ def test_a_newer_epoch_in_any_answer_ends_leadership() -> None:
     assert quorum.role is Role.UNATTACHED
 
 
-def test_an_observer_leaves_a_deposed_leader() -> None:
+def test_an_observer_stops_following_a_replaced_leader() -> None:
     """A leader that resigned, cut off from the voters only, must not keep its observers
     (KAFKA-15489)."""
     observer = member(node=OUTSIDER)

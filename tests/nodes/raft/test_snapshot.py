@@ -30,7 +30,7 @@ def written(voters: VoterSet = VOTERS) -> bytes:
     return b"".join([*parts, encoder.footer()])
 
 
-def test_it_is_named_and_laid_out_as_kafka_does() -> None:
+def test_a_snapshot_has_kafkas_name_and_layout() -> None:
     """Header, version and voters in one control batch, the state, the footer; offsets from 0."""
     assert file_name(ID) == "00000000000000000042-0000000003.checkpoint"
     assert id_of(file_name(ID)) == ID
@@ -46,7 +46,7 @@ def test_it_is_named_and_laid_out_as_kafka_does() -> None:
     assert keys == [bytes([0, 0, 0, kind]) for kind in (3, 5, 6, 4)]
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_snapshot_is_read_back() -> None:
     """The state, the time of its last record, and the voters, unless they are configured only."""
     snapshot = read(ID, written())
     assert snapshot.records == (b"a", b"b", b"c")
@@ -55,7 +55,7 @@ def test_what_is_written_is_read() -> None:
 
 
 @pytest.mark.parametrize("position", range(0, len(written()), 7))
-def test_a_flipped_bit_is_noticed(position: int) -> None:
+def test_a_flipped_bit_is_detected(position: int) -> None:
     """Wherever it is, but in what a batch's CRC leaves out and nobody reads."""
     data = bytearray(written())
     data[position] ^= 1
@@ -64,13 +64,13 @@ def test_a_flipped_bit_is_noticed(position: int) -> None:
 
 
 @pytest.mark.parametrize("length", range(0, len(written()), 13))
-def test_a_part_is_no_snapshot(length: int) -> None:
+def test_an_incomplete_snapshot_is_refused(length: int) -> None:
     """Not even one that ends with a whole batch."""
     with pytest.raises(SnapshotCorrupt):
         read(ID, written()[:length])
 
 
-def test_nothing_follows_the_footer_and_nothing_else_is_taken() -> None:
+def test_extra_bytes_and_snapshots_of_another_epoch_are_refused() -> None:
     """More bytes, or the snapshot of another epoch."""
     data = written()
     footer = list(iter_batches(data))[-1][0]

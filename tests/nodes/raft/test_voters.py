@@ -52,13 +52,13 @@ def test_majorities(count: int, majority: int) -> None:
     assert VoterSet.of(voter(n) for n in range(count)).majority == majority
 
 
-def test_the_record_says_it_all() -> None:
+def test_a_voters_record_contains_the_whole_voter_set() -> None:
     """A voter set survives its control record."""
     message = message_of(record_of(voters_record(THREE)))
     assert voter_set(message) == THREE  # type: ignore[arg-type]
 
 
-def test_the_history_goes_along_with_the_log() -> None:
+def test_the_voter_history_is_truncated_with_the_log() -> None:
     """The latest counts; a truncation brings the one before back; a snapshot begins anew."""
     first, second = THREE.without(NodeId(3)), THREE.without(NodeId(2))
     history = VoterHistory(THREE)
@@ -124,7 +124,7 @@ def refusal(code: ErrorCode) -> "pytest.RaisesExc[VoterChangeRefused]":
     return pytest.raises(VoterChangeRefused, check=lambda error: error.code is code)
 
 
-def test_one_change_at_a_time() -> None:
+def test_a_second_voter_change_is_refused_while_one_is_pending() -> None:
     """The next one waits until the set is committed; what cannot be is refused."""
     quorum, log = leader()
     quorum.on_fetch(LATE_MS, fetch(4, 1))
@@ -150,7 +150,7 @@ def test_one_change_at_a_time() -> None:
     assert quorum.remove_voter(key(3))
 
 
-def test_configured_voters_are_recorded_once_all_are_known() -> None:
+def test_configured_voters_are_recorded_when_all_directories_are_known() -> None:
     """With the directories that they fetched from; before that nothing may change."""
     quorum, log = leader(VoterSet.of(Voter(node_id=NodeId(n), endpoints=PLACE) for n in (1, 2, 3)))
     with refusal(ErrorCode.unsupported_version):
@@ -162,7 +162,7 @@ def test_configured_voters_are_recorded_once_all_are_known() -> None:
     assert not quorum.voters.is_static
 
 
-def test_a_voter_on_another_disk_counts_for_nothing() -> None:
+def test_a_voter_with_another_directory_does_not_count() -> None:
     """Its fetches move no high watermark, and keep no leader."""
     quorum, log = leader()
     log.entries.append((Epoch(1), "record"))
@@ -174,7 +174,7 @@ def test_a_voter_on_another_disk_counts_for_nothing() -> None:
     assert sorted(quorum.leadership.observers) == [key(2, 9), key(3, 9)]
 
 
-def test_a_vote_is_for_the_replica_that_was_asked() -> None:
+def test_a_vote_request_for_another_directory_is_refused() -> None:
     """Who lost his disk does not answer for what he was before."""
     quorum, _ = leader()
     request = VoteRequest(
@@ -191,7 +191,7 @@ def test_a_vote_is_for_the_replica_that_was_asked() -> None:
     assert quorum.epoch == 1
 
 
-def test_the_last_voter_stays() -> None:
+def test_the_last_voter_cannot_be_removed() -> None:
     """A quorum without voters could never have any again."""
     log = MemoryLog([], VoterSet.of([voter(1)]))
     quorum = Quorum(

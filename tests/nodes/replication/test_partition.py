@@ -56,7 +56,7 @@ def test_high_watermark_is_the_smallest_end_in_the_isr() -> None:
     assert state.high_watermark == 95
 
 
-def test_a_new_epoch_forgets_what_followers_had() -> None:
+def test_a_new_leader_epoch_resets_follower_progress() -> None:
     """A follower may truncate between epochs: only fetches in the current one count."""
     state = leader()
     fetch(state, B, 100)
@@ -92,7 +92,7 @@ def test_high_watermark_waits_for_a_replica_that_is_being_added() -> None:
     assert state.high_watermark == 110
 
 
-def test_high_watermark_stands_below_min_isr() -> None:
+def test_high_watermark_does_not_advance_below_min_isr() -> None:
     """Nothing becomes visible on too few replicas (KAFKA-15583, KIP-966)."""
     state = leader(isr=(1,), min_isr=2)
     assert not state.advance_high_watermark(Offset(100))
@@ -143,7 +143,7 @@ def test_isr_does_not_grow_by_a_fenced_broker() -> None:
     assert state.grown_isr(C, Offset(100), lambda node: node != C) is None
 
 
-def test_an_overtaken_answer_changes_nothing() -> None:
+def test_a_late_alter_partition_response_changes_nothing() -> None:
     """An answer that comes after newer metadata must not end the proposal made since."""
     state = leader(isr=(1, 2, 3))
     old = state.shrunk_isr(Offset(100), lag_max_ms=10, now_ms=1000)
@@ -174,7 +174,9 @@ def test_repeated_metadata_does_not_end_a_proposal() -> None:
         (0, (1,), ProduceStatus.OK),
     ],
 )
-def test_appending(acks: int, isr: tuple[int, ...], expected: ProduceStatus) -> None:
+def test_check_append_gives_the_expected_status(
+    acks: int, isr: tuple[int, ...], expected: ProduceStatus
+) -> None:
     """acks=all is refused before the append when the ISR is too small; other modes are not."""
     assert leader(isr=isr).check_append(acks) is expected
 
@@ -198,7 +200,7 @@ def test_acks_all_is_answered_at_the_high_watermark() -> None:
     assert state.acknowledge(epoch, Offset(100), Offset(100)) is ProduceStatus.OK
 
 
-def test_acks_all_tells_of_an_isr_that_became_too_small() -> None:
+def test_acks_all_reports_an_isr_that_shrank_below_the_minimum() -> None:
     """After the append, with the ISR below the minimum: an error, not a wait without end."""
     state = leader(min_isr=2)
     epoch = state.leader_epoch

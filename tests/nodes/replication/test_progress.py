@@ -73,7 +73,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_a_pulse_is_worth_a_fetch(moves: list[tuple[str, int]]) -> None:
+def test_an_omitted_partition_progresses_like_a_named_one(moves: list[tuple[str, int]]) -> None:
     """Same high watermark and same lagging members, at every moment of any history."""
     sessions = Sessions()
     for what, count in moves:

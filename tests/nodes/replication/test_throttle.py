@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nodes.replication.throttle import TokenBucket
 
 
-def test_a_second_is_in_hand_at_first() -> None:
+def test_a_new_bucket_has_the_bytes_of_one_second() -> None:
     """Then as much as time earns, and never more than a second's worth again."""
     bucket = TokenBucket(1000, 0)
     bucket.spend(999, 0)

@@ -45,13 +45,13 @@ class InPlace(Counter):
             self.promised = number
 
 
-def test_a_safe_scenario_bears_every_death(tmp_path: Path) -> None:
+def test_a_safe_scenario_survives_every_death(tmp_path: Path) -> None:
     """Five operations for each atomic write, and every way to die at each."""
     assert sweep(Counter, seeds=range(5)) == 4 * 5 * 7
     assert sweep_files(Counter, tmp_path) == 4 * 5
 
 
-def test_an_unsynced_promise_is_found() -> None:
+def test_an_acknowledgement_without_a_sync_is_found() -> None:
     """Losing power breaks it, and the failure says where."""
     with pytest.raises(AssertionError, match=r"power lost.* at operation \d+ \(\w+ n"):
         sweep(Unsynced)
@@ -65,7 +65,7 @@ def test_writing_in_place_is_found(tmp_path: Path) -> None:
         sweep_files(InPlace, tmp_path)
 
 
-def test_a_death_is_final_and_tears_the_write_under_way() -> None:
+def test_a_death_is_final_and_tears_the_current_write() -> None:
     """After it nothing changes the disk any more; the write is cut anywhere."""
     left = set()
     for seed in range(30):

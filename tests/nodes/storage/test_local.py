@@ -10,7 +10,7 @@ import pytest
 from nodes.storage.local import LocalDisk
 
 
-def test_what_is_appended_is_read_back_at_any_position(tmp_path: Path) -> None:
+def test_appended_data_is_read_back_at_any_position(tmp_path: Path) -> None:
     """Appends go to the end, reads anywhere, and end where the file ends."""
     file = LocalDisk(tmp_path).open("a", create=True)
     file.append(b"hello ")
@@ -22,7 +22,7 @@ def test_what_is_appended_is_read_back_at_any_position(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_cut_file_grows_again_from_its_new_end(tmp_path: Path) -> None:
+def test_a_truncated_file_grows_from_its_new_end(tmp_path: Path) -> None:
     """After truncation the next append is at the new end; truncation never extends."""
     file = LocalDisk(tmp_path).open("a", create=True)
     file.append(b"0123456789")
@@ -115,7 +115,7 @@ def test_a_sync_in_flight_has_an_age(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asyncio.run(scenario())
 
 
-def test_a_failed_write_leaves_an_honest_size(tmp_path: Path) -> None:
+def test_the_size_is_right_after_a_failed_write(tmp_path: Path) -> None:
     """When the disk refuses, the error comes through, and size() says what is there."""
     file = LocalDisk(tmp_path).open("a", create=True)
     file.append(b"abc")

@@ -8,7 +8,7 @@ import pytest
 from nodes.storage.memory import PAGE_BYTES, MemoryDisk
 
 
-def test_a_crash_forgets_what_was_not_synced() -> None:
+def test_a_crash_loses_unsynced_data() -> None:
     """Only synced bytes of files with synced names survive."""
     disk = MemoryDisk()
     disk.makedirs("d")
@@ -28,7 +28,7 @@ def test_a_crash_forgets_what_was_not_synced() -> None:
     assert disk.read("d/nameless") == b"content"
 
 
-def test_a_crash_brings_back_what_was_removed_or_cut() -> None:
+def test_a_crash_restores_unsynced_removals_and_truncations() -> None:
     """Removals and truncations need their syncs too."""
     disk = MemoryDisk()
     file = disk.open("a", create=True)
@@ -71,7 +71,7 @@ def test_write_back_before_the_crash_keeps_any_pages() -> None:
 
 
 @pytest.mark.parametrize("seed", [None, *range(20)])
-def test_what_a_failed_sync_dropped_is_read_and_goes_with_the_power(seed: int | None) -> None:
+def test_data_of_a_failed_sync_is_readable_until_a_power_loss(seed: int | None) -> None:
     """Later syncs bring what is written later; where it was dropped are zeros."""
     disk = MemoryDisk()
     file = disk.open("a", create=True)
@@ -87,7 +87,7 @@ def test_what_a_failed_sync_dropped_is_read_and_goes_with_the_power(seed: int | 
     assert disk.read("a") == b"kept \0\0\0\0\0later"
 
 
-def test_what_is_cut_and_written_again_is_no_longer_dropped() -> None:
+def test_truncated_and_rewritten_data_is_synced_again() -> None:
     """Its pages are new ones."""
     disk = MemoryDisk()
     file = disk.open("a", create=True)
@@ -117,7 +117,7 @@ def test_async_sync_takes_files_and_directories() -> None:
     assert disk.oldest_sync_age_ms(5.0) == 0
 
 
-def test_a_directory_is_a_name_too() -> None:
+def test_a_new_directory_needs_a_sync_of_its_parent() -> None:
     """Made or renamed, it is lost with the power, and all that is in it, until its parent syncs."""
     disk = MemoryDisk()
     disk.makedirs("d/e")
@@ -138,7 +138,7 @@ def test_a_directory_is_a_name_too() -> None:
     assert disk.listdir("d") == []
 
 
-def test_name_changes_survive_whole_in_any_choice() -> None:
+def test_each_name_change_survives_completely_or_not_at_all() -> None:
     """With a random source a rename shows all of itself or nothing; later ones may come first."""
     seen = set()
     for seed in range(200):

@@ -42,7 +42,7 @@ HEALED_BY_RESTART = ("disk.read-only", "disk.error")
 
 
 @pytest.mark.parametrize("name", ["disk.stall", "disk.slow", "disk.full", *HEALED_BY_RESTART])
-def test_what_does_not_last_takes_effect_and_is_healed_twice(
+def test_temporary_disk_faults_are_confirmed_and_may_be_healed_twice(
     name: str, machines: FakeMachines
 ) -> None:
     """The proof is there while it is in force, and the proof of the healing afterwards."""
@@ -63,7 +63,9 @@ def test_what_does_not_last_takes_effect_and_is_healed_twice(
 
 
 @pytest.mark.parametrize("name", ["disk.stall", "disk.slow", "disk.full", *HEALED_BY_RESTART])
-def test_a_disk_on_which_writes_work_has_no_fault(name: str, machines: FakeMachines) -> None:
+def test_a_disk_fault_is_not_confirmed_while_writes_succeed(
+    name: str, machines: FakeMachines
+) -> None:
     """Whatever undid the fault before its heal: it is not said to be in force."""
     fault, hosts = find(name), machines.hosts()
     aimed = injection(fault)
@@ -76,7 +78,7 @@ def test_a_disk_on_which_writes_work_has_no_fault(name: str, machines: FakeMachi
 
 
 @pytest.mark.parametrize("name", HEALED_BY_RESTART)
-def test_a_disk_comes_back_under_a_node_that_is_down(
+def test_a_disk_is_repaired_while_its_node_is_down(
     name: str, machines: FakeMachines, trace: Trace
 ) -> None:
     """Kill, then repair, then start."""
@@ -88,7 +90,7 @@ def test_a_disk_comes_back_under_a_node_that_is_down(
     assert done == ["kill", "repair", "start"]
 
 
-def test_a_node_is_stopped_while_its_disk_turns_read_only(
+def test_a_node_is_paused_while_its_disk_turns_read_only(
     machines: FakeMachines, trace: Trace
 ) -> None:
     """Nothing may be written between the sync and the refusal; a paused node stays paused."""
@@ -158,7 +160,7 @@ def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachi
         assert len(machines.trace.of("probe")) == int(wakes)
 
 
-def test_whose_sync_failed_is_started_again(machines: FakeMachines, trace: Trace) -> None:
+def test_a_node_whose_sync_failed_is_restarted(machines: FakeMachines, trace: Trace) -> None:
     """Whoever did not sync goes on; both times nothing is left to fail."""
     fault, hosts = find("failed-fsync"), machines.hosts()
     aimed = injection(fault, (1, 2))
@@ -231,7 +233,7 @@ def test_one_bit_is_flipped_where_the_seed_says(machines: FakeMachines) -> None:
     assert injection(fault, seed=2) != injection(fault, seed=1)
 
 
-def test_a_tail_is_cut(machines: FakeMachines) -> None:
+def test_a_tail_is_truncated(machines: FakeMachines) -> None:
     """At least one byte, and what was cut is told."""
     fault, hosts = find("disk.cut-tail"), machines.hosts()
     aimed = injection(fault, file="vote")
@@ -248,7 +250,7 @@ def test_a_tail_is_cut(machines: FakeMachines) -> None:
 OTHER_LOG = "log/b-0/00000000000000000000.log"
 
 
-def test_a_write_lands_in_another_file(machines: FakeMachines) -> None:
+def test_a_misdirected_write_goes_to_another_file_of_its_kind(machines: FakeMachines) -> None:
     """Of the same kind, as far as that goes; zeros are where it belongs."""
     fault, hosts = find("disk.misdirected"), machines.hosts()
     before = {LOG: bytes([7]) * 600, OTHER_LOG: bytes([8]) * 40}
@@ -274,7 +276,7 @@ def _strays_from(path: str, other: str, seed: int) -> bool:
     return rng.choice([path, other]) == path and rng.choice([other, path]) == other
 
 
-def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -> None:
+def test_a_misdirected_write_without_another_place_is_lost(machines: FakeMachines) -> None:
     """The only file of its kind, of one sector."""
     fault, hosts = find("disk.misdirected"), machines.hosts()
     aimed = injection(fault)
@@ -284,7 +286,7 @@ def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -
 
 
 @pytest.mark.parametrize("sectors", [0, 1, 2])
-def test_a_write_never_lands_at_its_own_place_in_another_log(
+def test_a_misdirected_write_never_keeps_its_position_in_another_log(
     machines: FakeMachines, sectors: int
 ) -> None:
     """There it would be whole batches, and nothing tells whose; elsewhere it may go."""
@@ -299,7 +301,7 @@ def test_a_write_never_lands_at_its_own_place_in_another_log(
     assert True in landed
 
 
-def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) -> None:
+def test_a_stale_copy_is_restored_when_it_is_old_enough(machines: FakeMachines) -> None:
     """The node runs on until then; files that did not change stay as they are."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()
     aimed = injection(fault, age_ms="1000")
@@ -320,7 +322,7 @@ def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) ->
     assert machines.processes.is_running(2)
 
 
-def test_a_stale_copy_of_what_never_changed_did_nothing(machines: FakeMachines) -> None:
+def test_a_stale_copy_of_unchanged_files_has_no_effect(machines: FakeMachines) -> None:
     """And that is what is said."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()
     aimed = injection(fault)
@@ -334,7 +336,7 @@ def test_a_stale_copy_of_what_never_changed_did_nothing(machines: FakeMachines) 
 @pytest.mark.parametrize(
     "name", ["disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy"]
 )
-def test_nothing_to_damage_harms_nobody(name: str, machines: FakeMachines) -> None:
+def test_damage_without_files_is_not_applicable(name: str, machines: FakeMachines) -> None:
     """A node without such a file is not even killed."""
     fault = find(name)
     with pytest.raises(NotApplicable, match="no file of kind snapshot"):
@@ -342,7 +344,7 @@ def test_nothing_to_damage_harms_nobody(name: str, machines: FakeMachines) -> No
     assert machines.processes.is_running(2)
 
 
-def test_a_limit_of_nothing_is_futile(machines: FakeMachines) -> None:
+def test_a_slow_disk_without_a_limit_is_not_applicable(machines: FakeMachines) -> None:
     """Neither bytes nor operations."""
     fault = find("disk.slow")
     aimed = injection(fault, bytes_per_s="0")
@@ -351,7 +353,7 @@ def test_a_limit_of_nothing_is_futile(machines: FakeMachines) -> None:
     assert machines.disks.limited == set()
 
 
-def test_bad_parameters_are_refused_in_words() -> None:
+def test_invalid_disk_parameters_are_refused() -> None:
     """They say what there is."""
     with pytest.raises(BadSchedule, match="epoch-cache"):
         injection(find("disk.bit-flip"), file="tea")
@@ -361,7 +363,7 @@ def test_bad_parameters_are_refused_in_words() -> None:
         injection(find("disk.stale-copy"), age_ms="-1")
 
 
-def test_every_kind_of_file_is_told_by_its_name() -> None:
+def test_every_file_kind_has_a_unique_pattern() -> None:
     """Each name is of one kind; others are of none."""
     names = {
         "log/a-0/00000000000000000000.log": "log",
@@ -382,7 +384,7 @@ def test_every_kind_of_file_is_told_by_its_name() -> None:
         assert found == ([] if kind is None else [kind]), name
 
 
-def test_what_was_lost_is_told_by_the_largest_logs() -> None:
+def test_lost_bytes_name_the_largest_logs() -> None:
     """The others are counted."""
     lost = {f"log/t-{number}": number + 1 for number in range(6)}
     assert describe_lost_bytes(lost) == (
@@ -391,7 +393,7 @@ def test_what_was_lost_is_told_by_the_largest_logs() -> None:
     )
 
 
-def test_the_catalogue_has_them_all() -> None:
+def test_the_catalogue_has_all_disk_faults() -> None:
     """Each says what it does, what it needs, and has a name like its family's."""
     for fault in FAULTS:
         assert fault.name.startswith("disk.") or fault.name in ("power-loss", "failed-fsync")

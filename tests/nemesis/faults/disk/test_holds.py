@@ -55,9 +55,7 @@ def test_the_last_heal_starts_the_node(name: str, first: str, machines: FakeMach
 
 
 @pytest.mark.parametrize("name", [*END_AT_HEAL, "disk.full"])
-def test_a_disk_that_is_well_again_starts_nobody_who_was_killed(
-    name: str, machines: FakeMachines
-) -> None:
+def test_healing_a_disk_does_not_start_a_killed_node(name: str, machines: FakeMachines) -> None:
     """Its node is another fault's to start."""
     hosts = machines.hosts()
     (disk, of_disk), (kill, of_kill) = aimed(name), aimed("kill")

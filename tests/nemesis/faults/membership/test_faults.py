@@ -34,7 +34,7 @@ def cluster(machines: FakeMachines) -> FakeAdministration:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_same_seed_aims_the_same(fault: Fault) -> None:
+def test_the_same_seed_plans_the_same_injection(fault: Fault) -> None:
     """What is left open is drawn from the seed; strikes of other seeds have layers of their own."""
     assert aimed(fault.name, 1) == aimed(fault.name, 1)
     layers = {aimed(fault.name, 1, seed=seed)[1].detail("layer") for seed in range(20)}
@@ -46,7 +46,9 @@ ASKING = [each for each in FAULTS if each.name not in ("broker.add", "quorum.add
 
 
 @pytest.mark.parametrize("fault", ASKING, ids=lambda fault: fault.name)
-def test_what_nobody_answers_is_not_taken(fault: Fault, machines: FakeMachines) -> None:
+def test_a_request_without_an_answer_fails_and_its_undo_does_not(
+    fault: Fault, machines: FakeMachines
+) -> None:
     """Whatever asks the cluster fails when it does not answer; its undoing does not."""
     machines.cluster.deaf = True
     _, injection = aimed(fault.name, 2)
@@ -57,7 +59,7 @@ def test_what_nobody_answers_is_not_taken(fault: Fault, machines: FakeMachines) 
     assert machines.cluster.undone == [injection.detail("layer")]
 
 
-def test_a_reassignment_is_to_other_replicas(
+def test_a_reassignment_moves_to_other_replicas(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """As many as before, on brokers in service; it is proven by where the partition is then."""
@@ -75,7 +77,7 @@ def test_a_reassignment_is_to_other_replicas(
     assert not fault.measure_effect(hosts, injection).confirmed
 
 
-def test_a_reassignment_that_is_refused_is_futile(
+def test_a_refused_reassignment_is_not_applicable(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """So is one for which there are too few brokers, or of a topic that there is not."""
@@ -101,7 +103,7 @@ def test_a_drawn_assignment_differs_from_the_present_one(
     assert draw_assignment(now, brokers, random.Random(1)) == found
 
 
-def test_leaders_are_elected_where_they_do_not_lead(
+def test_only_partitions_without_their_preferred_leader_are_elected(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """Only those partitions are asked for; none is futile, and so is a refusal of all."""
@@ -134,7 +136,7 @@ def test_an_unclean_election_needs_a_partition_without_leader(
     assert fault.label(injection) == "elect topic=a kind=unclean"
 
 
-def test_a_config_that_is_so_already_is_futile(
+def test_a_config_that_is_set_already_is_not_applicable(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """Otherwise the cluster's own word proves it; and until nothing is owed, it is not healed."""
@@ -151,7 +153,7 @@ def test_a_config_that_is_so_already_is_futile(
     assert fault.measure_heal(hosts, injection).confirmed
 
 
-def test_a_config_is_in_the_record() -> None:
+def test_topic_name_and_value_of_a_config_are_in_the_injection() -> None:
     """Its topic, name and value, drawn where they were left open: the contract reads them."""
     _, injection = aimed("config")
     details = dict(injection.details)
@@ -161,7 +163,7 @@ def test_a_config_is_in_the_record() -> None:
         aimed("config", name="min.insync.replicas")
 
 
-def test_topics_come_one_after_the_other(
+def test_each_tick_creates_a_topic_and_deletes_the_one_before(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """With each pulse there is a new one, and the one before it is gone."""
@@ -189,7 +191,7 @@ def test_a_topic_grows_to_its_bound(machines: FakeMachines, cluster: FakeAdminis
     assert fault.measure_effect(hosts, injection).confirmed
 
 
-def test_a_broker_that_joined_gets_replicas_once(
+def test_a_new_broker_gets_replicas_once(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """It takes the place of others; and stays after the heal where that was asked."""
@@ -207,7 +209,7 @@ def test_a_broker_that_joined_gets_replicas_once(
     assert fault.measure_heal(hosts, injection).evidence == "it stays"
 
 
-def test_a_broker_leaves_when_others_can_take_what_it_holds(
+def test_a_broker_is_removed_only_if_its_replicas_have_a_place(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """Otherwise that is futile, as it is for one that is not in service."""
@@ -244,7 +246,7 @@ def test_a_new_broker_replaces_one_replica() -> None:
         assert 4 in found
 
 
-def test_a_vote_is_taken_where_others_have_one(
+def test_a_vote_is_removed_only_while_enough_voters_remain(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:
     """One of several targets; two voters keep theirs."""

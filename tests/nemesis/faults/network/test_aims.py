@@ -48,7 +48,7 @@ def planned_by_chance(chance: int, name: str, *targets: int, **params: str) -> I
         ),
     ],
 )
-def test_cuts_are_aimed_at_what_the_parameters_say(
+def test_parameters_choose_peers_direction_and_port_of_cuts(
     name: str, params: dict[str, str], cuts: set[Cut]
 ) -> None:
     """Who, which way, which port."""
@@ -57,7 +57,7 @@ def test_cuts_are_aimed_at_what_the_parameters_say(
     assert injection.nodes == (1,)
 
 
-def test_all_nodes_as_targets_means_every_link_between_them() -> None:
+def test_all_nodes_selected_means_every_link_between_them() -> None:
     """Not none because nobody else is left."""
     injection = planned("link.slow", 1, 2, 3, peers="nodes")
     assert injection.links == ((1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2))
@@ -79,7 +79,7 @@ def test_all_nodes_as_targets_means_every_link_between_them() -> None:
         ),
     ],
 )
-def test_bad_links_are_asked_for_and_proven(
+def test_bad_links_have_the_quality_of_their_parameters_and_are_measured(
     name: str, params: dict[str, str], quality: LinkQuality
 ) -> None:
     """The parameters make the quality; counters that stand still are no proof; healed, none is."""
@@ -96,7 +96,7 @@ def test_bad_links_are_asked_for_and_proven(
     assert machines.links.layers == {}
 
 
-def test_overlapping_strikes_of_one_fault_are_layers_apart() -> None:
+def test_overlapping_injections_of_one_fault_have_different_layers() -> None:
     """Each has a name of its own, so that healing one leaves the other, whatever it shares."""
     first, second = planned("link.slow", 1), planned_by_chance(2, "link.slow", 1)
     assert first.detail("layer") != second.detail("layer")
@@ -106,7 +106,7 @@ def test_overlapping_strikes_of_one_fault_are_layers_apart() -> None:
     assert flapping.without([other], same_fault=[other]).cuts == flapping.cuts
 
 
-def test_the_same_event_makes_the_same_strike() -> None:
+def test_the_same_event_plans_the_same_injection() -> None:
     """A replay must not differ in the names of layers."""
     for fault in FAULTS:
         targets = NODES[: 1 if fault.default_selector != "all" else 3]
@@ -127,9 +127,7 @@ def test_the_same_event_makes_the_same_strike() -> None:
         ("reset", {"repeat": "often"}, "no, yes"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused(
-    name: str, params: dict[str, str], complaint: str
-) -> None:
+def test_invalid_parameters_are_refused(name: str, params: dict[str, str], complaint: str) -> None:
     """With what they can be."""
     with pytest.raises(BadSchedule, match=complaint):
         Params.of(find(name).options, params)
@@ -139,13 +137,13 @@ def test_parameters_that_cannot_be_are_refused(
     ("name", "params"),
     [("link.lossy", {"lost_percent": "0"}), ("link.slow", {"delay_ms": "0", "jitter_ms": "0"})],
 )
-def test_a_quality_that_is_none_is_futile(name: str, params: dict[str, str]) -> None:
+def test_a_link_without_any_impairment_is_not_applicable(name: str, params: dict[str, str]) -> None:
     """Rather than a fault that took no effect."""
     with pytest.raises(NotApplicable):
         find(name).inject(FakeMachines(Trace()).hosts(), planned(name, 1, **params))
 
 
-def test_a_lone_node_cannot_be_cut_from_others() -> None:
+def test_a_cut_of_a_single_node_is_not_applicable() -> None:
     """There is nobody, which is said."""
     for name in ("cut.port", "reset", "cut.flapping"):
         fault = find(name)
@@ -155,7 +153,7 @@ def test_a_lone_node_cannot_be_cut_from_others() -> None:
             fault.inject(FakeMachines(Trace()).hosts(), injection)
 
 
-def test_a_lost_response_is_proven_by_both_directions() -> None:
+def test_a_lost_response_needs_dropped_responses_and_arrived_requests() -> None:
     """Dropped answers alone may be answers to nobody."""
     fault, machines = find("response-lost"), FakeMachines(Trace())
     injection = planned("response-lost", 1)
@@ -165,7 +163,7 @@ def test_a_lost_response_is_proven_by_both_directions() -> None:
     assert not fault.measure_effect(machines.hosts(), injection).confirmed
 
 
-def test_a_reset_that_ended_nothing_took_no_effect() -> None:
+def test_a_reset_without_connections_has_no_effect() -> None:
     """The count is of connections, not of attempts; repeats add up."""
     fault, machines = find("reset"), FakeMachines(Trace())
     injection = planned("reset", 1, repeat="yes", peers="clients")
@@ -178,7 +176,7 @@ def test_a_reset_that_ended_nothing_took_no_effect() -> None:
     assert fault.measure_effect(machines.hosts(), injection).evidence.startswith("4 connections")
 
 
-def test_every_fault_and_every_number_says_what_it_is() -> None:
+def test_every_fault_has_a_description_and_every_number_a_unit() -> None:
     """The catalogue is read by people: what is done, and in which unit it is asked for."""
     assert len({fault.about for fault in FAULTS}) == len(FAULTS)
     for option in (each for fault in BAD_LINKS for each in fault.options):

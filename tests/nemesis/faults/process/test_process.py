@@ -74,7 +74,7 @@ def injection(
 
 
 @pytest.mark.parametrize("name", AIMED)
-def test_everything_runs_after_the_heal(name: str) -> None:
+def test_every_node_runs_after_the_heal(name: str) -> None:
     """Also when nobody pulsed, also twice, also when a node left the cluster meanwhile."""
     struck = injection(name, 1, 2)
     del struck.machines.processes.states[2]
@@ -83,7 +83,7 @@ def test_everything_runs_after_the_heal(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*AIMED, "pause"])
-def test_who_does_not_run_cannot_be_ended(name: str) -> None:
+def test_ending_a_node_that_does_not_run_is_not_applicable(name: str) -> None:
     """A fault that would change nothing says so."""
     first = injection("kill", 2)
     with pytest.raises(NotApplicable, match="node 2 was not running"):
@@ -91,14 +91,14 @@ def test_who_does_not_run_cannot_be_ended(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*AIMED, "pause"])
-def test_clients_are_no_nodes(name: str) -> None:
+def test_process_faults_refuse_clients(name: str) -> None:
     """They have a fault of their own."""
     with pytest.raises(BadSelector, match=r"pause\.clients"):
         injection(name, 0)
 
 
 @pytest.mark.parametrize("other", ["kill", "crash-loop", "kill-during-recovery"])
-def test_a_node_stays_down_until_the_last_fault_lets_go(other: str) -> None:
+def test_a_node_stays_down_until_the_last_fault_releases_it(other: str) -> None:
     """Whichever was first, and whatever kind of fault it is."""
     first = injection("kill", 1, 2)
     second = injection(other, 2, 3, on=first, seed=2)
@@ -122,7 +122,7 @@ def test_faults_of_one_kind_share_their_nodes() -> None:
     assert second.machines.processes.states == {1: "S", 2: "S", 3: "S"}
 
 
-def test_two_restarts_leave_nobody_about_to_end() -> None:
+def test_two_restarts_of_one_node_leave_it_running() -> None:
     """The first has done its work on the node that the second tells again, and that ends late."""
     first = injection("restart", 2)
     first.at(100)
@@ -136,7 +136,7 @@ def test_two_restarts_leave_nobody_about_to_end() -> None:
     assert len(first.done()) == 7
 
 
-def test_a_restart_leaves_to_another_whose_end_that_still_waits_for() -> None:
+def test_a_restart_leaves_a_node_to_another_restart_that_waits_for_its_end() -> None:
     """It will start the node, or kill it when its own time has come."""
     first = injection("pause", 3)  # only for its machines
     first.machines.processes.deaf = {2}
@@ -147,7 +147,7 @@ def test_a_restart_leaves_to_another_whose_end_that_still_waits_for() -> None:
     assert first.done()[2:] == [("kill", 2), ("start", 2)]
 
 
-def test_a_restart_starts_who_has_ended() -> None:
+def test_a_restart_starts_a_node_that_has_ended() -> None:
     """As soon as that is seen, and tells how long all of it took."""
     struck = injection("restart", 2)
     assert struck.fault.measure_effect(struck.hosts, struck.injection).confirmed is False
@@ -174,7 +174,7 @@ def test_a_node_that_does_not_end_is_killed() -> None:
     assert struck.done()[3:] == [("terminate", 2), ("kill", 2), ("start", 2)]
 
 
-def test_a_rolling_restart_takes_turns() -> None:
+def test_a_rolling_restart_restarts_one_node_after_the_other() -> None:
     """The next one's turn comes when the last is in service again, or its bound has passed."""
     struck = injection("rolling-restart", 1, 2, 3, params={"bound_ms": "1000"})
     struck.at(100)
@@ -190,7 +190,7 @@ def test_a_rolling_restart_takes_turns() -> None:
     assert struck.evidence().startswith("3 of 3 had their turn: node 1 ended with code 0 after")
 
 
-def test_a_crash_loop_takes_turns_with_itself() -> None:
+def test_a_crash_loop_kills_and_starts_in_turn() -> None:
     """Down and up as long as it was told, with the deaths counted."""
     struck = injection("crash-loop", 1, params={"down_ms": "100", "up_ms": "200"})
     for elapsed_ms in range(50, 750, 50):
@@ -200,7 +200,7 @@ def test_a_crash_loop_takes_turns_with_itself() -> None:
     assert struck.evidence() == "node 1 killed 3 times, 0 before it was in service"
 
 
-def test_a_recovery_is_cut_short_so_many_times() -> None:
+def test_kill_during_recovery_kills_the_given_number_of_times() -> None:
     """Then it may end; the proof is a kill before the node was in service."""
     params = {"times": "2", "least_ms": "100", "most_ms": "100"}
     struck = injection("kill-during-recovery", 1, params=params)
@@ -213,7 +213,7 @@ def test_a_recovery_is_cut_short_so_many_times() -> None:
     assert struck.evidence() == "node 1 killed 3 times, 2 before it was in service"
 
 
-def test_a_kill_of_a_node_in_service_is_no_proof() -> None:
+def test_a_kill_of_a_node_in_service_does_not_confirm_kill_during_recovery() -> None:
     """Who has recovered by then was not killed while it recovered."""
     params = {"times": "1", "least_ms": "100", "most_ms": "100"}
     struck = injection("kill-during-recovery", 1, params=params)
@@ -223,7 +223,7 @@ def test_a_kill_of_a_node_in_service_is_no_proof() -> None:
     assert not struck.fault.measure_effect(struck.hosts, struck.injection).confirmed
 
 
-def test_lives_are_drawn_from_the_seed() -> None:
+def test_running_times_are_drawn_from_the_seed() -> None:
     """The same for the same event, within the range that was given."""
     lives = [
         injection("kill-during-recovery", 1, seed=seed).injection.detail("lives_ms")
@@ -241,7 +241,9 @@ def test_lives_are_drawn_from_the_seed() -> None:
         ("restart", {"patience_ms": "-1"}),
     ],
 )
-def test_parameters_are_checked(name: str, params: dict[str, str]) -> None:
+def test_invalid_parameters_are_refused_with_the_allowed_values(
+    name: str, params: dict[str, str]
+) -> None:
     """In words that say what they can be."""
     with pytest.raises(BadSchedule, match="whole number from 1 to"):
         injection(name, 1, params=params)
@@ -249,7 +251,7 @@ def test_parameters_are_checked(name: str, params: dict[str, str]) -> None:
         injection("kill-during-recovery", 1, params={"least_ms": "9", "most_ms": "8"})
 
 
-def test_clients_are_paused_together() -> None:
+def test_all_clients_are_paused_until_the_last_such_fault_is_healed() -> None:
     """All of them, until no such fault stops them any more."""
     struck = injection("pause.clients", 0)
     assert struck.fault.label(struck.injection) == "pause.clients clients"
@@ -261,7 +263,7 @@ def test_clients_are_paused_together() -> None:
     assert other.heal() == "all 2 processes of clients continue"
 
 
-def test_clients_that_are_not_there_cannot_be_paused() -> None:
+def test_pausing_missing_clients_is_not_applicable() -> None:
     """That would change nothing."""
     machines = FakeMachines(Trace())
     machines.clients.letters = {}
@@ -269,7 +271,7 @@ def test_clients_that_are_not_there_cannot_be_paused() -> None:
         find("pause.clients").inject(machines.hosts(), Injection(nodes=(0,)))
 
 
-def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
+def test_a_node_is_back_only_after_the_view_had_it_out_of_service() -> None:
     """Its view lags behind: in service again is only who was seen out of service before."""
     params = {"times": "1", "least_ms": "100", "most_ms": "100"}
     struck = injection("kill-during-recovery", 1, params=params)
@@ -286,7 +288,7 @@ def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
         ("kill-during-recovery", {"times": "3", "least_ms": "100", "most_ms": "100"}, 3),
     ],
 )
-def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
+def test_a_node_that_was_down_already_is_started_and_killed_like_the_others(
     name: str, params: dict[str, str], kills: int
 ) -> None:
     """Who had ended by itself before the injection: the injection did not end it, and starts it."""
@@ -306,7 +308,7 @@ def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
     st.sets(st.sampled_from([1, 2, 3]), max_size=2),
     st.lists(st.tuples(st.sampled_from(["die", "start", "see", "blind"]), st.sampled_from([1, 2]))),
 )
-def test_whatever_nodes_do_by_themselves_no_pulse_fails_and_the_heal_starts_them(
+def test_no_tick_fails_and_the_heal_starts_all_whatever_the_nodes_do(
     name: str, down: set[int], node_changes: list[tuple[str, int]]
 ) -> None:
     """They end, are started by others, and the cluster notices or does not, at any moment."""
@@ -340,7 +342,7 @@ deeds_of_faults = st.tuples(
 
 @settings(max_examples=1_000)
 @given(st.lists(deeds_of_faults, max_size=12))
-def test_whatever_faults_overlap_nobody_is_down_or_about_to_end_after_the_last_heal(
+def test_all_nodes_run_after_the_last_heal_of_overlapping_faults(
     node_changes: list[tuple[str, str, int, int]],
 ) -> None:
     """Process faults are injected and healed in any order, while nodes take their time to end."""

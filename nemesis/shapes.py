@@ -32,9 +32,9 @@ def random_halves(nodes: Sequence[int], rng: random.Random) -> Grudge:
     return halves(rng.sample(nodes, len(nodes)))
 
 
-def isolate(nodes: Sequence[int], targets: Sequence[int]) -> Grudge:
-    """Separate the targets from all other nodes."""
-    return complete([targets, [node for node in nodes if node not in targets]])
+def isolate(nodes: Sequence[int], selected: Sequence[int]) -> Grudge:
+    """Separate the selected nodes from all others."""
+    return complete([selected, [node for node in nodes if node not in selected]])
 
 
 def majorities_ring(nodes: Sequence[int], rng: random.Random) -> Grudge:
@@ -64,19 +64,19 @@ def bridge(nodes: Sequence[int], middle: int) -> Grudge:
     return halves([node for node in nodes if node != middle])
 
 
-def one_way(nodes: Sequence[int], targets: Sequence[int], *, deaf: bool) -> Grudge:
-    """The targets receive nothing from other nodes (`deaf`), or other nodes nothing from them."""
-    inward = isolate(nodes, targets)
+def one_way(nodes: Sequence[int], selected: Sequence[int], *, deaf: bool) -> Grudge:
+    """The selected nodes receive nothing from others (`deaf`), or the others nothing from them."""
+    inward = isolate(nodes, selected)
     if deaf:
-        return _grudge((src, dst) for src, dst in inward if dst in targets)
-    return _grudge((src, dst) for src, dst in inward if src in targets)
+        return _grudge((src, dst) for src, dst in inward if dst in selected)
+    return _grudge((src, dst) for src, dst in inward if src in selected)
 
 
 def touching(
-    targets: Sequence[int], others: Sequence[int], *, inward: bool, outward: bool
+    selected: Sequence[int], others: Sequence[int], *, inward: bool, outward: bool
 ) -> Grudge:
-    """All links between a target and any other machine, other targets included."""
-    pairs = {(other, target) for target in targets for other in others if other != target}
+    """All links between a selected node and any other machine, other selected nodes included."""
+    pairs = {(other, node) for node in selected for other in others if other != node}
     return _grudge({*(pairs if inward else ()), *((b, a) for a, b in pairs if outward)})
 
 

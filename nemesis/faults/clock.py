@@ -42,15 +42,15 @@ class _Skew(FaultBase, ABC):
     needs: frozenset[Ability] = _CLOCKS
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node, a layer of its own, and the parameters; `any` is drawn at random."""
         details = {
             "layer": f"{self.name}/{rng.getrandbits(32):08x}",
-            "clocks": ",".join(map(str, targets)),
+            "clocks": ",".join(map(str, selected)),
             **{name: self.draw(value, rng) for name, value in params.values.items()},
         }
-        return Injection(nodes=tuple(targets), details=tuple(sorted(details.items())))
+        return Injection(nodes=tuple(selected), details=tuple(sorted(details.items())))
 
     def draw(self, value: str, rng: random.Random) -> str:
         """The value of a parameter; a random value for `any`."""

@@ -208,7 +208,7 @@ class Fault(Protocol):
         ...
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Decide what will be done, given the selected nodes and all nodes. Raises BadSelector."""
         ...
@@ -265,10 +265,10 @@ class FaultBase:
         return f"{self.name} {node_list(injection.nodes)}" if injection.nodes else self.name
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node, with the parameters as details."""
-        return Injection(nodes=tuple(targets), details=tuple(sorted(params.values.items())))
+        return Injection(nodes=tuple(selected), details=tuple(sorted(params.values.items())))
 
     def prepare(self, hosts: Hosts, injection: Injection) -> None:
         """Do nothing."""

@@ -63,9 +63,9 @@ class Quorum(Elections):
 
     def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchResponse, list[Action]]:
         """Store the progress in a replica's fetch, and answer it (see `fetch_response`)."""
-        told = self.fetch_response(request)
-        if told.error is ErrorCode.none and self.leadership is not None:
-            if told.plain:
+        response = self.fetch_response(request)
+        if response.error is ErrorCode.none and self.leadership is not None:
+            if response.plain:
                 end = self._log.end_offset
                 self.leadership.fetched(request.replica, now_ms, request.offset, end)
                 self._advance(now_ms)
@@ -265,5 +265,5 @@ class Quorum(Elections):
                 f"but everything below {self.high_watermark} is committed"
             )
         if end >= self._log.end_offset:
-            raise InvariantBroken(f"told to truncate to {end} a log that ends there or before")
+            raise InvariantBroken(f"response to truncate to {end} a log that ends there or before")
         self._actions.append(Truncate(offset=end))

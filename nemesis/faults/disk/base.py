@@ -17,11 +17,11 @@ class DiskFault(FaultBase):
     """A fault whose injections each have a key, under which evidence and probes are kept."""
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node, with the parameters and the key as details."""
         key = (KEY, f"{self.name}-{rng.getrandbits(32):08x}")
-        return Injection(nodes=tuple(targets), details=(key, *sorted(params.values.items())))
+        return Injection(nodes=tuple(selected), details=(key, *sorted(params.values.items())))
 
 
 def require_healthy_disks(hosts: Hosts, injection: Injection) -> None:

@@ -32,7 +32,7 @@ class AdminFault(FaultBase):
     selectable: bool = False
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """The parameters, the selected nodes if the fault has a selector, and a layer of its own.
 
@@ -41,7 +41,7 @@ class AdminFault(FaultBase):
         """
         details = {"layer": f"{self.name}/{rng.getrandbits(32):08x}", **params.values}
         if self.default_selector != "all":
-            details["nodes"] = ",".join(map(str, sorted(targets)))
+            details["nodes"] = ",".join(map(str, sorted(selected)))
         return Injection(details=tuple(sorted(details.items())))
 
     def label(self, injection: Injection) -> str:
@@ -59,10 +59,11 @@ class AdminFault(FaultBase):
         hosts.cluster.undo(layer(injection))
 
     def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
-        """What is still owed is done in the background, and parts: a cluster that other faults hold
-        may answer nobody."""
-        owed = hosts.cluster.pending_work(layer(injection))
-        return Measurement(confirmed=True, evidence=owed or "all of it was taken back")
+        """Always confirmed: pending work goes on in the background and is reported, because a
+        cluster under other faults may not answer.
+        """
+        pending = hosts.cluster.pending_work(layer(injection))
+        return Measurement(confirmed=True, evidence=pending or "everything was reverted")
 
 
 def layer(injection: Injection) -> str:

@@ -60,12 +60,12 @@ class Add(AdminFault):
         placed = hosts.cluster.placement(sorted({topic for topic, _ in known}))
         rng = draw(injection)
         chosen = rng.sample([at for at in known if at in placed], min(wanted, len(placed)))
-        targets = {
+        assignments = {
             at: with_replica_on(placed[at].assignment, node, rng)
             for at in chosen
             if not placed[at].moving and node not in placed[at].assignment
         }
-        hosts.cluster.move(layer(injection), targets)
+        hosts.cluster.move(layer(injection), assignments)
 
     def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
         """Confirmed if the broker is in service; reports the replicas requested for it."""
@@ -166,10 +166,10 @@ class RemoveVoter(AdminFault):
     min_nodes: int = 3
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """One of the selected nodes: the quorum accepts one change at a time."""
-        return AdminFault.plan_injection(self, [rng.choice(sorted(targets))], nodes, rng, params)
+        return AdminFault.plan_injection(self, [rng.choice(sorted(selected))], nodes, rng, params)
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Remove its vote. Raises NotApplicable if it has none or there are fewer than 3 voters."""

@@ -52,18 +52,18 @@ class Reassign(AdminFault):
         chosen = some_partitions(hosts, injection, rng)
         brokers = hosts.cluster.brokers()
         placed = hosts.cluster.placement(sorted({topic for topic, _ in chosen}))
-        targets = {
+        assignments = {
             at: drawn
             for at in chosen
             if at in placed
             and (drawn := draw_assignment(placed[at].assignment, brokers, rng)) is not None
         }
-        if not targets:
+        if not assignments:
             raise NotApplicable(
                 f"brokers {list(brokers)} allow no other assignment of {partition_name(chosen[0])}"
             )
-        refused = hosts.cluster.move(layer(injection), targets)
-        if len(refused) == len(targets):
+        refused = hosts.cluster.move(layer(injection), assignments)
+        if len(refused) == len(assignments):
             at, why = next(iter(refused.items()))
             raise NotApplicable(f"every move was refused: {partition_name(at)}: {why}")
 

@@ -45,10 +45,10 @@ class Config(AdminFault):
     )
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """The change; open choices are drawn."""
-        injection = AdminFault.plan_injection(self, targets, nodes, rng, params)
+        injection = AdminFault.plan_injection(self, selected, nodes, rng, params)
         details = dict(injection.details)
         if details["name"] == ANY:
             details["name"] = rng.choice(sorted(SAFE))

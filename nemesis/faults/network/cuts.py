@@ -49,16 +49,16 @@ class LinkCut(PacketDropFault):
     clients_only: bool = False
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """A cut for every chosen link."""
         values = {**params.values, **({"peers": "clients"} if self.clients_only else {})}
         port = read_port(params.text("port")) if "port" in params.values else ANY_PORT
         cuts = tuple(
-            Cut(src, dst, port) for src, dst in chosen_links(targets, nodes, Params(values))
+            Cut(src, dst, port) for src, dst in chosen_links(selected, nodes, Params(values))
         )
         return Injection(
-            nodes=tuple(targets), cuts=cuts, details=tuple(sorted(params.values.items()))
+            nodes=tuple(selected), cuts=cuts, details=tuple(sorted(params.values.items()))
         )
 
 
@@ -69,13 +69,13 @@ class Flapping(LinkCut):
     tick_ms: int | None = 100
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """The cuts, in a layer of their own: other cuts of the same pair stay independent."""
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
-        cuts = (Cut(src, dst, layer=layer) for src, dst in chosen_links(targets, nodes, params))
+        cuts = (Cut(src, dst, layer=layer) for src, dst in chosen_links(selected, nodes, params))
         details = tuple(sorted(params.values.items()))
-        return Injection(nodes=tuple(targets), cuts=tuple(cuts), details=details)
+        return Injection(nodes=tuple(selected), cuts=tuple(cuts), details=details)
 
     def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
         """Block in the first part of each period, unblock in the rest."""
@@ -96,13 +96,13 @@ class ResponseLost(PacketDropFault):
     """Drops packets with data from the nodes' port: requests are handled, responses are lost."""
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """A cut for the responses of every chosen link."""
         port = read_port(params.text("port"))
-        directions = chosen_links(targets, nodes, Params({**params.values, "direction": "out"}))
+        directions = chosen_links(selected, nodes, Params({**params.values, "direction": "out"}))
         return Injection(
-            nodes=tuple(targets),
+            nodes=tuple(selected),
             cuts=tuple(Cut(src, dst, port, answers=True) for src, dst in directions),
             details=tuple(sorted(params.values.items())),
         )

@@ -30,13 +30,13 @@ class BadLink(FaultBase):
     needs: frozenset[Ability] = frozenset({Ability.LINK_QUALITY})
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """The chosen links, and the name of the fault's layer on them."""
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
         return Injection(
-            nodes=tuple(targets),
-            links=chosen_links(targets, nodes, params),
+            nodes=tuple(selected),
+            links=chosen_links(selected, nodes, params),
             details=(*sorted(params.values.items()), ("layer", layer)),
         )
 

@@ -70,12 +70,12 @@ PORT: Final = Option(
 )
 
 
-def chosen_links(targets: Sequence[int], nodes: Sequence[int], params: Params) -> Grudge:
-    """The links of the targets that the parameters `direction` and `peers`, if any, choose."""
+def chosen_links(selected: Sequence[int], nodes: Sequence[int], params: Params) -> Grudge:
+    """The links of the selected nodes that the parameters `direction` and `peers` choose."""
     peer_kind = params.values.get("peers", "nodes")
     others = [
         *(nodes if peer_kind != "clients" else ()),
         *((CLIENTS,) if peer_kind != "nodes" else ()),
     ]
     direction = params.values.get("direction", "both")
-    return shapes.touching(targets, others, inward=direction != "out", outward=direction != "in")
+    return shapes.touching(selected, others, inward=direction != "out", outward=direction != "in")

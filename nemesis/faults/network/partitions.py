@@ -16,7 +16,7 @@ from nemesis.hosts import Cut
 from nemesis.shapes import Grudge
 
 Shape = Callable[[Sequence[int], Sequence[int], random.Random, Params], Grudge]
-"""(targets, nodes, rng, params) -> grudge"""
+"""(selected, nodes, rng, params) -> grudge"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +29,21 @@ class Partition(PacketDropFault):
     selectable: bool = False
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """A cut for every pair of the grudge."""
-        selected = () if self.default_selector == "all" else tuple(targets)
-        grudge = self.shape(targets, nodes, rng, params)
-        return Injection(nodes=selected, cuts=tuple(Cut(*pair) for pair in grudge))
+        hit = () if self.default_selector == "all" else tuple(selected)
+        grudge = self.shape(selected, nodes, rng, params)
+        return Injection(nodes=hit, cuts=tuple(Cut(*pair) for pair in grudge))
 
 
 def _one_way(
-    targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+    selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
 ) -> Grudge:
     direction = params.text("direction")
     if direction == "any":
         direction = rng.choice(("in", "out"))
-    return shapes.one_way(nodes, targets, deaf=direction == "in")
+    return shapes.one_way(nodes, selected, deaf=direction == "in")
 
 
 FAULTS: tuple[Partition, ...] = (
@@ -60,13 +60,13 @@ FAULTS: tuple[Partition, ...] = (
     Partition(
         name="partition.isolate-one",
         about="one node is cut off from all other nodes, but not from clients",
-        shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
+        shape=lambda selected, nodes, _r, _p: shapes.isolate(nodes, selected),
         default_selector="one",
     ),
     Partition(
         name="partition.isolate-leader",
         about="the leader of a partition is cut off from all other nodes, but not from clients",
-        shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
+        shape=lambda selected, nodes, _r, _p: shapes.isolate(nodes, selected),
         default_selector="leader",
     ),
     Partition(
@@ -78,7 +78,7 @@ FAULTS: tuple[Partition, ...] = (
     Partition(
         name="partition.bridge",
         about="two halves that only one node connects",
-        shape=lambda targets, nodes, _r, _p: shapes.bridge(nodes, targets[0]),
+        shape=lambda selected, nodes, _r, _p: shapes.bridge(nodes, selected[0]),
         default_selector="one",
         min_nodes=3,
     ),

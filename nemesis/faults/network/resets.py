@@ -18,13 +18,13 @@ class Reset(FaultBase):
     tick_ms: int | None = 1000
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """(node, peer) for every pair."""
-        pairs = chosen_links(targets, nodes, Params({**params.values, "direction": "out"}))
+        pairs = chosen_links(selected, nodes, Params({**params.values, "direction": "out"}))
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
         details = (*sorted(params.values.items()), ("layer", layer))
-        return Injection(nodes=tuple(targets), links=pairs, details=details)
+        return Injection(nodes=tuple(selected), links=pairs, details=details)
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Reset the present connections. Raises NotApplicable without pairs."""

@@ -32,13 +32,13 @@ class ProcessFault(FaultBase):
     needs: frozenset[Ability] = SIGNALS
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node (clients are refused), with a tag for the fault state."""
-        if CLIENTS in targets:
+        if CLIENTS in selected:
             raise BadSelector(f"{self.name} is for nodes; for clients there is pause.clients")
         details = (*sorted(params.values.items()), new_tag(rng))
-        return Injection(nodes=tuple(targets), details=details)
+        return Injection(nodes=tuple(selected), details=details)
 
     def heal(self, hosts: Hosts, injection: Injection) -> None:
         """Start every node that does not run, unless another fault keeps it down."""

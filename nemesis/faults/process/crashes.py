@@ -80,10 +80,10 @@ class KillDuringRecovery(ProcessFault):
     tick_ms: int | None = 20
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node, and how long it runs each time. Raises BadSelector."""
-        injection = ProcessFault.plan_injection(self, targets, nodes, rng, params)
+        injection = ProcessFault.plan_injection(self, selected, nodes, rng, params)
         least, most = params.count("least_ms"), params.count("most_ms")
         if least > most:
             raise BadSelector(f"least_ms {least} is more than most_ms {most}")

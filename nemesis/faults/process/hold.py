@@ -40,12 +40,12 @@ class Pause(FaultBase):
     needs: frozenset[Ability] = SIGNALS
 
     def plan_injection(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Injection:
         """Every selected node; clients are refused."""
-        if CLIENTS in targets:
+        if CLIENTS in selected:
             raise BadSelector("pause is for nodes; for clients there is pause.clients")
-        return Injection(nodes=tuple(targets))
+        return Injection(nodes=tuple(selected))
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Stop every node. Raises NotApplicable if none of them is running."""

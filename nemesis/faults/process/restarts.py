@@ -60,7 +60,7 @@ class Restart(ProcessFault):
         return Measurement(confirmed=confirmed, evidence=evidence)
 
     def heal(self, hosts: Hosts, injection: Injection) -> None:
-        """End the nodes that still shut down (otherwise nobody would start them), then start all.
+        """End the nodes that still shut down (otherwise no fault would start them), then start all.
 
         This includes nodes that the executor left to another restart, because that restart may have
         ended and started them before this one sent its SIGTERM. A node that another fault keeps

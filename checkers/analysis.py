@@ -1,13 +1,13 @@
-"""Many runs judged together: what was found as tables, for whoever asks more than right or wrong.
+"""Judge many runs together, and write the results as tables for further analysis.
 
-`analyze` judges each run as `check` does and writes below a folder
+`analyze` judges each run like `check`, and `write` writes to a folder
 
     verdict.json           all runs together: the worst outcome, and each run's outcome and counts
     verdicts/<n>.json      the verdict of each run, in the order in which they were named
     anomalies.parquet      a row per run and group of like anomalies (schema ANOMALIES)
     aggregates.parquet     a row per run, topic, acks and minute (schema AGGREGATES)
 
-The rows of a history stay inside the engine; what comes here are groups of anomalies and minutes.
+The rows of a history stay inside the engine; only groups of anomalies and minutes leave it.
 """
 
 import json
@@ -78,7 +78,7 @@ class Analyzed:
 
 
 def analyze(engine: Engine, run: str, sources: RunSources, plan: Mapping[str, Any]) -> Analyzed:
-    """Judge one run and count its minutes. Raises the engine's errors."""
+    """Judge one run and aggregate its minutes. Raises the engine's errors."""
     frames = Frames(engine, sources, plan)
     verdict = judge_frames(frames)
     return Analyzed(run=run, verdict=verdict, aggregates=_aggregates(frames, run, verdict))
@@ -89,7 +89,7 @@ def analyze_all(
     load: Callable[[str], tuple[RunSources, Mapping[str, Any]]],
     engine: Callable[[], Engine],
 ) -> Iterator[Analyzed]:
-    """Analyze runs one after the other, each on an engine of its own, which forgets it."""
+    """Analyze runs one after the other, each on its own engine, which is closed afterwards."""
     for run in runs:
         sources, plan = load(run)
         made = engine()
@@ -118,12 +118,12 @@ def combined(analyzed: Sequence[Analyzed]) -> dict[str, Any]:
 
 
 def outcome(analyzed: Iterable[Analyzed]) -> Outcome:
-    """The worst of all."""
+    """Return the worst outcome."""
     return merge(each.verdict.outcome for each in analyzed)
 
 
 def write(folder: Path, analyzed: Sequence[Analyzed]) -> None:
-    """Write everything below `folder`, which is made. Raises OSError."""
+    """Write all files to `folder`, and create it. Raises OSError."""
     (folder / "verdicts").mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(analyzed):
         verdict = {"run": each.run, **each.verdict.as_json()}
@@ -134,7 +134,7 @@ def write(folder: Path, analyzed: Sequence[Analyzed]) -> None:
 
 
 def write_remote(session: Any, address: str, analyzed: Sequence[Analyzed]) -> None:
-    """The same by Spark, to an address; its JSON files are folders of one text file each."""
+    """Write the same files by Spark to an address. A JSON file is a folder with one text file."""
     folder = address.rstrip("/")
     texts = {"verdict": combined(analyzed)} | {
         f"verdicts/{number}": {"run": each.run, **each.verdict.as_json()}
@@ -201,14 +201,14 @@ def _aggregates(frames: Frames, run: str, verdict: Verdict) -> pa.Table:
 
 
 def _minutes(frames: Frames, verdict: Verdict) -> Frame:
-    """topic, acks, minute and the counts: sends, what became of them, what was found of them."""
+    """Return topic, acks, minute and the counts: sends, their outcomes, their anomalies."""
     F = frames.engine.functions
     kinds = {anomaly.kind for anomaly in verdict.anomalies}
     marks = F.when(F.col("type") == F.lit("ok"), F.lit("acked")).otherwise(
         F.when(F.col("type") == F.lit("fail"), F.lit("failed")).otherwise(F.lit("info"))
     )
     marked = _with_minute(frames, frames.sends, marks)
-    # The detectors are asked for the rows again only where they found any.
+    # A detector runs again only if it found anything.
     for kind, mark, detect in (
         ("lost-write", "lost", lost_writes),
         ("duplicate", "duplicates", duplicates),
@@ -233,7 +233,7 @@ def _with_minute(frames: Frames, rows: Frame, mark: Any) -> Frame:
 
 
 def _percentiles(frames: Frames) -> Frame:
-    """topic, acks, minute, p50_us, p99_us, from histograms: no task sorts all sends."""
+    """Return topic, acks, minute, p50_us, p99_us, from histograms: no task sorts all sends."""
     F, window = frames.engine.functions, frames.engine.window
     minute = div(frames.engine, "invoke_ns", MINUTE_NS).cast("bigint").alias("minute")
     took = rounded_latencies(frames).select("topic", "acks", minute, "us")

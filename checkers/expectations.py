@@ -1,10 +1,10 @@
 """What a user expects of a run beside the contract: `lost.acks-all = 0`, `publish_p99_ms <= 50`.
 
 An expectation compares one measured quantity with a limit. The contract says what a configuration
-promises; an expectation is the user's own, and is told apart from it everywhere. It is evaluated on
-what is in verdict.json: a quantity is known as a range, from what was surely seen to what it may be
-for all that is recorded. So an expectation passes or fails only where the whole range does; else it
-is not decided. What was not measured is in no way passed.
+promises; an expectation is the user's own, and every output shows it apart from the contract. It is
+evaluated on the content of verdict.json. A quantity is a range, from the certain minimum to the
+possible maximum. An expectation passes or fails only if the whole range does; else it is not
+decided. An expectation about a quantity that was not measured never passes.
 """
 
 import difflib
@@ -17,18 +17,18 @@ from typing import Any, Final
 
 QUANTITIES: Final[Mapping[str, str]] = {
     "lost": "acknowledged writes that are gone (of acks=0: sent with success), permitted or not",
-    "duplicates": "values that lie at two offsets",
-    "reordered": "sends that lie before an earlier one of the same producer",
+    "duplicates": "values at two offsets",
+    "reordered": "sends at a lower offset than an earlier send of the same producer",
     "acked": "sends that were acknowledged",
-    "failed": "sends that surely did not happen",
+    "failed": "sends that certainly did not happen",
     "indeterminate": "sends without an answer",
     "publish_p50_ms": "the median publish latency, of the slowest topic",
     "publish_p99_ms": "the 99th percentile of the publish latency, of the slowest topic",
     "unavailable_ms": "the longest time in which a partition within reach gave no acknowledgement, "
-    "or a client got nowhere after the last heal",
-    "stale_ms": "how long an acknowledged record had been missing from a poll at most",
+    "or a client made no progress after the last heal",
+    "stale_ms": "the longest time by which a poll was behind an acknowledged record",
 }
-"""Every quantity, and what it is; each may be of one acks mode: `lost.acks-1`."""
+"""Every quantity with its meaning; each can be restricted to one acks mode: `lost.acks-1`."""
 MODES: Final[Mapping[str, int]] = {"acks-0": 0, "acks-1": 1, "acks-all": -1}
 EXAMPLE: Final = "write for example `lost.acks-all = 0` or `publish_p99_ms <= 50`"
 
@@ -40,12 +40,12 @@ _WRITTEN: Final = re.compile(r"\s*([^\s<>=]+)\s*(<=|>=|==|=|<|>)\s*([^\s<>=]+)\s
 
 
 class BadExpectation(ValueError):
-    """No expectation; the message says why, and what there is."""
+    """The text is not an expectation; the message says why, and names the possible values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What a quantity surely is at least and may be at most; why it is not known exactly."""
+    """The certain minimum and the possible maximum of a quantity. why: why the two differ."""
 
     least: float
     most: float
@@ -62,7 +62,7 @@ class Range:
 
 
 class Outcome(StrEnum):
-    """What became of an expectation."""
+    """The result of an expectation."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -85,7 +85,7 @@ class Expectation:
         return f"{self.quantity}{mode} {self.comparison} {_number(self.limit)}"
 
     def outcome(self, measured: Range) -> Outcome:
-        """Passed or failed where that is so of the whole range."""
+        """Return passed or failed if the whole range is so, else unknown."""
         least, most, limit = measured.least, measured.most, self.limit
         passed, failed = {
             "<=": (most <= limit, least > limit),
@@ -99,7 +99,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """An expectation, and what became of it."""
+    """An expectation, the measurement, and the result."""
 
     expectation: Expectation
     measured: Range
@@ -127,8 +127,8 @@ def parse(text: str) -> Expectation:
     found = _WRITTEN.fullmatch(text)
     if found is None:
         raise BadExpectation(
-            f"{text!r} is no expectation: it is a quantity, one of {' '.join(_COMPARISONS)}, and a "
-            f"number; {EXAMPLE}"
+            f"{text!r} is not an expectation: expected a quantity, one of "
+            f"{' '.join(_COMPARISONS)}, and a number; {EXAMPLE}"
         )
     name, comparison, limit = found.groups()
     quantity, dot, mode = name.partition(".")
@@ -157,12 +157,12 @@ def _limit(text: str, limit: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise BadExpectation(f"{text!r}: {limit!r} is no number from 0 on; {EXAMPLE}")
+        raise BadExpectation(f"{text!r}: {limit!r} is not a number from 0 on; {EXAMPLE}")
     return number
 
 
 def read(written: object) -> tuple[Expectation, ...]:
-    """What a plan or suite has under `expect`: a table (`lost.acks-all = 0`, `unavailable_ms = "<=
+    """Read the `expect` of a plan or suite: a table (`lost.acks-all = 0`, `unavailable_ms = "<=
     5000"`) or a list of texts. Raises BadExpectation."""
     match written:
         case None:
@@ -187,7 +187,7 @@ def _flat(table: Mapping[str, Any], before: str) -> Iterator[str]:
 
 
 def of_plan(plan: Mapping[str, Any]) -> tuple[Expectation, ...]:
-    """The expectations of a plan, those included that it wrote as bounds, as plans once did.
+    """Return the expectations of a plan, including the `bounds` of earlier plans.
 
     Raises BadExpectation.
     """
@@ -201,7 +201,7 @@ def of_plan(plan: Mapping[str, Any]) -> tuple[Expectation, ...]:
 def evaluate(
     expectations: Sequence[Expectation], verdict: Mapping[str, Any]
 ) -> tuple[Evaluated, ...]:
-    """What became of each, by the content of a verdict.json."""
+    """Evaluate expectations on the content of a verdict.json."""
     found = []
     for each in expectations:
         measured = _measured(each, verdict)
@@ -256,7 +256,7 @@ def _slowest(latencies: Sequence[float | None], open_end: str) -> Range:
 def _longest_unavailable(
     anomalies: Sequence[Mapping[str, Any]], open_end: str, verdict: Mapping[str, Any]
 ) -> Range:
-    """Clients and partitions that were stuck in the end count as long as that was."""
+    """The longest gap. Clients and partitions that were stuck at the end count too."""
     judged = [a for a in anomalies if a.get("aspect") not in ("out-of-reach", "reassignment")]
     gaps = _longest(judged, "unavailable")
     if not gaps:
@@ -276,15 +276,15 @@ def _longest(anomalies: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
 
 
 def _incomplete(verdict: Mapping[str, Any]) -> str:
-    """Why more may have happened than was found; empty where all of it is on record."""
+    """Return why more may have happened than was found; empty if the record is complete."""
     if not verdict["assumptions"]:
         return "the record was not examined"
     broken = [a["name"] for a in verdict["assumptions"] if a["decisive"] and not a["holds"]]
-    return f"not so: {broken[0]}" if broken else ""
+    return f"failed check: {broken[0]}" if broken else ""
 
 
 def _no_word_of(detector: str, verdict: Mapping[str, Any]) -> str:
-    """Why a detector did not judge; empty where it did."""
+    """Return why a detector did not judge; empty if it did."""
     row = next((row for row in verdict["detectors"] if row["name"] == detector), None)
     if row is None:
         return f"detector {detector} did not run"
@@ -292,7 +292,7 @@ def _no_word_of(detector: str, verdict: Mapping[str, Any]) -> str:
 
 
 def _range(values: Sequence[float], open_end: str) -> Range:
-    """The greatest of the values (0 of none), or more where the record does not show all."""
+    """Return the greatest value (0 without any), or a range if the record is incomplete."""
     least = max(values, default=0)
     return Range(least=least, most=math.inf if open_end else least, why=open_end)
 

@@ -2,10 +2,10 @@
 
     spark-submit checkers/job.py RUN... [--out DIR]
 
-A run is a directory that is readable under the same path on every executor, or an address that
-Spark reads (`s3a://…`); so is DIR. It gets what `highwater analyze` writes (see checkers.analysis);
-without it, one verdict (JSON) per run and line is printed. Exits like `highwater check`: 0 valid,
-1 a forbidden anomaly, 2 unknown, 254 when an argument is no run.
+A run is a directory that every executor can read under the same path, or an address that Spark
+reads (`s3a://…`); so is DIR. DIR gets the files of `highwater analyze` (see checkers.analysis).
+Without DIR, one verdict (JSON) per run is printed on a line. Exit codes are those of `highwater
+check`: 0 valid, 1 a forbidden anomaly, 2 unknown, 254 when an argument is not a run.
 """
 
 import argparse
@@ -27,7 +27,7 @@ EXIT_BAD_ARGUMENTS = 254
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Analyze every run; the worst outcome is the exit code."""
+    """Analyze every run, and return the exit code of the worst outcome."""
     parser = argparse.ArgumentParser(description="Analyze stored highwater runs on Spark.")
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--out", metavar="DIR", help="where verdicts and tables are written")
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def load(session: Session | None, run: str) -> tuple[RunSources, dict[str, Any]]:
-    """The sources and the plan of a run: by Spark's session where it is an address, which needs
-    one. Raises HistoryError."""
+    """Return the sources and the plan of a run. An address needs a Spark session. Raises
+    HistoryError."""
     if not is_address(run):
         return load_run(Path(run)), load_plan(Path(run))
     if session is None:

@@ -15,11 +15,11 @@ EXACT_US = 1_000
 
 
 def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[str, Any]]:
-    """One row per topic of the plan (or, unplanned, of the history), as verdict.json has it.
+    """Return one row for each topic of the plan, and of the history, as in verdict.json.
 
-    p50_ms and p99_ms: publish latency of the sends that were ok, complete minus invoke, by nearest
-    rank. stale_*: of the polls that ended short of what acks=all had acknowledged before they began
-    how many there were, and for how long it had been.
+    p50_ms and p99_ms: publish latency of successful sends, complete minus invoke, by nearest rank.
+    stale_*: the polls that missed a record which acks=all had acknowledged before they began: how
+    many there were, and how long before.
     """
     F = frames.engine.functions
     counts: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -107,13 +107,14 @@ def _histograms(frames: Frames, times: Frame) -> dict[str, list[tuple[int, int]]
 
 
 def rounded_latencies(frames: Frames) -> Frame:
-    """topic, acks, invoke_ns, us: the publish latency of every send that was ok, rounded down."""
+    """Return topic, acks, invoke_ns, us: the publish latency of every successful send, rounded
+    down."""
     kept = ["topic", "acks", "invoke_ns"]
     return _rounded(frames, frames.acked, "invoke_ns", "complete_ns", kept)
 
 
 def _rounded(frames: Frames, rows: Frame, begin: str, end: str, kept: Sequence[str]) -> Frame:
-    """The columns `kept` and us, the time from `begin` to `end`, where it is none into the past."""
+    """Return the columns `kept` and us, the time from `begin` to `end`, without negative times."""
     F = frames.engine.functions
     took = rows.where(F.col(end) >= F.col(begin)).select(
         *kept, (F.col(end) - F.col(begin)).alias("took_ns")
@@ -131,7 +132,7 @@ def _grain(frames: Frames) -> Column:
 
 
 def nearest_rank_ms(histogram: Sequence[tuple[int, int]], percent: int) -> float | None:
-    """The percentile of a histogram (latency in us, count) in ms; None when it is empty."""
+    """Return the percentile of a histogram (latency in us, count) in ms; None if it is empty."""
     rank = -(-sum(count for _, count in histogram) * percent // 100)
     seen = 0
     for us, count in histogram:

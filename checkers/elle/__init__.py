@@ -1,10 +1,12 @@
-"""Dependency graphs: which transaction must come before which, and where that is a circle.
+"""Dependency graphs: which transaction must come before which other one, and where that is a cycle.
 
-    edges         the graph of a history, found by the engine, as far as it can be in a circle
-    cycles        its circles, named as Adya and Elle name them
-    graph         the native checker: edges, cycles, and what Kafka forbids of them
-    list_append   the same history as Elle reads it
-    jar           Elle itself, in a process of its own
+The package judges transactions only. `checkers.check` judges everything else in a history.
+
+    edges         the edges of a history's graph that may be in a cycle, found by the engine
+    cycles        the cycles, with the names of Adya and Elle
+    graph         the native checker: edges, cycles, and the cycles that Kafka forbids
+    list_append   the history in the form that Elle reads
+    jar           Elle itself, in a separate process
 
 Sources: Adya, Weak Consistency (1999); Kingsbury and Alvaro, Elle (2020); jepsen.tests.kafka;
 KIP-98 (transactions).

@@ -1,13 +1,13 @@
-"""The circles of a dependency graph, named as Adya names phenomena and Elle anomalies.
+"""The cycles of a dependency graph, with Adya's names for phenomena and Elle's for anomalies.
 
     G0         ww edges alone
-    G1c        ww and wr edges, of the latter one or more
+    G1c        ww and wr edges, at least one wr edge
     G-single   one rw edge, and ww and wr edges
     G2-item    two rw edges or more
 
-Two transactions are in a circle when each can be reached from the other, so circles are looked for
-inside strongly connected components, and of each component one circle of each kind is told, a
-short one. Pure: edges in, cycles out.
+Two transactions are in a cycle when each can be reached from the other. So cycles are searched for
+inside strongly connected components, and each component gives one short cycle of each kind. Pure:
+edges in, cycles out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Dependency(StrEnum):
 
 
 class Phenomenon(StrEnum):
-    """A kind of circle; `G1C_READS` is the G1c of reads alone, wr edges only."""
+    """A kind of cycle; `G1C_READS` is a G1c of wr edges only."""
 
     G0 = "G0"
     G1C = "G1c"
@@ -39,7 +39,7 @@ class Phenomenon(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One dependency: which two transactions, where, and by which values."""
+    """One dependency: two transactions, the partition, and the values."""
 
     src: int
     dst: int
@@ -74,22 +74,22 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """A circle of dependencies: each edge begins where the one before it ends."""
+    """A cycle of dependencies: each edge begins where the edge before it ends."""
 
     phenomenon: Phenomenon
     edges: tuple[Edge, ...]
 
 
 MAX_TRIES: Final = 100
-"""Edges of one component that a circle is looked for through; a further one would show the same."""
+"""How many edges of one component are tried for a cycle; further edges would show the same."""
 
 Digraph: TypeAlias = "rx.PyDiGraph[int, Edge]"
 
 
 def find_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """A circle of each kind in each component, the gravest kinds first.
+    """Yield a cycle of each kind in each component, the most severe kinds first.
 
-    A component that has a graver circle may have a lesser one besides; it is told where it has an
+    A component with a more severe cycle may also have a less severe one; it is yielded if it has an
     edge of its own kind.
     """
     ww, wr, rw = Dependency.WW, Dependency.WR, Dependency.RW
@@ -113,9 +113,10 @@ def _through(
     back: tuple[Dependency, ...],
     unless: Callable[[Sequence[Dependency]], bool] = lambda _: False,
 ) -> Iterator[Cycle]:
-    """In each component, a circle of an edge `through` and a way `back` from its end to its begin.
+    """Yield for each component a cycle: an edge `through`, and a path `back` from its end to its
+    start.
 
-    The component is that of both kinds of edges together; the way back is a shortest one.
+    The components are those of both kinds of edges together. The path back is a shortest one.
     """
     wanted = [edge for edge in edges if edge.kind is through or edge.kind in back]
     for component in components(wanted):
@@ -135,7 +136,7 @@ def _through(
 
 
 def components(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """The edges inside each strongly connected component of two nodes or more."""
+    """Return the edges inside each strongly connected component of two or more nodes."""
     graph, numbers = _graph(edges)
     home: dict[int, int] = {}
     for number, component in enumerate(rx.strongly_connected_components(graph)):
@@ -149,7 +150,7 @@ def components(edges: Sequence[Edge]) -> list[list[Edge]]:
 
 
 def _graph(edges: Iterable[Edge]) -> tuple[Digraph, dict[int, int]]:
-    """A graph, and its numbers of the transactions."""
+    """Return a graph, and the node number of each transaction."""
     numbers: dict[int, int] = {}
     listed = [
         (numbers.setdefault(e.src, len(numbers)), numbers.setdefault(e.dst, len(numbers)), e)
@@ -164,7 +165,7 @@ def _graph(edges: Iterable[Edge]) -> tuple[Digraph, dict[int, int]]:
 def _way(
     graph: Digraph, numbers: Mapping[int, int], start: int, end: int
 ) -> tuple[Edge, ...] | None:
-    """The edges of a shortest way; None without one."""
+    """Return the edges of a shortest path; None without one."""
     if start not in numbers or end not in numbers:
         return None
     first, last = numbers[start], numbers[end]

@@ -1,26 +1,26 @@
-"""The dependency graph of a history, by the engine, on either of them.
+"""The dependency graph of a history, computed by either engine.
 
-A node is a transaction: all rows that share a `txn`, or a send or poll by itself (its `op`). The
-version order of a partition is the order of the offsets of its records; an edge says which of two
-transactions came first there.
+A node is a transaction: all rows that share a `txn`, or a single send or poll (its `op`). The
+version order of a partition is the order of the offsets of its records. An edge says which of two
+transactions came first in a partition.
 
-    ww   it wrote a record, and the other one wrote a later one
-    wr   it wrote the last record that the other one read
-    rw   it read up to a record, and the other one wrote the next
+    ww   the first wrote a record, and the second wrote a later one
+    wr   the first wrote the last record that the second read
+    rw   the first read up to a record, and the second wrote the next one
 
-Only the last record that a transaction read of a partition counts: it read a range, and who wrote
-the earlier ones is before the last one's writer by ww. A read that ended inside what one
-transaction wrote is no circle of the two, but a phenomenon of its own (G1b).
+Only the last record that a transaction read of a partition counts: the transaction read a range,
+and the writers of earlier records come before the writer of the last one by ww. A read that ended
+inside the writes of one transaction is not a cycle of the two, but a phenomenon of its own (G1b).
 
-Most of that graph cannot be in a circle and is never made. In one partition all edges go up, so a
-circle needs transactions that are at two places at once (*connectors*: of two partitions, or twice
-in one). Kept are their writes, those that they read last, the one behind each of these, and the ww
-edges between neighbours of what is kept; whether one can be reached from another stays what it was.
-What is left out besides is beside a kept ww edge, and its circle would say less than that one's. Of
-the rest, nodes that no edge leads to, or from, are trimmed, round by round.
+Most of the graph cannot be in a cycle and is never computed. In one partition all edges go up, so a
+cycle needs transactions at two places (*connectors*: in two partitions, or twice in one). The graph
+keeps the writes of connectors, the writes that they read last, the write behind each of these, and
+the ww edges between neighbours of the kept writes. Reachability between kept nodes does not change.
+Every other edge that is left out is parallel to a kept ww edge, and its cycle would say less than
+the cycle of that edge. Nodes without an incoming or an outgoing edge are trimmed, round by round.
 
-The order of offsets is that of the log in the end; where that was not read to its end, of all that
-was read, and of what was acknowledged besides. Offsets with two values order nothing.
+Offsets are ordered as in the final log. If that was not read to its end, the order is that of all
+records that were read, and of the acknowledged sends. Offsets with two values order nothing.
 """
 
 from functools import cached_property
@@ -31,15 +31,15 @@ from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
 
 TRIM_ROUNDS: Final = 10
-"""After so many rounds what is left is searched as it is."""
+"""After so many rounds the remaining edges are searched without further trimming."""
 
 EDGE: Final = ["src", "dst", "kind", *TP, "value", "other_value"]
-"""Columns of an edge: two nodes, which edge it is, and where: the value written or last read first,
-the value written or read later."""
+"""Columns of an edge: two nodes, the kind, the partition, the value that was written or last read
+first, and the value that was written or read later."""
 
 
 class Graph:
-    """The graph of one run; its frames are computed when they are asked for, and once."""
+    """The graph of one run; each frame is computed once, at its first use."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -70,8 +70,8 @@ class Graph:
 
     @cached_property
     def writes(self) -> Frame:
-        """txn, topic, partition, value, place of every write with a place, with next_txn,
-        next_value and next_place of the write behind it."""
+        """txn, topic, partition, value, place of every write with a place, and next_txn,
+        next_value, next_place of the write behind it."""
         F = self._engine.functions
         sent = self._rows("send").where(F.col("type") != F.lit("fail"))
         placed = sent.select("txn", *TP, "value").join(self.places, on=[*TP, "value"], how="inner")
@@ -107,7 +107,7 @@ class Graph:
 
     @cached_property
     def edges(self) -> Frame:
-        """Every edge that may be in a circle, with the columns of EDGE."""
+        """Every edge that may be in a cycle, with the columns of EDGE."""
         F = self._engine.functions
         places = self.writes.select("txn", *TP).unionByName(self.reads.select("txn", *TP))
         several = places.groupBy("txn").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
@@ -138,7 +138,7 @@ class Graph:
         return self._engine.materialize(one_each.select(*EDGE))
 
     def _following(self, kept: Frame) -> Frame:
-        """ww: each kept write after the kept one before it."""
+        """ww: an edge from each kept write to the next kept write."""
         F = self._engine.functions
         order = self._engine.window.partitionBy(*TP).orderBy("place")
         writes = self.writes.select("txn", *TP, "value", "place")
@@ -160,7 +160,7 @@ class Graph:
         return frame.select(*named, *TP, *values)
 
     def trimmed(self) -> Frame:
-        """The edges, without nodes that no edge leads to or none leads from."""
+        """Return the edges without nodes that have no incoming or no outgoing edge."""
         F = self._engine.functions
         edges, count = self.edges, self.count(self.edges)
         for _ in range(TRIM_ROUNDS):

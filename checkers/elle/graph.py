@@ -1,9 +1,10 @@
-"""The native checker of dependency graphs: what Elle would find, and what Kafka forbids of it.
+"""The native checker of dependency graphs: it finds what Elle would find, and judges it by Kafka's
+guarantees.
 
-Kafka promises less than a transactional database, and RULES says what (the same as
-jepsen.tests.kafka): its transactions write all or nothing, but not isolated from each other, and a
-consumer reads each partition by itself, as late as it likes. So most circles are permitted, and
-told all the same. The order of real time is judged by the detectors of `check`.
+Kafka promises less than a transactional database. RULES lists its promises (the same as in
+jepsen.tests.kafka): a transaction writes all or nothing, but transactions are not isolated from
+each other, and a consumer reads each partition independently and may lag. So most cycles are
+permitted, and still reported. The detectors of `check` judge the real-time order.
 """
 
 from collections import defaultdict
@@ -19,7 +20,7 @@ from checkers.frames.frames import Frames
 from checkers.verdict import Outcome
 
 MAX_EDGES: Final = 2_000_000
-"""Edges that are searched for circles in one process; more make the answer UNKNOWN."""
+"""How many edges one process can search for cycles; more edges make the answer UNKNOWN."""
 
 EXAMPLES: Final = 5
 """Examples kept of each anomaly."""
@@ -28,24 +29,24 @@ ABORTED, INTERMEDIATE, PRECOMMITTED = "G1a", "G1b", "precommitted-read"
 
 _F, _P = Judgement.FORBIDDEN, Judgement.PERMITTED
 RULES: Final[Mapping[str, tuple[Judgement, str]]] = {
-    ABORTED: (_F, "what surely failed is in no log (KIP-98)"),
-    INTERMEDIATE: (_P, "a poll may end inside what one transaction wrote"),
-    PRECOMMITTED: (_F, "nobody reads a transaction's records before it commits (KIP-98)"),
+    ABORTED: (_F, "a send that certainly failed is in no log (KIP-98)"),
+    INTERMEDIATE: (_P, "a poll may end inside the writes of one transaction"),
+    PRECOMMITTED: (_F, "no consumer reads a transaction's records before it commits (KIP-98)"),
     Phenomenon.G0: (_P, "writes of transactions interleave in the log (KIP-98)"),
     Phenomenon.G1C: (_P, "writes of transactions interleave in the log (KIP-98)"),
     Phenomenon.G1C_READS: (
         _F,
-        "each of these transactions read what another one wrote before it committed (KIP-98)",
+        "each of these transactions read a record of another one before that committed (KIP-98)",
     ),
     Phenomenon.G_SINGLE: (_P, "a consumer reads each partition by itself, and may lag"),
     Phenomenon.G2_ITEM: (_P, "a consumer reads each partition by itself, and may lag"),
 }
-"""What of these Kafka forbids, and why; the gravest last."""
+"""What Kafka forbids or permits, and why; the most severe last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphAnomaly:
-    """All instances of one phenomenon. count: of circles, the components that have one."""
+    """All instances of one phenomenon. count: for cycles, the number of components with one."""
 
     name: str
     judgement: Judgement
@@ -66,7 +67,7 @@ class GraphAnomaly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphVerdict:
-    """The answer. checker: what gave it. edges: how many were searched."""
+    """The answer. checker: which checker gave it. edges: how many edges were searched."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -86,7 +87,7 @@ class GraphVerdict:
 
 
 def unknown(checker: str, reason: str) -> GraphVerdict:
-    """No answer, and why."""
+    """Return the answer UNKNOWN with a reason."""
     return GraphVerdict(outcome=Outcome.UNKNOWN, reasons=(reason,), checker=checker)
 
 
@@ -107,7 +108,7 @@ def _judged(frames: Frames, checker: str) -> GraphVerdict:
     trimmed = graph.trimmed()
     edges = graph.count(trimmed)
     if edges > MAX_EDGES:
-        return unknown(checker, f"{edges} edges may be in circles; {MAX_EDGES} can be searched")
+        return unknown(checker, f"{edges} edges may be in cycles; {MAX_EDGES} can be searched")
     rows = frames.engine.rows(trimmed.orderBy("src", "dst", "kind"))
     found = [
         *_told(graph, ABORTED, graph.aborted),
@@ -127,7 +128,7 @@ def _judged(frames: Frames, checker: str) -> GraphVerdict:
 
 
 def _told(graph: Graph, name: str, frame: Frame) -> Iterator[GraphAnomaly]:
-    """What single rows show: columns txn, topic, partition, value."""
+    """Yield the anomaly of single rows: columns txn, topic, partition, value."""
     count = graph.count(frame)
     if not count:
         return

@@ -1,9 +1,9 @@
-"""Elle itself: elle-cli's jar, run on a file in a process of its own.
+"""Elle itself: elle-cli's jar, run on a file in a separate process.
 
-Nothing is believed of it but a line that names the file and says `true` or `false`, from a process
-that ended as elle-cli does: with 0 (true, in early versions any answer) or 1 (false). Whatever else
-happens, a failure to start, another exit code, `unknown`, silence, too long a time, is UNKNOWN with
-what it said last.
+Only one answer counts: a line that names the file and says `true` or `false`, from a process that
+exits like elle-cli, with 0 (true; in early versions any answer) or 1 (false). Everything else is
+UNKNOWN with the last output: a failure to start, another exit code, `unknown`, no output, a
+time-out.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from checkers.elle.list_append import MODEL
 from checkers.verdict import Outcome
 
 SAID_LENGTH: Final = 300
-"""Characters of its last words that are told."""
+"""How many characters of the last output are reported."""
 
 
 def run_elle(

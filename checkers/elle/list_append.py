@@ -1,25 +1,26 @@
-"""A history as Elle reads one: transactions that append to lists and read them.
+"""A history in Elle's form: transactions that append to lists and read them.
 
-A partition is a list: a send appends its value, and a poll that returned records up to an offset
-read all of the list up to it, since a log has everything below what it gives out. So that reads do
-not repeat whole logs, a partition is one list for every STRETCH records, and a poll reads the lists
-that its own records are in.
+A partition is a list. A send appends its value. A poll that returned records up to an offset read
+the list up to there, because a log has all records below those that it returns. So that reads do
+not repeat whole logs, a partition is cut into one list for every STRETCH records, and a poll reads
+the lists that its own records are in.
 
-- The order of a list is the version order of `edges`. What contradicts it (two values at one
-  offset, a value at two offsets) is not in this view: `check` judges it.
-- A send that nobody read is the last of a list that nobody read.
-- A send with acks=0 may have happened, no more: it was over before any broker had it, so real time
-  says nothing of what came after it.
-- What never ended ends at the end, as unknown: Elle knows an append only by its completion.
-- Every transaction is a process of its own, since clients do many things at once; real time says
+- The order of a list is the version order of `edges`. Contradictions to it (two values at one
+  offset, a value at two offsets) are left out here; `check` judges them.
+- A send whose value was never read is the last one of a list that was never read.
+- A send with acks=0 has an unknown outcome: it ended before any broker had it, so its end says
+  nothing about real time.
+- An operation that never completed completes at the end, as unknown: Elle knows an append only by
+  its completion.
+- Every transaction is a process of its own, because clients do many things at once. Real time says
   more than the order of a process.
 
-The form is elle-cli's JSON: one array of invocations and completions, `append` and `r` with key and
-value. They have no `index`: elle-cli numbers them itself (since 0.1.6), and Elle up to 0.2.7 waits
-for itself forever on a read of what failed when the numbers are those of the file.
+The format is elle-cli's JSON: one array of invocations and completions, `append` and `r` with key
+and value. They have no `index`: elle-cli numbers them itself (since 0.1.6), and with the numbers of
+the file Elle up to 0.2.7 deadlocks on a read of a failed append.
 
-Its consistency model for Kafka is `MODEL`: writes of one partition in the order of real time, and
-no more. Consumers lag, so reads promise nothing of the kind.
+The consistency model for Kafka is `MODEL`: writes of one partition in real-time order. Reads have
+no such order, because consumers lag.
 """
 
 import json
@@ -34,11 +35,11 @@ from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
 
 STRETCH: Final = 128
-"""Records of a partition that are one list."""
+"""How many records of a partition form one list."""
 
 MODEL: Final = "strong-read-committed"
-"""Adya's PL-2 in the order of real time: no aborted or intermediate reads, no circles of writes and
-what was read of them."""
+"""Adya's PL-2 in real-time order: no aborted or intermediate reads, no cycles of writes and reads
+of them."""
 
 Partition: TypeAlias = tuple[str, int]
 Step: TypeAlias = list[Any]
@@ -46,7 +47,7 @@ Step: TypeAlias = list[Any]
 
 @dataclass(slots=True)
 class _Txn:
-    """One transaction: when, how it ended, and its steps in order, as completed."""
+    """One transaction: its times, how it ended, and its completed steps in order."""
 
     invoke_ns: int
     complete_ns: int | None
@@ -55,7 +56,7 @@ class _Txn:
 
 
 def to_list_append(frames: Frames) -> str:
-    """The sends and polls of a run as elle-cli's JSON, in the order of time."""
+    """Return the sends and polls of a run as elle-cli's JSON, in the order of time."""
     return "[" + ",\n".join(json.dumps(event) for event in _events(_transactions(frames))) + "]\n"
 
 
@@ -79,7 +80,7 @@ def _transactions(frames: Frames) -> list[_Txn]:
             continue
         step = reads.get((node, row["op"]))
         if step is None:
-            # Its place among the steps is kept; what it read is known when all rows were seen.
+            # Reserve its place among the steps; its reads are known after the last row.
             step = reads[node, row["op"]] = {}
             txn.steps.append(["poll", step, None])
         step.setdefault(partition, []).append(row["value"])
@@ -101,12 +102,12 @@ class _Lists:
         }
 
     def home(self, partition: Partition, value: int) -> str:
-        """The list that a value is in."""
+        """Return the list that a value is in."""
         index = self._index.get(partition, {}).get(value)
         return _name(partition, "unread" if index is None else str(index // STRETCH))
 
     def read(self, step: Step) -> Iterator[Step]:
-        """A poll as reads of the lists that its records are in; other steps as they are."""
+        """Yield a poll as reads of the lists that its records are in; other steps unchanged."""
         if step[0] != "poll":
             yield step
             return
@@ -128,7 +129,7 @@ def _name(partition: Partition, part: str) -> str:
 
 
 def _events(txns: Sequence[_Txn]) -> Iterator[dict[str, Any]]:
-    """Invocations and completions in the order of time, a process for each transaction."""
+    """Yield invocations and completions in the order of time, a process for each transaction."""
     order: list[tuple[int, int, int, int]] = []
     end_ns = max((max(txn.invoke_ns, txn.complete_ns or 0) for txn in txns), default=0)
     for process, txn in enumerate(txns):

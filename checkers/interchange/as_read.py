@@ -1,11 +1,12 @@
-"""The log in the end, where a foreign history has no final read of its own.
+"""The final log of a foreign history without final reads.
 
-What any consumer was given was in the log. Where consumers went to the beginning at last and read
-as far as anything is known to exist, the log is what they read then; elsewhere it is all that was
-ever read. A write that was read once and not by the final polls is lost only in the first case.
+Every record that a consumer got was in the log. If consumers finally went to the beginning and read
+as far as records are known to exist, the final log is what they read then. Else it is everything
+that was ever read. A write that was read once, but not by the final polls, is lost only in the
+first case.
 
-What was acknowledged before the last offset that was read, and is not there, is lost. Where nothing
-acknowledged lies beyond that, a partition was read *whole*; elsewhere of the rest nobody knows.
+A write that was acknowledged below the last read offset, and was not read, is lost. If no write was
+acknowledged beyond that offset, the partition was read *whole*; else the rest is unknown.
 (jepsen.tests.kafka draws the same line between `lost-write` and `unseen`.)
 """
 

@@ -1,8 +1,8 @@
-"""Rows in the making, a few bytes each: columns of numbers, until they become record batches.
+"""Rows under construction, a few bytes each: columns of numbers that become record batches.
 
-An *entry* is what the rows of one operation share, with how many they are; a *record* is what one
-row has of its own: its partition, its value and its offset. Entries come in any order and are put
-into that of (turn, step); operations are numbered in that order.
+An *entry* has the fields that the rows of one operation share, and the number of these rows. A
+*record* has the fields of one row: its partition, value and offset. Entries come in any order and
+are sorted by (turn, step); operations are numbered in that order.
 """
 
 from array import array

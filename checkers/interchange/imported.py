@@ -1,12 +1,13 @@
-"""What a run directory is made of, when the run was another tool's.
+"""The rows and the plan of a run directory for a run that another tool recorded.
 
-The detectors and the contract judge an import as any other run. What they take for granted of one
-is filled in only where the import itself shows it; the rest stays UNKNOWN.
+The detectors and the contract judge an import like any other run. Their assumptions are filled in
+only if the import itself shows them; the rest stays UNKNOWN.
 
-- What was promised is the importer's to say (`Promises`): no history tells it.
-- No cluster, no faults and no replicas were recorded. Their tables are there, and empty, so causes
-  are unknown: a loss that needs one to be permitted is UNKNOWN, one that nothing permits INVALID.
-- Whether the cluster settled is in none of them: what was read in the end decides (`as_read`).
+- The user names the settings (`Promises`), because no history has them.
+- The cluster, the faults and the replicas were not recorded. Their tables exist and are empty, so
+  causes are unknown: a loss that is permitted only with a cause is UNKNOWN, and a loss that nothing
+  permits is INVALID.
+- No import says whether the cluster settled: the final reads decide (`as_read`).
 """
 
 from collections import Counter

@@ -1,19 +1,20 @@
-"""The rows of a history as Jepsen's operations: the way back of `jepsen_import`, for any run.
+"""Convert the rows of any run to Jepsen's operations, as the reverse of `jepsen_import`.
 
-- A partition is a key: the one that it was imported from, else its number among all partitions.
-- A Jepsen process does one thing at a time. What a client did at once, as producers do, and what it
-  did after something that never ended, is spread over further processes, and says whose it is.
-- An operation that never completed completes as `:info` at the end: Jepsen asks for one.
-- In Jepsen an assignment names all that is assigned, and what was assigned before is read on from
-  where it was. So a jump becomes two: an assignment without the keys that jumped, then one with
-  them, which says in a field of ours where they are.
-- A final read becomes what Jepsen's final polls are, an assignment from the beginning and polls,
-  and says in a field of ours where it ended. That of an import that had none is not written; it
-  only repeats what its polls say.
-- Records without a value of the run, corrupt or foreign, have no place in such a history.
+- A partition is a key: the key that it was imported from, else its number among all partitions.
+- A Jepsen process does one thing at a time. Operations that a client did at the same time, or after
+  an operation that never ended, go to further processes and name their client.
+- An operation that never completed completes as `:info` at the end, because Jepsen requires a
+  completion.
+- In Jepsen an assignment names all assigned keys, and a key that was assigned before keeps its
+  position. So a jump becomes two operations: an assignment without the keys that jumped, then one
+  with them. A field of our own gives their positions.
+- A final read becomes Jepsen's final polls: an assignment from the beginning, and polls. A field of
+  our own says where it ended. The final read of an import without one is not written, because it
+  only repeats the polls.
+- Records without a value of the run (corrupt or foreign) are left out.
 
-What comes back from an import says the same, though not always in the same words: a `:txn` of sends
-alone is a `:send`, a poll that went back by itself is several, crashes are gone.
+An import that is exported again says the same, but not always in the same form: a `:txn` of sends
+only becomes a `:send`, a poll that went back becomes several polls, crashes are gone.
 """
 
 import heapq

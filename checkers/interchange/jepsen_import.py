@@ -1,23 +1,22 @@
 """Jepsen's operations as the rows of a history.
 
-- A key is a partition of one topic, numbered in the order of the keys; the plan remembers which is
-  which.
-- A value is unique for its key only; where two keys share one, all values become
-  `partition << value_bits | value`, which the way back undoes.
-- A micro-operation is an operation of the history: a send, or a poll and its records. Those of a
-  transaction share a `txn`. Rows of one poll are in the order of their offsets by definition, so a
-  poll that goes back by itself is written as several.
-- A process is a client, unless the operation names its client (an export of ours does).
-- A final read that says where it ended is one; else the log in the end is what `as_read` makes of
+- A key is a partition of one topic, numbered in the order of the keys; the plan has the mapping.
+- A value is unique only within its key. If two keys share a value, all values become
+  `partition << value_bits | value`; the export undoes this.
+- A micro-operation is an operation of the history: a send, or a poll and its records. The
+  micro-operations of a transaction share a `txn`. The rows of one poll are ordered by offset, so a
+  poll that goes back is written as several polls.
+- A process is a client, unless the operation names its client (our own exports do).
+- A final read must say where it ended. Without final reads, `as_read` derives the final log from
   the polls.
-- Assignments: a key that a process keeps stays where it was read to, a new one is somewhere, and
-  with `seek-to-beginning?` all are at the beginning. What a group assigns (`:subscribe`) it may
-  move at any time, so between polls of a subscriber nothing is expected, and inside one nothing of
-  what its rebalance log names (the workload's checker allows the same).
-- A transaction that failed, or may have: its polls are kept as what they are, and consumers go on
-  from where they were before. What they returned was in the log all the same.
-- A transaction of unknown outcome took place where one of its writes was read: its other writes
-  are held against the log as acknowledged ones are.
+- Assignments: a key that a process keeps stays at its position, the position of a new key is
+  unknown, and with `seek-to-beginning?` all keys are at the beginning. A group (`:subscribe`) may
+  move its keys at any time. So no position is expected between the polls of a subscriber, and
+  inside a poll none for the keys in its rebalance log (the workload's checker allows the same).
+- A transaction that failed, or may have failed: its polls are kept, because their records were in
+  the log, and the consumers go on from their positions before it.
+- A transaction of unknown outcome was committed if one of its writes was read. Then its other
+  writes are compared with the log like acknowledged writes.
 
 Raises InterchangeError where invocations and completions do not pair.
 """

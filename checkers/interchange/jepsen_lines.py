@@ -1,15 +1,15 @@
-"""The lines of a `history.edn`, fast: those of the common shapes by one regular expression.
+"""A fast reader for the lines of a `history.edn`: one regular expression reads the usual forms.
 
-Jepsen writes a map a line, nearly all of them alike: the same fields in the same order, whole
-numbers, sends and polls. Such a line is an event without an `Op`; every other one is parsed in full
-(`edn`, `jepsen_ops`), and says the same. A text whose maps do not stand on lines of their own is
-parsed in full altogether.
+Jepsen writes one map on each line, and nearly all lines have the same form: the same fields in the
+same order, whole numbers, sends and polls. Such a line becomes an event without an `Op`. Every
+other line is parsed in full (`edn`, `jepsen_ops`), with the same result. A text with maps across
+lines is parsed in full as a whole.
 
-An event is (number, process, type, f, time_ns, steps, op). What it did is read from its text only
-where somebody asks for it (`steps_of`): not of what was invoked and completed. A step that is a
-tuple is a send: key, value, offset (None: unknown). One that is a list is a poll: of each key the
-offsets and the values, in the order in which they were returned. op: the operation in full, where
-there is more to it.
+An event is (number, process, type, f, time_ns, steps, op). Its steps are parsed only when they are
+needed (`steps_of`); the steps of an invocation that completed are not. A step that is a tuple is a
+send: key, value, offset (None: unknown). A step that is a list is a poll: for each key the offsets
+and the values, in the order in which they were returned. op: the parsed operation, if the line has
+more fields.
 """
 
 import re

@@ -43,19 +43,19 @@ def test_an_expectation_has_one_form(written: str, text: str) -> None:
     ("written", "said"),
     [
         ("", "write for example"),
-        ("lost", "is no expectation"),
-        ("lost.acks-all = 0 = 0", "is no expectation"),
+        ("lost", "is not an expectation"),
+        ("lost.acks-all = 0 = 0", "is not an expectation"),
         ("lots.acks-all = 0", "did you mean lost?"),
         ("p99 <= 5", "quantities are lost, duplicates"),
         ("lost.acks-2 = 0", "modes are acks-0, acks-1, acks-all"),
         ("lost. = 0", "no acks mode ''"),
-        ("lost = many", "'many' is no number"),
-        ("lost = nan", "'nan' is no number"),
-        ("lost <= inf", "'inf' is no number"),
-        ("lost = -1", "'-1' is no number"),
+        ("lost = many", "'many' is not a number"),
+        ("lost = nan", "'nan' is not a number"),
+        ("lost <= inf", "'inf' is not a number"),
+        ("lost = -1", "'-1' is not a number"),
     ],
 )
-def test_what_is_none_is_refused_with_what_there_is(written: str, said: str) -> None:
+def test_invalid_expectation_is_refused_with_the_possible_values(written: str, said: str) -> None:
     """A quantity, a mode, a number."""
     with pytest.raises(BadExpectation) as caught:
         parse(written)
@@ -76,7 +76,7 @@ def test_a_table_and_a_list_say_the_same(written: object) -> None:
 
 
 @pytest.mark.parametrize("written", [3, [3], "lost = 0", {"lost": True}, {"lost": [0]}])
-def test_what_is_no_table_of_numbers_is_refused(written: object) -> None:
+def test_table_without_numbers_is_refused(written: object) -> None:
     """With an example."""
     with pytest.raises(BadExpectation, match="lost"):
         read(written)
@@ -170,16 +170,16 @@ def test_each_quantity(text: str, answer: str, said: str) -> None:
         {"topics": []},
     ],
 )
-def test_what_may_be_more_is_not_passed(changed: dict[str, Any]) -> None:
+def test_possible_excess_is_not_decided(changed: dict[str, Any]) -> None:
     """Evidence is missing: no limit from above is surely kept."""
     assert outcome("lost.acks-all = 0", verdict(**changed))[0] == "unknown"
 
 
-def test_what_is_too_much_already_fails_although_evidence_is_missing() -> None:
+def test_certain_excess_fails_in_spite_of_missing_evidence() -> None:
     """More evidence could only add to it."""
     found = verdict(assumptions=[{"name": "reads are whole", "holds": False, "decisive": True}])
     assert outcome("lost.acks-1 <= 6", found) == (
-        "failed", "lost.acks-1 <= 6, measured 7 or more (not so: reads are whole)",
+        "failed", "lost.acks-1 <= 6, measured 7 or more (failed check: reads are whole)",
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def test_unseen_writes_may_be_lost_ones() -> None:
     assert outcome("lost.acks-1 = 0", verdict(anomalies=[unseen]))[0] == "passed"
 
 
-def test_who_is_stuck_is_unavailable() -> None:
+def test_stuck_client_counts_as_unavailable() -> None:
     """A client that got nowhere any more; how long a reassignment takes is another matter."""
     stuck = {"kind": "stuck", "aspect": "producer", "acks": 1, "count": 1}
     stuck["examples"] = [{"invoke_ns": 0, "complete_ns": 9_000_000_000}]

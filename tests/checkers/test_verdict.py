@@ -57,7 +57,7 @@ def test_merge(outcomes: list[str], merged: str) -> None:
     assert merge(map(Outcome, outcomes)) == merged
 
 
-def test_what_is_judged_alike_is_one_reason() -> None:
+def test_anomalies_with_equal_judgement_share_a_reason() -> None:
     """Of one partition, wherever in its log; the anomalies themselves stay apart."""
     tail = anomaly(Judgement.FORBIDDEN)
     found = verdict(tail, replace(tail, aspect="middle", count=1_300), replace(tail, partition=1))

@@ -32,7 +32,7 @@ def test_no_loss_is_laid_to_a_wrong_cause(seed: int) -> None:
     """The truth is among the causes that are named, for every lost write; and it is known."""
     found = compare(swarm(seed))
     assert found
-    bad = (Agreement.WRONG, Agreement.UNNAMED, Agreement.UNTOLD)
+    bad = (Agreement.WRONG, Agreement.UNNAMED, Agreement.UNKNOWN)
     assert not [each.line() for each in found if each.agreement in bad]
 
 
@@ -57,11 +57,11 @@ def _posted(node: int, at_ns: int, *, value: int = 7, before: int = 0) -> Posted
     return Posted(at_ns=at_ns, node=node, epoch=0, socket=1, values=(value,), before=before)
 
 
-def _seen() -> witness.Testimony:
+def _seen() -> witness.Observations:
     """Node 1 led with a log of two records in epoch 0; node 2 led from 50 on in epoch 2 with the
     first of them only."""
     first = _batch(0, 0, None)
-    seen = witness.Testimony()
+    seen = witness.Observations()
     seen.led[PLACE] = {
         0: Led(at_ns=0, node=1, epoch=0, last=None),
         2: Led(at_ns=50, node=2, epoch=2, last=first),
@@ -131,4 +131,4 @@ def test_agreement_is_exact_ambiguous_or_wrong() -> None:
     assert agreement((one, two), truth) is Agreement.AMBIGUOUS
     assert agreement((two,), truth) is Agreement.WRONG
     assert agreement((), truth) is Agreement.UNNAMED
-    assert agreement((one,), Truth(how="")) is Agreement.UNTOLD
+    assert agreement((one,), Truth(how="")) is Agreement.UNKNOWN

@@ -55,7 +55,7 @@ def test_fault_without_effect_is_no_cause() -> None:
     assert healed.healed_ns == FOREVER_NS
 
 
-def test_a_loss_of_power_is_one_whoever_made_it() -> None:
+def test_every_kind_of_power_loss_loses_unflushed_state() -> None:
     """A file system's, or a whole machine's: what was not fsynced may be gone."""
     row = dict(healthy().faults[0])
     for name in ("power-loss", "machine-power-loss"):
@@ -89,7 +89,7 @@ def test_leadership_without_a_leader_in_between() -> None:
     assert causes_of(story, ONE)[0] == ("election", 2, 1)
 
 
-def test_epochs_that_nobody_read_leave_a_cause_without_its_offset() -> None:
+def test_cause_of_unread_epochs_has_no_offset() -> None:
     """Who led when is known all the same."""
     story = healthy()
     story.cluster = [r for r in story.cluster if (r["kind"], r["topic"]) != ("epoch", ONE)]
@@ -105,7 +105,7 @@ def test_epochs_that_nobody_read_leave_a_cause_without_its_offset() -> None:
     assert (ONE, 0) in causes.led - causes.recorded
 
 
-def test_faults_of_a_partition_that_nobody_was_seen_to_lead() -> None:
+def test_partition_without_recorded_leaders_has_no_fault_causes() -> None:
     """There is nothing to be said of its leader."""
     story = healthy()
     story.cluster = [r for r in story.cluster if (r["kind"], r["topic"]) != ("leader", ONE)]

@@ -41,7 +41,7 @@ FIVE = voting(0, 1, 2, 3, 4, 5)
         ([FIVE, voting(6, 2, 3, 4, 5), voting(7, 1, 2, 3, 4, 5)], [lost(5, 1), lost(9, 2, 3)], []),
     ],
 )  # fmt: skip
-def test_a_majority_forgets_until_a_majority_remembers(
+def test_quorum_loss_lasts_until_a_majority_is_back(
     told: Sequence[dict[str, Any]], faults: Sequence[Fault], until_s: list[int | None]
 ) -> None:
     """Not before one more than half lack their disks together; over once enough are back."""
@@ -49,7 +49,7 @@ def test_a_majority_forgets_until_a_majority_remembers(
     assert found == [FOREVER_NS if at_s is None else at_s * S for at_s in until_s]
 
 
-def test_other_losses_take_nothing_from_the_quorum() -> None:
+def test_power_loss_and_damage_are_no_quorum_loss() -> None:
     """Power takes nothing that it counts on, and damage is refused."""
     faults = [Fault(
         fault_id=1, label="power-loss", aimed=frozenset({1, 2, 3, 4, 5}), cut=frozenset(),
@@ -58,7 +58,7 @@ def test_other_losses_take_nothing_from_the_quorum() -> None:
     assert quorum_losses([FIVE], faults) == []
 
 
-def test_the_text_names_who_lacked_what() -> None:
+def test_text_names_nodes_voters_faults_and_time() -> None:
     """Nodes, voters, the faults, the moment."""
     [loss] = quorum_losses([voting(0, 1, 2, 3)], [lost(5, 1), lost(6, 3)])
     assert loss.text == (

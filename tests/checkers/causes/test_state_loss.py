@@ -93,7 +93,7 @@ def rows(*isrs: tuple[int, list[int]], exact: bool = True) -> list[dict[str, Any
 MINUTE = 60_000_000_000
 
 
-def test_only_who_kept_the_records_loses_them() -> None:
+def test_only_in_sync_or_eligible_replicas_lose_records() -> None:
     """In sync or eligible; and nothing is taken by a fault that takes nothing."""
     isr_history = IsrHistory(
         rows((0, [1, 2, 3, 4]), (MINUTE, [1, 2]), (2 * MINUTE, [1])), min_isr=2
@@ -105,7 +105,7 @@ def test_only_who_kept_the_records_loses_them() -> None:
     assert (sorted(lost.in_sync), sorted(lost.eligible)) == ([1], [2])
 
 
-def test_who_is_in_sync_again_lacks_nothing() -> None:
+def test_replica_in_sync_again_lacks_nothing() -> None:
     """Back is who was out of sync, and then in it; who never left is not known to be back."""
     isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (20, [1, 2])), min_isr=1)
     losses = replica_losses(isr_history, [fault(POWER, 1, 2, from_ns=5, at_ns=6)])
@@ -115,7 +115,7 @@ def test_who_is_in_sync_again_lacks_nothing() -> None:
     assert [loss.node for loss in later.losses] == [2]
 
 
-def test_who_is_left_alone_by_the_others_stands_last() -> None:
+def test_replica_that_the_others_left_is_the_last_one() -> None:
     """While a node is down nobody knows what it lacks; when it is back everybody does."""
     isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (20, []), (30, [2])), min_isr=1)
     for healed_ns, beside in ((9, [[1, 2]]), (15, [[1, 2], [2]]), (99, [[1, 2], [2]])):
@@ -124,7 +124,7 @@ def test_who_is_left_alone_by_the_others_stands_last() -> None:
         assert [sorted(each.in_sync) for each in found] == beside
 
 
-def test_who_is_back_is_known_once_it_has_registered() -> None:
+def test_return_of_a_node_is_known_from_its_registration() -> None:
     """Its machine may run long before: cut off, or while nobody is the active controller."""
     isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (30, [2])), min_isr=1)
     lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=9)
@@ -140,7 +140,7 @@ def test_who_is_back_is_known_once_it_has_registered() -> None:
         assert [sorted(each.in_sync) for each in found] == beside
 
 
-def test_of_two_that_lost_power_the_one_that_is_not_back_may_stand_last() -> None:
+def test_unregistered_node_of_two_may_be_the_last_one() -> None:
     """The other has registered, and said so; whoever comes back for another reason is left out."""
     isr_history = IsrHistory(rows((0, [1, 2, 3]), (10, [1, 3]), (12, [1])), min_isr=1)
     lost_power = fault(POWER, 1, 2, from_ns=5, at_ns=6, healed_ns=7)

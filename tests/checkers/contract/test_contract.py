@@ -124,7 +124,7 @@ def test_judgement(anomaly: str, context: Context, judgement: str) -> None:
     assert judge(anomaly, context).judgement.value == judgement
 
 
-def test_unspoken_anomaly_is_a_mistake() -> None:
+def test_anomaly_without_a_row_is_an_error() -> None:
     """Nothing is silently ignored."""
     with pytest.raises(LookupError, match="has no row for 'novelty'"):
         judge("novelty", Context(acks=-1))

@@ -89,7 +89,7 @@ def test_expectations_stand_behind_contract_and_losses() -> None:
     )
 
 
-def test_what_nobody_acknowledged_is_counted_apart() -> None:
+def test_lost_acks_0_writes_are_counted_apart() -> None:
     """acks=0 asks for no acknowledgement."""
     found = of("VALID", lost(2_022, 0), lost(1, 0, partition=1))
     assert not found.losses

@@ -180,7 +180,7 @@ def slices(logs: Mapping[int, list[int]], random: Random) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-def test_finds_what_a_slow_search_finds(duckdb: Engine) -> None:
+def test_finds_the_same_cycles_as_a_search_of_the_whole_graph(duckdb: Engine) -> None:
     """What is left out of the graph takes no circle with it, and adds none."""
     seeds = range(150)
     imports = {
@@ -220,7 +220,7 @@ def between() -> Told:
     return told.poll(1, "{1 [[0 2]]}").poll(1, "{1 [[1 3]]}")
 
 
-def test_judges_by_what_kafka_promises(duckdb: Engine) -> None:
+def test_cycles_are_judged_by_kafkas_guarantees(duckdb: Engine) -> None:
     """Forbidden are aborted and precommitted reads, and circles of reads; nothing else."""
     expected: dict[str, dict[Callable[[], Told], str | None]] = {
         "VALID": {healthy: None, half_seen: "G-single", between: "G1b", crossed_writes: "G0"},
@@ -242,7 +242,7 @@ def test_judges_by_what_kafka_promises(duckdb: Engine) -> None:
             assert tell.__name__ in str(each.examples), each.name
 
 
-def test_says_what_it_cannot_say(duckdb: Engine) -> None:
+def test_history_without_reads_is_unknown(duckdb: Engine) -> None:
     """Nothing read is no order; and the answer names its checker."""
     verdict = check_graph(frames(duckdb, Told().send(0, 1, 2, 0).imported()), timeout_s=60)
     assert verdict.outcome.value == "UNKNOWN"
@@ -263,7 +263,7 @@ def test_components_of_long_chains() -> None:
     assert {each.src for each in circle.edges} == {49_998, 49_999, 50_000}
 
 
-def test_tells_circles_in_words() -> None:
+def test_cycles_are_described_in_words() -> None:
     """A circle reads as a sequence of facts."""
     ww, wr, rw = (edge(1, 2, kind).text for kind in Dependency)
     assert ww == "1 wrote 1 to t-0 before 2 wrote 2"

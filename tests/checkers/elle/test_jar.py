@@ -39,7 +39,7 @@ sys.exit(int(code))
         ("maybe", 0, "UNKNOWN", "'maybe'"),
     ],
 )
-def test_believes_only_a_plain_answer(
+def test_only_true_or_false_counts_as_answer(
     tmp_path: Path, answer: str, code: int, outcome: str, said: str
 ) -> None:
     """Answer and exit code have to fit; everything else is unknown, with the last words."""
@@ -71,7 +71,7 @@ def test_needs_java(tmp_path: Path) -> None:
     assert "cannot be started" in verdict.reasons[0]
 
 
-def test_what_is_no_jar_is_unknown(tmp_path: Path) -> None:
+def test_missing_jar_is_unknown(tmp_path: Path) -> None:
     """The real Java machine, where there is one, refuses a file that is no jar."""
     jar = tmp_path / "elle.jar"
     jar.write_text("no jar")

@@ -51,14 +51,14 @@ def test_sends_append_and_polls_read() -> None:
     ]
 
 
-def test_without_acks_a_send_may_have_happened() -> None:
+def test_acks_0_send_has_unknown_outcome() -> None:
     """It was over before any broker had it: nothing is behind it in real time."""
     told = Told().send(0, 1, 5, 0).poll(1, "{1 [[0 5]]}")
     made = events(told.imported(Promises(acks=0)))
     assert [event["type"] for event in made] == ["invoke", "info", "invoke", "ok"]
 
 
-def test_what_never_ended_ends_at_the_end() -> None:
+def test_open_operation_completes_at_the_end() -> None:
     """Of an append without a completion Elle says that no transaction wrote what was read."""
     told = Told().send(0, 1, 5, 0)
     del told.lines[1]

@@ -32,7 +32,7 @@ def test_nothing_is_on_disk_while_all_is_in_memory(folder: Path) -> None:
     engine.close()
 
 
-def test_what_was_spilled_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spill_files_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than fits is on disk until the engine is closed."""
     monkeypatch.setattr(checkers.engines.engine, "MEMORY_LIMIT", "12MB")
     engine = DuckDbEngine(threads=1)
@@ -48,7 +48,7 @@ def test_what_was_spilled_is_removed(folder: Path, monkeypatch: pytest.MonkeyPat
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_kept_of_a_large_file_is_on_disk_and_removed(
+def test_frames_of_a_large_file_are_on_disk_and_removed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a database's file, from the first large file on; closing removes it."""
@@ -106,7 +106,7 @@ def test_texts_kept_as_numbers_are_texts_all_the_same(
     engine.close()
 
 
-def test_nothing_is_printed_however_long_it_takes() -> None:
+def test_long_query_prints_no_progress_bar() -> None:
     """DuckDB would draw a bar on standard output, where a verdict may be that programs read."""
     engine = DuckDbEngine()
     told = engine._connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()

@@ -36,6 +36,6 @@ def test_the_longest_history_decides(tmp_path: Path) -> None:
     assert COMPILED not in settings
 
 
-def test_an_address_does_not_tell() -> None:
+def test_history_at_an_address_counts_as_long() -> None:
     """It is taken for a long one."""
     assert sized(["s3a://bucket/run"])[PARTS] == str(PARTS_UNTOLD)

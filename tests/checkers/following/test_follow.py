@@ -134,7 +134,7 @@ def test_alarms(bend: object, kind: str, tmp_path: Path) -> None:
     assert check(story.sources(), story.plan).outcome is Outcome.INVALID
 
 
-def test_what_is_permitted_raises_no_alarm(tmp_path: Path) -> None:
+def test_permitted_anomaly_raises_no_alarm(tmp_path: Path) -> None:
     """Without idempotence a value may be there twice."""
     story = healthy()
     story.poll(ONE, 30, {20: v(ONE, 3)})

@@ -63,7 +63,7 @@ def remembered_of(cluster: list[Any], faults: list[Any]) -> ClusterMemory:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ALL_GOLDEN))
-def test_what_is_remembered_judges_as_all_of_it(name: str, tmp_path: Path) -> None:
+def test_kept_rows_give_the_verdict_of_all_rows(name: str, tmp_path: Path) -> None:
     """Of every golden story, with the same suspects: the same alarms, for the same reasons."""
     story = ALL_GOLDEN[name].story()
     if not (suspects := suspects_of(story)):
@@ -110,7 +110,7 @@ def min_isr(topic: str) -> dict[str, Any]:
         ([min_isr("other")], True),
     ],
 )
-def test_only_what_outlasts_its_heal_excuses(
+def test_only_faults_that_destroy_state_excuse_after_their_heal(
     faults: list[dict[str, Any]], alarm: bool, tmp_path: Path
 ) -> None:
     """However long ago it was: a loss that something may permit raises no alarm before the end."""

@@ -31,7 +31,7 @@ def _pairs(engine: DuckDbEngine, frame: object) -> list[tuple[str, int]]:
 
 @settings(max_examples=60)
 @given(rows=st.lists(st.tuples(st.sampled_from("ab"), st.none() | NUMBERS), max_size=40))
-def test_rows_are_split_by_what_is_there_twice(
+def test_rows_are_split_by_repeated_numbers(
     engine: DuckDbEngine, rows: list[tuple[str, int | None]]
 ) -> None:
     """No row is lost, each single one is single, and nothing is suspected without a repeat."""
@@ -45,7 +45,7 @@ def test_rows_are_split_by_what_is_there_twice(
     assert (several is None) == all(count == 1 for count in known.values())
 
 
-def test_the_same_number_elsewhere_is_another(engine: DuckDbEngine) -> None:
+def test_equal_numbers_in_other_groups_are_not_repeated(engine: DuckDbEngine) -> None:
     """Unless nobody asks where."""
     table = pa.Table.from_pylist([{"place": "a", "n": 7}, {"place": "b", "n": 7}], schema=ROWS)
     rows = engine.load([table], ROWS)

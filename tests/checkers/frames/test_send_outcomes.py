@@ -57,7 +57,7 @@ def test_a_value_read_twice_lies_where_it_was_first(engine: DuckDbEngine) -> Non
     assert fates(engine, story) == {"ok": [[0, 0]], "unsent": []}
 
 
-def test_a_record_elsewhere_is_its_sends_all_the_same(engine: DuckDbEngine) -> None:
+def test_record_at_another_offset_is_matched_by_value(engine: DuckDbEngine) -> None:
     """It is looked for by its value."""
     story = healthy()
     for row in story.rows("send", TOPIC):

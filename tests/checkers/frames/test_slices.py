@@ -40,7 +40,7 @@ def growing(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("room", [1000, 999, 500, 334, 100, 1])
-def test_a_slice_has_as_many_rows_as_there_is_room_for(growing: Path, room: int) -> None:
+def test_slices_have_at_most_the_rows_that_fit(growing: Path, room: int) -> None:
     """Give or take a group of rows."""
     found = cuts([growing], room)
     assert len(found) == min(-(-1000 // room) - 1, 9)
@@ -48,7 +48,7 @@ def test_a_slice_has_as_many_rows_as_there_is_room_for(growing: Path, room: int)
     assert all(one < other for one, other in pairwise(found))
 
 
-def test_nothing_is_cut_that_has_no_place(tmp_path: Path) -> None:
+def test_cuts_need_files_offsets_and_bucket_borders(tmp_path: Path) -> None:
     """Neither what is in memory already, nor what lies nowhere, nor what begins no bucket."""
     nowhere = written(tmp_path / "nowhere.parquet", rows_at([None] * 10), 5)
     low = written(tmp_path / "low.parquet", rows_at(list(range(10))), 5)
@@ -69,7 +69,9 @@ def test_every_row_is_in_one_slice(growing: Path, monkeypatch: pytest.MonkeyPatc
     assert max(len(part) for part in found) < 500
 
 
-def test_slices_tell_what_the_whole_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sliced_history_has_the_verdict_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of stories with everything in them that may go wrong, cut at every other offset."""
     monkeypatch.setattr(slices, "OFFSETS", 2)
     monkeypatch.setattr(real_time, "BUCKET_OFFSETS", 2)

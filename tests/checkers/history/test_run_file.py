@@ -13,7 +13,7 @@ from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.story import WHOLE, S, healthy
 
 
-def test_what_is_said_is_read(tmp_path: Path) -> None:
+def test_phases_and_problems_are_read(tmp_path: Path) -> None:
     """Phases and problems, in their order."""
     said = {
         "finished": ["deploy", "settle"],
@@ -45,7 +45,7 @@ def test_what_is_said_is_read(tmp_path: Path) -> None:
         "{",
     ],
 )
-def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
+def test_missing_or_broken_run_file_is_empty(tmp_path: Path, text: str | None) -> None:
     """Neither a missing file nor a broken one is an error."""
     if text is not None:
         (tmp_path / "run.json").write_text(text)
@@ -55,14 +55,14 @@ def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
 @pytest.mark.parametrize(
     ("run_file", "why"),
     [
-        (NOTHING_SAID, "nobody recorded them"),
+        (NOTHING_SAID, "they were not recorded"),
         (RunFile(finished=("deploy",)), "the run ended before"),
-        (RunFile(finished=(), epoch_problems=()), "nobody recorded them"),
+        (RunFile(finished=(), epoch_problems=()), "they were not recorded"),
         (RunFile(epoch_problems=("a-10: gone", "a-1: refused", "b")), "a-1: refused"),
         (RunFile(epoch_problems=("the monitor is not running",)), "the monitor is not running"),
     ],
 )
-def test_why_epochs_are_not_in_the_record(run_file: RunFile, why: str) -> None:
+def test_reason_for_unread_epochs_is_named(run_file: RunFile, why: str) -> None:
     """The partition's own problem before everybody's."""
     assert run_file.why_epochs_unread("a-1") == why
 
@@ -74,7 +74,7 @@ def test_why_epochs_are_not_in_the_record(run_file: RunFile, why: str) -> None:
         (RunFile(finished=("deploy",), epoch_problems=("all-0 has no leader",)), {"forbidden"}),
     ],
 )
-def test_who_led_last_is_known_once_the_leaders_were_asked(
+def test_missing_leaders_mean_something_only_after_epochs_were_read(
     run_file: RunFile, judgements: set[str]
 ) -> None:
     """Before that, whoever led last may be seen by none; after it, no epoch is needed to know."""
@@ -99,7 +99,7 @@ SAID = "node 3 refused its damaged files (fault 4, disk.cut-tail node 3): node c
         (1, ((3, SAID),), Outcome.UNKNOWN),
     ],
 )
-def test_without_whoever_refused_its_files_the_rest_is_judged(
+def test_node_that_refused_its_files_may_be_missing_from_the_isr(
     out: int, refused: tuple[tuple[int, str], ...], outcome: Outcome
 ) -> None:
     """Node `out` never came back into any in-sync set; only who refused may be missing."""

@@ -81,7 +81,7 @@ def test_a_change_counts_while_it_lasts(
     assert (least.min_insync_replicas == 1) is reached
 
 
-def test_whose_change_and_whose_not() -> None:
+def test_change_counts_for_its_topic_and_only_if_it_may_have_happened() -> None:
     """Every topic's; an unclean election by order; not what never struck, nor what changes none."""
     details = {"topic": "every", "name": "min.insync.replicas", "value": "1"}
     [every] = read_changes([changed(details, healed_ns=None)])

@@ -129,7 +129,7 @@ def history(seed: int, bends: float = BENDS) -> Told:
     return cluster.told
 
 
-def test_forgives_nothing_that_jepsen_does_not() -> None:
+def test_history_that_jepsen_rejects_is_not_valid() -> None:
     """Where its rules find an error, the verdict is not VALID; where they find none, neither do
     ours, but what only we look for."""
     told = {f"t{seed}": history(seed) for seed in range(600, 750)}

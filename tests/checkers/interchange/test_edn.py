@@ -66,7 +66,7 @@ def test_reads(text: str, values: tuple[Value, ...]) -> None:
     assert tuple(read_all(text)) == values
 
 
-def test_tells_words_from_texts() -> None:
+def test_keywords_and_symbols_differ_from_strings() -> None:
     """Keywords and symbols are texts of a kind of their own."""
     keyword, symbol, text = read_all(':a a "a"')
     assert [type(each) for each in (keyword, symbol, text)] == [Keyword, Symbol, str]
@@ -105,7 +105,7 @@ def test_refuses(text: str, said: str) -> None:
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_writes_what_it_reads(values: list[Value]) -> None:
+def test_values_survive_writing_and_reading(values: list[Value]) -> None:
     """Written and read again, values are the same."""
     assert list(read_all("\n".join(map(write, values)))) == values
 

@@ -197,7 +197,7 @@ JUDGED_BY_PROMISES: list[tuple[Callable[[], Told], Promises, str]] = [
 ]
 
 
-def test_judges_by_what_was_promised() -> None:
+def test_loss_that_only_an_unrecorded_cause_excuses_is_unknown() -> None:
     """What only an unrecorded cause would excuse is unknown, not invalid."""
     told = {
         f"t{number}": tell().imported(promises, topic=f"t{number}")
@@ -262,7 +262,7 @@ def test_values_stay_their_own() -> None:
         (1, "operation 8: process 9 invokes while its operation 1 is not completed"),
     ],
 )
-def test_refuses_what_does_not_pair(drop: int, said: str) -> None:
+def test_unpaired_completions_are_refused(drop: int, said: str) -> None:
     """Half an operation is a file that is cut, or not of one test."""
     told = clean()
     del told.lines[drop]

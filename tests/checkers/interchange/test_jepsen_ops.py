@@ -31,7 +31,7 @@ OPS = [
 
 
 @pytest.mark.parametrize("notation", list(Notation))
-def test_reads_what_it_writes(notation: Notation) -> None:
+def test_operations_survive_writing_and_reading(notation: Notation) -> None:
     """Both notations hold all that an operation says."""
     assert read(write(OPS, notation), notation) == OPS
 

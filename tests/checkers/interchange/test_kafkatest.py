@@ -65,7 +65,7 @@ def judge(producer: str, consumer: str) -> tuple[str, dict[Any, Any]]:
     return verdict.outcome.value, found(verdict)
 
 
-def test_what_is_whole_is_valid() -> None:
+def test_complete_history_is_valid() -> None:
     """Two partitions, a send that failed but was written, and one that was not."""
     assigned = line("partitions_assigned", 1, partitions=[{"topic": "t", "partition": 0}])
     committed = line("offsets_committed", 9, offsets=[], success=True)
@@ -103,7 +103,7 @@ WRONG: list[tuple[str, str, tuple[str, str | None], str]] = [
 ]
 
 
-def test_finds_what_is_wrong() -> None:
+def test_lost_moved_reordered_and_foreign_records_are_found() -> None:
     """A lost write, a write at two offsets, a step back, and a record that nobody sent."""
     imports = [to_history({"p": p, "c": c}, promises=PROMISES) for p, c, _, _ in WRONG]
     verdict = judged_together({str(n): imported for n, imported in enumerate(imports)})
@@ -111,7 +111,7 @@ def test_finds_what_is_wrong() -> None:
         assert found(verdict, imported.plan["topics"][0]["name"]) == {kind: (judgement, 1)}
 
 
-def test_knows_what_it_does_not_know() -> None:
+def test_unread_tail_or_killed_producer_is_unknown() -> None:
     """A tail that nobody read, and a producer that was killed, or whose lines are missing."""
     outcome, what = judge(told(sent("0", 0), sent("1", 1)), told(polled((0, "0"))))
     assert (outcome, what) == ("UNKNOWN", {("unseen", None): ("unknown", 1)})

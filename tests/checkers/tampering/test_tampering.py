@@ -22,7 +22,7 @@ def assert_seen(tampering: Tampering, kept: Judged, broken: Judged) -> None:
     assert all(each.reasons for each in (kept, broken))
 
 
-def test_untouched_they_are_what_they_were_made_for(runs: dict[str, Path]) -> None:
+def test_unchanged_runs_are_valid_and_invalid(runs: dict[str, Path]) -> None:
     """The one VALID, the other INVALID."""
     outcomes = {module: judge.check(run)["verdict"] for module, run in runs.items()}
     assert outcomes == {KEPT: "VALID", BROKEN: "INVALID"}
@@ -52,7 +52,7 @@ def test_there_are_enough_ways() -> None:
     assert len(EVERY) == len(all_changes()) >= 150
 
 
-def test_what_is_harmless_says_why() -> None:
+def test_harmless_changes_have_a_reason() -> None:
     """And is a small part."""
     harmless: list[Any] = [each for each in EVERY.values() if each.harmless]
     assert len(harmless) < len(EVERY) / 4

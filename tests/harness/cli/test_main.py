@@ -62,7 +62,7 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (None, ["check", ".", "--engine", "abacus"], "--engine"),
         (None, ["check", ".", "--expect", "lots = 0"], "did you mean lost?"),
         (None, ["run", "--expect", "p99 <= 5"], "quantities are lost, duplicates"),
-        (None, ["simulate", "--expect", "lost"], "'lost' is no expectation"),
+        (None, ["simulate", "--expect", "lost"], "'lost' is not an expectation"),
         (
             "[expect]\nlost.acks-2 = 0\n",
             ["run", "my.toml"],

@@ -1,10 +1,10 @@
-"""How often the checkers name what took a lost write.
+"""How often the checkers name the true cause of a lost write.
 
     python -m tests.tools.cause_oracle --seeds 1..500
 
 Runs swarm seeds of the packaged plan `simulation` (or, with --plain, the plan itself), compares the
-cause of every lost write with what the simulated world knows, and prints the shares by acks. Exit
-code 1 when a cause is wrong; --show lists losses of an agreement.
+cause of every lost write with the truth in the simulated world, and prints the shares by acks. Exit
+code 1 when a cause is wrong; --show lists the losses of one agreement.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from harness.simulation import summary
 from harness.simulation.campaign import Task, prepared
 from tests.tools.cause_oracle.comparing import Agreement, Compared, compare, shares
 
-TOLD = tuple(Agreement)
+AGREEMENTS = tuple(Agreement)
 
 
 def compared(seed: int, *, swarm: bool) -> list[Compared]:
@@ -49,10 +49,10 @@ def _all(
 
 def table(found: list[Compared]) -> str:
     """The shares by acks."""
-    lines = [f"{'acks':>4} {'lost':>6} " + " ".join(f"{name:>16}" for name in TOLD)]
+    lines = [f"{'acks':>4} {'lost':>6} " + " ".join(f"{name:>16}" for name in AGREEMENTS)]
     for acks, counts in shares(found).items():
         total = sum(counts.values())
-        cells = (f"{counts[n]:>8,} {counts[n] / max(1, total):>6.1%}" for n in TOLD)
+        cells = (f"{counts[n]:>8,} {counts[n] / max(1, total):>6.1%}" for n in AGREEMENTS)
         name = "all" if acks == -1 else str(acks)
         lines.append(f"{name:>4} {total:>6,} " + " ".join(f"{cell:>16}" for cell in cells))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Lays what the checkers say took each lost write of a simulated run beside what did."""
+"""Compare the checkers' cause of each lost write of a simulated run with the true cause."""
 
 import shutil
 import tempfile
@@ -20,21 +20,21 @@ from harness.run.prepare import Prepared
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from tests.tools.cause_oracle.truth import Oracle, Truth, struck
-from tests.tools.cause_oracle.witness import Testimony, Witness
+from tests.tools.cause_oracle.witness import Observations, Witness
 
 
 class Agreement(StrEnum):
     """How the checkers' cause of a loss compares with the truth."""
 
     EXACT = "exact"
-    """The one cause that they name took it."""
+    """They name one cause, and it is the true one."""
     AMBIGUOUS = "ambiguous"
-    """They name several, and one of them took it."""
+    """They name several causes, and one is the true one."""
     WRONG = "wrong"
-    """None of those that they name took it."""
+    """They name causes, and none is the true one."""
     UNNAMED = "unnamed"
-    """They say that no cause is in the record, and there was one."""
-    UNTOLD = "untold"
+    """They name no cause, and there was one."""
+    UNKNOWN = "unknown"
     """The oracle does not know."""
 
 
@@ -62,17 +62,17 @@ class Compared:
         )
 
 
-def witnessed(prepared: Prepared) -> tuple[Recording, Testimony]:
-    """Run a plan and look on."""
+def witnessed(prepared: Prepared) -> tuple[Recording, Observations]:
+    """Run a plan and observe it."""
     simulation = Simulation(prepared)
     witness = Witness(simulation)
-    with witness.looking_on():
+    with witness.observing():
         recording = simulation.run()
     return recording, witness.seen
 
 
 def compare(prepared: Prepared) -> list[Compared]:
-    """Every lost write of a run. Raises what ended the run, where something did."""
+    """Return every lost write of a run. Raises the error that ended the run, if any."""
     recording, seen = witnessed(prepared)
     if recording.failure is not None:
         raise recording.failure
@@ -117,9 +117,9 @@ def named(frames: Frames, cause_id: int | None) -> tuple[Cause, ...]:
 
 
 def agreement(causes: tuple[Cause, ...], truth: Truth) -> Agreement:
-    """How the causes that were named compare with the truth."""
+    """Compare the named causes with the truth."""
     if not truth.known:
-        return Agreement.UNTOLD
+        return Agreement.UNKNOWN
     if not causes:
         return Agreement.UNNAMED
     if not any(is_true(cause, truth) for cause in causes):
@@ -128,8 +128,8 @@ def agreement(causes: tuple[Cause, ...], truth: Truth) -> Agreement:
 
 
 def is_true(cause: Cause, truth: Truth) -> bool:
-    """Whether a named cause is what took the write: the election of the same epoch, or one of the
-    same faults."""
+    """Whether a named cause is the true one: the election of the same epoch, or one of the same
+    faults."""
     if cause.epoch in truth.epochs or cause.refused in truth.elsewhere:
         return True
     if cause.refused is not None and cause.refused[1] in truth.epochs:
@@ -138,7 +138,7 @@ def is_true(cause: Cause, truth: Truth) -> bool:
 
 
 def shares(found: list[Compared]) -> dict[int, Counter[Agreement]]:
-    """How often each agreement is met, by acks."""
+    """Count the agreements, by acks."""
     counts: dict[int, Counter[Agreement]] = {0: Counter(), 1: Counter(), -1: Counter()}
     for each in found:
         counts[each.acks][each.agreement] += 1

@@ -1,10 +1,10 @@
-"""What took a lost write, by what was witnessed of the run. Pure, and ignorant of the checkers.
+"""How a write was lost, from the observations of the run. Pure, and independent of the checkers.
 
-A write that a leader appended is gone since the first leader from whom on no leader had its batch.
-One that nobody appended was refused, by a node that led no more, or did not yet; or it never
-arrived: its connection ended with its node's program, was reset, got nothing through, or was closed
-by the node over an earlier request. Faults are known by what they do and to whom, as the world does
-it: nothing here looks for what was near.
+A write that a leader appended is gone from the first leader on after which no leader had its batch.
+A write that no leader appended was refused by a node that did not lead any more, or not yet; or it
+never arrived: its connection ended with the node's process, was reset, let nothing through, or was
+closed by the node because of an earlier request. Faults are known by their effects on nodes in the
+simulated world; nothing here searches for events near in time.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.simulation.invariants.ledger import Batch
-from tests.tools.cause_oracle.witness import Handled, Partition, Posted, Testimony
+from tests.tools.cause_oracle.witness import Handled, Observations, Partition, Posted
 
 CLIENTS: Final = 0
 KILLS: Final = (
@@ -21,7 +21,7 @@ KILLS: Final = (
     "disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy",
     "failed-fsync", "disk.error", "disk.full", "disk.read-only",
 )  # fmt: skip
-"""Faults that end the programs of the nodes at which they are aimed, or may make them end."""
+"""Faults that end, or may end, the processes of the nodes that they are aimed at."""
 DISKS: Final = ("disk.error", "disk.full", "disk.read-only", "failed-fsync")
 NOT_LED: Final = (
     "not_leader_or_follower",
@@ -29,20 +29,20 @@ NOT_LED: Final = (
     "replica_not_available",
     "leader_not_available",
 )
-"""How a node refuses what it does not lead."""
+"""How a node refuses writes to a partition that it does not lead."""
 STORAGE: Final = "kafka_storage_error"
 ARRIVING_NS: Final = 1_000_000_000
-"""How long before its program's end a node may have been handed what it never took: the bytes are
-on their way, or unread."""
+"""How long before the end of its process a node may have been sent data that it never read: the
+bytes are on their way, or unread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What took a write, and how that was in words.
+    """How a write was lost; how: in words.
 
-    epochs: the leader epoch that an election began, and those after it in which the same node was
-    to lead. elsewhere: the same of another partition. faults: by their numbers. Where it names
-    nothing, the oracle does not know.
+    epochs: the leader epoch that an election began, and later epochs with the same leader.
+    elsewhere: the same for another partition. faults: their numbers. If all are empty, the oracle
+    does not know.
     """
 
     how: str
@@ -52,7 +52,7 @@ class Truth:
 
     @property
     def known(self) -> bool:
-        """Whether it names anything."""
+        """Whether the oracle knows the cause."""
         return bool(self.epochs or self.elsewhere or self.faults)
 
 
@@ -73,7 +73,7 @@ class Struck:
 
 
 def struck(rows: Iterable[Mapping[str, Any]]) -> list[Struck]:
-    """The recorded faults that were begun: of some no effect was proven, and they had one."""
+    """Return the recorded faults that began; a fault without a proven effect may have had one."""
     found = []
     for row in rows:
         in_vain = (row["error"] or "").startswith("not injected")
@@ -95,9 +95,9 @@ def struck(rows: Iterable[Mapping[str, Any]]) -> list[Struck]:
 
 
 class Oracle:
-    """Knows what took a write."""
+    """Knows how each write was lost."""
 
-    def __init__(self, seen: Testimony, faults: Sequence[Struck]) -> None:
+    def __init__(self, seen: Observations, faults: Sequence[Struck]) -> None:
         self._seen = seen
         self._faults = faults
         self._posts: dict[Partition, dict[int, list[Posted]]] = {}
@@ -114,7 +114,7 @@ class Oracle:
                     self._handled.setdefault(place, {}).setdefault(value, []).append(each)
 
     def of(self, place: Partition, value: int, offset: int | None) -> Truth:
-        """What took an acknowledged value. offset: where it was said to be, if that was said."""
+        """Return how an acknowledged value was lost. offset: its acknowledged offset, if any."""
         decided = self._handled.get(place, {}).get(value, [])
         appended = [each for each in decided if each.error == "none"]
         if offset is not None:
@@ -130,7 +130,7 @@ class Oracle:
         return self._never_arrived(place, posts[-1])
 
     def _removed(self, place: Partition, appended: Handled, value: int) -> Truth:
-        """The first epoch from which on no leader had the batch."""
+        """Find the first epoch after which no leader had the batch."""
         assert appended.epoch is not None
         offset = _offset_of(appended, value)
         later = sorted(epoch for epoch in self._seen.led[place] if epoch > appended.epoch)
@@ -145,7 +145,7 @@ class Oracle:
         return Truth(
             how=f"node {appended.node} appended it at {offset} in epoch {appended.epoch}; node "
             f"{led.node} led without it from {led.at_ns / 1e9:.3f} s on in epoch {lacking}",
-            epochs=self._reign(place, lacking),
+            epochs=self._leadership_term(place, lacking),
         )
 
     def _post_of(self, place: Partition, handled: Handled, value: int) -> Posted | None:
@@ -158,7 +158,7 @@ class Oracle:
         if handled.error in NOT_LED and post is not None:
             if handled.epoch is not None and handled.epoch < post.epoch:
                 how += f", not knowing yet of epoch {post.epoch}, in which it leads"
-                return Truth(how=how, epochs=self._reign(place, post.epoch))
+                return Truth(how=how, epochs=self._leadership_term(place, post.epoch))
             how += f", leading no more in epoch {post.epoch}"
             ended = self._ended_by(place, handled, post.epoch)
             return Truth(how=how, epochs=ended, faults=self._ending(handled))
@@ -169,15 +169,15 @@ class Oracle:
         return Truth(how=how)
 
     def _ended_by(self, place: Partition, handled: Handled, believed: int) -> frozenset[int]:
-        """The epochs of whoever led next, after the node that refuses had led for the last time."""
+        """Return the epochs of the next leader after the last term of the node that refuses."""
         led = self._seen.led[place].values()
         mine = [e.epoch for e in led if e.node == handled.node and e.at_ns <= handled.at_ns]
         later = [e.epoch for e in led if e.epoch > max([*mine, believed])]
-        return self._reign(place, min(later)) if later else frozenset()
+        return self._leadership_term(place, min(later)) if later else frozenset()
 
-    def _reign(self, place: Partition, epoch: int) -> frozenset[int]:
-        """The epoch, and those right before it that nobody else was to lead: the leader may have
-        heard of the last only."""
+    def _leadership_term(self, place: Partition, epoch: int) -> frozenset[int]:
+        """Return the epoch, and the epochs right before it with the same leader: the leader may
+        have learned only of the last one."""
         elected = self._seen.elected.get(place, {})
         first = epoch
         while first > 0 and elected.get(first - 1, elected.get(epoch)) == elected.get(epoch):
@@ -185,7 +185,7 @@ class Oracle:
         return frozenset(range(first, epoch + 1))
 
     def _ending(self, handled: Handled) -> frozenset[int]:
-        """Faults that were ending the program of a node which refuses since it is stopping."""
+        """Return the faults that were stopping the process of a node that therefore refuses."""
         return frozenset(
             f.number
             for f in self._faults
@@ -195,7 +195,7 @@ class Oracle:
     # -- what never arrived
 
     def _never_arrived(self, place: Partition, post: Posted) -> Truth:
-        """Why the bytes that a connection took were never decided about."""
+        """Find why data that a connection accepted never reached a decision."""
         refused = self._refused_before(post)
         if refused is not None:
             where, handled, earlier = refused
@@ -235,7 +235,7 @@ class Oracle:
         return frozenset(f.number for f in found if f.lasts(at_ns))
 
     def _refused_before(self, post: Posted) -> tuple[Partition, Handled, Posted] | None:
-        """What its node refused of what it was sent on the same connection before."""
+        """Return an earlier request on the same connection that the node refused."""
         for place, earlier in self._on_socket.get(post.socket, ()):
             if earlier.before >= post.before:
                 continue

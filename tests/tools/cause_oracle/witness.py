@@ -1,9 +1,9 @@
-"""Looks on at a simulated run: who was sent which values, what became of each request, who led with
-which log, which programs ended and which connections were reset.
+"""Observes a simulated run: the values that were sent to each node, the result of each request,
+which node led with which log, which processes ended and which connections were reset.
 
-Methods of clients and nodes are wrapped while the run goes on: each wrapper calls what it wraps and
-notes what it saw. It draws no random number, sets no timer and sends nothing, so that a run has the
-same trace with and without. Times are ns since the run began.
+Methods of clients and nodes are wrapped during the run: each wrapper calls the method and records
+the result. It draws no random number, sets no timer and sends nothing, so a run has the same trace
+with and without it. Times are ns since the run began.
 """
 
 from collections import defaultdict
@@ -70,15 +70,15 @@ class Led:
 
 
 @dataclass(slots=True, kw_only=True)
-class Testimony:
-    """All that was seen."""
+class Observations:
+    """Everything that was observed."""
 
     posted: dict[Partition, list[Posted]] = field(default_factory=lambda: defaultdict(list))
     handled: dict[Partition, list[Handled]] = field(default_factory=lambda: defaultdict(list))
     led: dict[Partition, dict[int, Led]] = field(default_factory=lambda: defaultdict(dict))
     """By leader epoch."""
     elected: dict[Partition, dict[int, int]] = field(default_factory=dict)
-    """Who was to lead each leader epoch, by the metadata."""
+    """The leader of each leader epoch, from the metadata."""
     ended: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     """When each node's programs ended."""
     reset: dict[int, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Witness:
     """See the module. Observes the network of `simulation`, too (`sim.observer.Observer`)."""
 
     def __init__(self, simulation: Simulation) -> None:
-        self.seen = Testimony()
+        self.seen = Observations()
         self._simulation = simulation
         self._world = simulation.world
         self._base_ns = simulation.world.now_ns
@@ -102,8 +102,8 @@ class Witness:
         return self._world.now_ns - self._base_ns
 
     @contextmanager
-    def looking_on(self) -> Iterator[None]:
-        """Wrap what is to be witnessed, and unwrap it in the end."""
+    def observing(self) -> Iterator[None]:
+        """Wrap the observed methods, and unwrap them at the end."""
         with ExitStack() as stack:
             for kind, name, wrapper in (
                 (Producer, "_request", self._of_request),

@@ -63,7 +63,7 @@ def test_literals_survive_beside_others(
     assert value_of(duck, joined) == "".join(texts)
 
 
-def test_what_is_no_literal_is_refused() -> None:
+def test_value_that_is_not_a_literal_is_refused() -> None:
     """A list, for instance."""
     with pytest.raises(TypeError, match="is not a literal"):
         literal([1])  # type: ignore[arg-type]

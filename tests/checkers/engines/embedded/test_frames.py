@@ -131,7 +131,7 @@ def test_sorted_rows_stay_sorted(engine: DuckDbEngine, left: Any) -> None:
     assert engine.rows(left.orderBy("n").limit(2).select("k")) == [{"k": 2}, {"k": 1}]
 
 
-def test_a_column_that_is_not_there_is_named(left: Any) -> None:
+def test_missing_column_is_named_with_the_existing_ones(left: Any) -> None:
     """With those that are."""
     with pytest.raises(ValueError, match="no column 'offset': there are k, t, n"):
         left.select("k", "offset")
@@ -155,7 +155,7 @@ def test_a_full_join_has_the_key_of_whichever_side_there_is(engine: DuckDbEngine
     assert all(row["t"] is None for row in rows if row["k"] != 1)
 
 
-def test_what_has_no_name_is_refused(engine: DuckDbEngine, left: Any) -> None:
+def test_computed_column_without_alias_is_refused(engine: DuckDbEngine, left: Any) -> None:
     """A column that is computed has to be called something."""
     with pytest.raises(ValueError, match="use alias"):
         left.select(engine.functions.max("n"))

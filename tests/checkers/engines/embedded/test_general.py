@@ -48,7 +48,7 @@ def test_the_rest_of_the_api(
     assert sorted(map(repr, engine.rows(made))) == sorted(map(repr, expected))
 
 
-def test_what_nobody_has_is_missing(engine: DuckDbEngine) -> None:
+def test_unknown_attribute_is_missing(engine: DuckDbEngine) -> None:
     """As anywhere else in Python."""
     with pytest.raises(AttributeError, match="nonsense"):
         _ = engine.functions.nonsense

@@ -203,7 +203,7 @@ def test_a_user_who_may_make_namespaces_keeps_the_process(monkeypatch: pytest.Mo
 def attempts() -> Iterator[dict[str, list[str]]]:
     """What went wrong with each fault, tried by a user who is not root."""
     with own_home() as place:
-        program = "from tests.harness.targets.local import rootless_faults as f; f.main()"
+        program = "from tests.support.targets import rootless_faults as f; f.main()"
         done = run(unprivileged(program, python=usable_python()), place)
         assert done.returncode == 0, done.stderr
         yield json.loads(done.stdout)

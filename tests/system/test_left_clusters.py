@@ -68,7 +68,7 @@ def test_a_broken_cluster_stays_broken_until_it_is_ended(tmp_path: Path) -> None
         )
         assert "eth0" in inside.stdout
         assert cuts_in(run) == 4
-        assert "alive and was left alone" in highwater("clean", "--store", store).stdout
+        assert "still running and was left alone" in highwater("clean", "--store", store).stdout
         again = highwater("check", run, "--no-report", "--json")
         assert json.loads(again.stdout)["verdict"] == "UNKNOWN"
         assert leftovers(run_id_of(run), run)

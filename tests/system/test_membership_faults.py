@@ -52,8 +52,8 @@ def test_reassign(cluster: Cluster) -> None:
     cluster.until(lambda: _at_rest(cluster))
     cluster.heal("reassign", injection)
     after = cluster.admin.placement(["one"])
-    assert {at: each.target for at, each in before.items()} != {
-        at: each.target for at, each in after.items()
+    assert {at: each.assignment for at, each in before.items()} != {
+        at: each.assignment for at, each in after.items()
     }
     assert not any(each.moving for each in after.values())
 
@@ -67,7 +67,7 @@ def _at_rest(cluster: Cluster) -> Measurement:
 
 def test_reassign_is_cancelled(cluster: Cluster) -> None:
     """What cannot be completed, because the new broker stands still, is cancelled by the heal."""
-    before = cluster.admin.placement(["two"])["two", 0].target
+    before = cluster.admin.placement(["two"])["two", 0].assignment
     (free,) = {1, 2, 3} - set(before)
     fault, injection = find("reassign"), cluster.plan_injection("reassign", topic="two")
     layer = injection.detail("layer")
@@ -98,7 +98,7 @@ def _ordered(
 def test_elect(cluster: Cluster) -> None:
     """The preferred leader leads again after a restart; nothing is done where nobody is needed."""
     placed = cluster.admin.placement(["two"])["two", 0]
-    preferred = placed.target[0]
+    preferred = placed.assignment[0]
     if placed.leader == preferred:
         cluster.target.stop(preferred)
         cluster.target.start(preferred)
@@ -156,13 +156,15 @@ def test_a_topic_grows(cluster: Cluster) -> None:
 def test_a_broker_joins_and_leaves(cluster: Cluster) -> None:
     """It is in service, gets replicas, gives them back, and nothing is left of its machine."""
     injection, _ = cluster.play("broker.add", replicas="2")
-    (node,) = cluster.watched.came[-1:]
+    (node,) = cluster.watched.added[-1:]
     fault = find("broker.add")
     fault.tick(cluster.hosts, injection, 1000)
-    held = [at for at, each in cluster.admin.placement(list(TOPICS)).items() if node in each.target]
+    held = [
+        at for at, each in cluster.admin.placement(list(TOPICS)).items() if node in each.assignment
+    ]
     assert len(held) == 2
     cluster.heal("broker.add", injection)
-    assert cluster.watched.went[-1:] == [node]
+    assert cluster.watched.removed[-1:] == [node]
     assert node not in cluster.target.node_ids()
     assert cluster.admin.brokers() == [1, 2, 3]
     for each in cluster.admin.placement(list(TOPICS)).values():
@@ -211,7 +213,7 @@ def test_a_vote_is_for_the_disk_that_there_is(cluster: Cluster) -> None:
 def test_a_node_joins_the_quorum(cluster: Cluster) -> None:
     """It gets a vote, and leaves with nothing left of it."""
     injection, _ = cluster.play("quorum.add-voter")
-    (node,) = cluster.watched.came[-1:]
+    (node,) = cluster.watched.added[-1:]
     assert cluster.admin.voters() == [1, 2, 3, node]
     cluster.heal("quorum.add-voter", injection)
     assert cluster.admin.voters() == [1, 2, 3]

@@ -28,16 +28,16 @@ TOPICS = {"one": 2, "two": 1}
 class FakeObserver:
     """Knows nothing of the brokers; remembers which were added and removed."""
 
-    came: list[int] = field(default_factory=list)
-    went: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
 
     def add_broker(self, node: int, address: Address) -> None:
         """A broker was added."""
-        self.came.append(node)
+        self.added.append(node)
 
     def remove_broker(self, node: int) -> None:
         """A broker was removed."""
-        self.went.append(node)
+        self.removed.append(node)
 
     def controller(self) -> int | None:
         """Unknown."""

@@ -29,7 +29,8 @@ class LayeredTopicConfigs:
         self._mutex = task_runner.mutex()
         self._original: dict[_Key, str | None] = {}
         self._layers: dict[_Key, dict[str, str]] = {}
-        self._restored: dict[str, set[_Key]] = {}
+        self._restored: dict[str, dict[_Key, None]] = {}
+        """In the order of restoring: a simulated run may not depend on the order of a set."""
 
     def current(self, topic: str, name: str) -> tuple[str | None, str | None]:
         """Return the value in force, and the topic's own value if it has one.
@@ -60,13 +61,13 @@ class LayeredTopicConfigs:
         It must be called again until it returns true, and after an AdminError.
         """
         with self._mutex:
-            keys = self._restored.setdefault(layer, set())
+            keys = self._restored.setdefault(layer, {})
             for key, layers in self._layers.items():
                 if layer in layers:
                     rest = {each: value for each, value in layers.items() if each != layer}
                     self._set(key, self._top(key, rest))
                     del layers[layer]
-                    keys.add(key)
+                    keys[key] = None
             return all(self.current(*key)[1] == self._top(key, self._layers[key]) for key in keys)
 
     def _top(self, key: _Key, layers: dict[str, str]) -> str | None:

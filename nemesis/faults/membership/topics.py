@@ -111,7 +111,7 @@ def _topics(hosts: Hosts, injection: Injection) -> list[str]:
 def scratch_topic(injection: Injection, number: int = 0) -> str:
     """The name of a topic that is unique to the injection."""
     kind, _, mark = layer(injection).partition("/")
-    return f"scratch_topic-{kind}-{mark}-{number}"
+    return f"scratch-{kind}-{mark}-{number}"
 
 
 def _replicas(hosts: Hosts) -> int:

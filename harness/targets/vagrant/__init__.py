@@ -1,5 +1,5 @@
-"""The Vagrant target: the SSH target on the machines that `vagrant up` made. See docs/vagrant.md.
+"""The Vagrant target: the SSH target on the machines that `vagrant up` made.
 
-`told` reads what Vagrant says of its machines, `machines` asks it and them, `kind` is what plans
-name. `box.sh` builds a box.
+It makes the inventory from Vagrant's output, and switches the machines' power by their hypervisor.
+Making and removing the machines is left to Vagrant.
 """

@@ -19,7 +19,7 @@ PATIENCE_S = 5.0
 _CHILD = """
 import errno, os, sys, time
 place, name, size, devices = *sys.argv[1:3], int(sys.argv[3]), sys.argv[4:]
-began_ns, said = time.monotonic_ns(), ""
+began_ns, problem = time.monotonic_ns(), ""
 try:
     directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     if str(os.fstat(directory).st_dev) not in devices:
@@ -30,8 +30,8 @@ try:
         left -= os.write(file, bytes(min(left, 65536)))
     os.fsync(file)
 except OSError as error:
-    said = error.strerror
-print((time.monotonic_ns() - began_ns) / 1e6, said)
+    problem = error.strerror
+print((time.monotonic_ns() - began_ns) / 1e6, problem)
 """
 
 

@@ -144,12 +144,12 @@ def test_a_container_has_no_privileges_and_only_the_runs_network(
         assert containers(address, run_id) == [target.network.namespace(1).name]
         log = runs(target, script)
         assert says(log, "done")
-        told = log.read_text()
+        output = log.read_text()
         for field in ("CapEff", "CapPrm", "CapBnd"):
-            assert f"{field}:\t{0:016x}" in told
-        assert "NoNewPrivs:\t1" in told
-        assert "\neth0\nlo\n" in told
-        assert "refused" in told
+            assert f"{field}:\t{0:016x}" in output
+        assert "NoNewPrivs:\t1" in output
+        assert "\neth0\nlo\n" in output
+        assert "refused" in output
         assert f"exec -it {target.network.name}-n1 sh" in target.enter(1)
 
 

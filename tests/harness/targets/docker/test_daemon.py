@@ -51,7 +51,7 @@ def test_a_run_without_a_daemon_fails_with_one_sentence(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 255
-    [said] = done.stderr.splitlines()
-    assert f"no Docker daemon answers at {tmp_path}/socket (No such file or directory)" in said
-    assert "apt-get install docker.io" in said
+    [message] = done.stderr.splitlines()
+    assert f"no Docker daemon answers at {tmp_path}/socket (No such file or directory)" in message
+    assert "apt-get install docker.io" in message
     assert not (tmp_path / "store").exists()

@@ -61,14 +61,14 @@ def log_of(target: LocalTarget, node: int) -> Path:
     return target.data_dir(node).with_name("log")
 
 
-def said(target: LocalTarget, node: int) -> dict[str, Any]:
+def node_clock(target: LocalTarget, node: int) -> dict[str, Any]:
     """What the node says from now on, with `ahead_ms`: how far its clock is ahead of ours."""
     log = log_of(target, node)
     start = log.stat().st_size
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         lines = log.read_bytes()[start:].splitlines(keepends=True)
-        # The first may have been said before; the last may be half a line.
+        # The first may be an old one; the last may be half a line.
         whole = [line for line in lines[1:] if line.endswith(b"\n")]
         if whole:
             found: dict[str, Any] = json.loads(whole[0])
@@ -93,11 +93,11 @@ def test_a_skewed_node_reads_another_time_and_its_neighbour_the_true_time(
     target: LocalTarget, offset_ms: int
 ) -> None:
     """From the next reading on; durations stay correct; the heal ends it."""
-    assert about(said(target, 1)["ahead_ms"], 0)
+    assert about(node_clock(target, 1)["ahead_ms"], 0)
     target.clocks.skew(1, "a", offset_ms)
-    assert about(said(target, 1)["ahead_ms"], offset_ms)
-    assert about(said(target, 2)["ahead_ms"], 0)
-    assert said(target, 1)["passed_s"] < PATIENCE_S
+    assert about(node_clock(target, 1)["ahead_ms"], offset_ms)
+    assert about(node_clock(target, 2)["ahead_ms"], 0)
+    assert node_clock(target, 1)["passed_s"] < PATIENCE_S
     shown = target.clocks.read(1)
     assert shown is not None
     assert shown.allows(offset_ms)
@@ -106,7 +106,7 @@ def test_a_skewed_node_reads_another_time_and_its_neighbour_the_true_time(
 
     target.clocks.unskew(1, "a")
     target.clocks.unskew(1, "a")
-    assert about(said(target, 1)["ahead_ms"], 0)
+    assert about(node_clock(target, 1)["ahead_ms"], 0)
 
 
 def test_offsets_of_layers_add_up_and_end_separately(target: LocalTarget) -> None:
@@ -114,9 +114,9 @@ def test_offsets_of_layers_add_up_and_end_separately(target: LocalTarget) -> Non
     target.clocks.skew(1, "hour", HOUR_MS)
     target.clocks.skew(1, "day", 24 * HOUR_MS)
     assert target.clocks.requested_offset_ms(1) == 25 * HOUR_MS
-    assert about(said(target, 1)["ahead_ms"], 25 * HOUR_MS)
+    assert about(node_clock(target, 1)["ahead_ms"], 25 * HOUR_MS)
     target.clocks.unskew(1, "hour")
-    assert about(said(target, 1)["ahead_ms"], 24 * HOUR_MS)
+    assert about(node_clock(target, 1)["ahead_ms"], 24 * HOUR_MS)
     assert (target.clocks.requested_offset_ms(1), target.clocks.requested_offset_ms(1, "hour")) == (
         24 * HOUR_MS,
         0,
@@ -126,14 +126,16 @@ def test_offsets_of_layers_add_up_and_end_separately(target: LocalTarget) -> Non
 def test_a_restarted_node_keeps_its_offset(target: LocalTarget) -> None:
     """While the node is down, its clock has no reading."""
     target.clocks.skew(1, "a", HOUR_MS)
-    assert about(said(target, 1)["ahead_ms"], HOUR_MS), "it has started, and loaded the library"
+    assert about(node_clock(target, 1)["ahead_ms"], HOUR_MS), (
+        "it has started, and loaded the library"
+    )
     pid = target.pid(1)
     assert Path(f"/dev/shm/faketime_shm_{pid}").exists()
     target.kill(1)
     assert traces(pid or 0) == []
     assert target.clocks.read(1) is None
     target.start(1)
-    assert about(said(target, 1)["ahead_ms"], HOUR_MS)
+    assert about(node_clock(target, 1)["ahead_ms"], HOUR_MS)
 
 
 def test_a_paused_node_has_not_read_its_clock(target: LocalTarget) -> None:
@@ -145,7 +147,7 @@ def test_a_paused_node_has_not_read_its_clock(target: LocalTarget) -> None:
         assert shown is not None
         assert (shown.allows(HOUR_MS), shown.looked) == (True, False)
     target.resume(1)
-    said(target, 1)
+    node_clock(target, 1)
     shown = target.clocks.read(1)
     assert shown is not None
     assert shown.looked
@@ -182,7 +184,7 @@ def test_each_clock_fault_proves_its_effect_and_its_heal(target: LocalTarget, na
     fault.heal(hosts(target), injection)
     proof = fault.measure_heal(hosts(target), injection)
     assert proof.confirmed, proof.evidence
-    assert about(said(target, 1)["ahead_ms"], 0)
+    assert about(node_clock(target, 1)["ahead_ms"], 0)
 
 
 def test_clocks_are_set_quickly(target: LocalTarget) -> None:
@@ -261,7 +263,7 @@ def test_without_own_clocks_the_library_is_not_loaded(tmp_path: Path) -> None:
     require("root", "netns")
     with local_target(tmp_path, 1) as target:
         run_nodes(target)
-        said(target, 1)
+        node_clock(target, 1)
         environ = Path(f"/proc/{target.pid(1)}/environ").read_text()
         assert "FAKETIME" not in environ
         with pytest.raises(Unsupported):

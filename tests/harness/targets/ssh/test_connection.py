@@ -40,10 +40,10 @@ def refused(inventory: Path, software: Software = NODES) -> str:
     machine = RemoteMachine(known.hosts[0], known, "run")
     with pytest.raises(SshError) as error, machine.connection:
         machine.connect(software)
-    said = str(error.value)
-    assert "\n" not in said
-    assert said.startswith(f"node 1's host {machine.host.host}: ")
-    return said
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith(f"node 1's host {machine.host.host}: ")
+    return message
 
 
 def test_files_that_nodes_read_are_copied_once(lab: Hosts, tmp_path: Path) -> None:
@@ -75,22 +75,22 @@ def test_files_that_nodes_read_are_copied_once(lab: Hosts, tmp_path: Path) -> No
 def test_a_machine_with_an_old_java_is_refused(lab: Hosts) -> None:
     """The message names the needed and the found version, and the package."""
     require("java")
-    said = refused(lab.inventory_path, Software(module="nodes", java=99))
-    assert "Kafka needs Java 99 or later there, and the machine has Java 17 on its PATH" in said
-    assert said.endswith("apt-get install openjdk-99-jre-headless on that machine")
+    message = refused(lab.inventory_path, Software(module="nodes", java=99))
+    assert "Kafka needs Java 99 or later there, and the machine has Java 17 on its PATH" in message
+    assert message.endswith("apt-get install openjdk-99-jre-headless on that machine")
 
 
 def test_a_wrong_key_is_refused(lab: Hosts) -> None:
     """The message names the key."""
-    said = refused(lab.write("wrong.toml", key=str(lab.place / "host_key_1")))
-    assert f"accepts none of the keys ({lab.place}/host_key_1)" in said
+    message = refused(lab.write("wrong.toml", key=str(lab.place / "host_key_1")))
+    assert f"accepts none of the keys ({lab.place}/host_key_1)" in message
 
 
 def test_an_unknown_host_key_is_refused(lab: Hosts) -> None:
     """The message contains the command that adds it."""
     (lab.place / "nobody").write_text("")
-    said = refused(lab.write("unknown.toml", known_hosts=str(lab.place / "nobody")))
-    assert f"ssh-keyscan {lab.target.address(1)} >> {lab.place}/nobody" in said
+    message = refused(lab.write("unknown.toml", known_hosts=str(lab.place / "nobody")))
+    assert f"ssh-keyscan {lab.target.address(1)} >> {lab.place}/nobody" in message
     assert (lab.place / "nobody").read_text() == ""
 
 
@@ -99,8 +99,8 @@ def test_a_changed_host_key_is_refused(lab: Hosts) -> None:
     address = lab.target.address(1)
     public = (lab.place / "host_key_2.pub").read_text()
     (lab.place / "changed").write_text(f"{address} {public}")
-    said = refused(lab.write("changed.toml", known_hosts=str(lab.place / "changed")))
-    assert f"ssh-keygen -f {lab.place}/changed -R '{address}'" in said
+    message = refused(lab.write("changed.toml", known_hosts=str(lab.place / "changed")))
+    assert f"ssh-keygen -f {lab.place}/changed -R '{address}'" in message
 
 
 def test_an_unreachable_host_is_refused(lab: Hosts) -> None:
@@ -111,14 +111,14 @@ def test_an_unreachable_host_is_refused(lab: Hosts) -> None:
 def test_a_user_without_root_is_refused(lab: Hosts) -> None:
     """Without permission to use sudo, and with `sudo = false`."""
     assert f"{PLAIN} may not use sudo" in refused(lab.write("plain.toml", user=PLAIN))
-    said = refused(lab.write("no-sudo.toml", user=PLAIN, sudo=False))
-    assert f"{PLAIN} is not root" in said
+    message = refused(lab.write("no-sudo.toml", user=PLAIN, sudo=False))
+    assert f"{PLAIN} is not root" in message
 
 
 def test_a_missing_or_old_python_is_refused(lab: Hosts) -> None:
     """The message names the interpreter."""
-    said = refused(lab.write("none.toml", python="/no/python"))
-    assert "/no/python does not run there" in said
+    message = refused(lab.write("none.toml", python="/no/python"))
+    assert "/no/python does not run there" in message
     old = lab.place / "old-python"
     old.write_text("#!/bin/sh\necho '[[3, 9, 2], \"cpython-39-x86_64-linux-gnu\"]'\n")
     old.chmod(0o755)
@@ -133,7 +133,7 @@ def test_a_refusal_leaves_nothing_on_the_machine(lab: Hosts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ((), 254, "needs an inventory of machines"),
         (("--inventory", "nowhere.toml"), 254, "cannot be read"),
@@ -146,7 +146,7 @@ def test_the_exit_code_distinguishes_bad_input_from_bad_machines(
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     """254 for the plan or the inventory, 255 for the machines."""
     places = {"lab": lab.inventory_path, "away": lab.write("away.toml", port=2222)}
@@ -154,4 +154,4 @@ def test_the_exit_code_distinguishes_bad_input_from_bad_machines(
         main(["run", "--target", "ssh", *(each.format(**places) for each in arguments)])
     assert ended.value.code == code
     [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line

@@ -43,7 +43,7 @@ def test_keys_at_the_top_are_defaults_for_all_hosts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("hosts = [", "is no valid TOML"),
         ("user = 'x'", "hosts: is missing"),
@@ -53,13 +53,13 @@ def test_keys_at_the_top_are_defaults_for_all_hosts(tmp_path: Path) -> None:
         (GOOD.replace("node = 2", "node = 1"), "node 1 is on two hosts"),
     ],
 )
-def test_a_wrong_inventory_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_inventory_is_refused(tmp_path: Path, text: str, message: str) -> None:
     """The message names the file, the key, and the error."""
     path = write(tmp_path, text)
     with pytest.raises(PlanError) as refused:
         load(path)
     assert str(refused.value).startswith(f"inventory {path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_plan_with_more_nodes_than_hosts_is_refused(tmp_path: Path) -> None:

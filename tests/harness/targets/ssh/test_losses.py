@@ -53,11 +53,11 @@ def running(lab: Hosts) -> Iterator[SshTarget]:
 def beats(lab: Hosts, node: int) -> bool:
     """Whether the node's process runs and its disk takes what it writes."""
     [home] = lab.directory(node).glob("runs/hw-*")
-    said: list[str] = []
+    beats_seen: list[str] = []
     for _ in range(2):
-        said.append(lab.run(node, "cat", f"{home}/data/beat"))
+        beats_seen.append(lab.run(node, "cat", f"{home}/data/beat"))
         time.sleep(0.5)
-    return said[0] != said[1]
+    return beats_seen[0] != beats_seen[1]
 
 
 def test_a_lost_connection_is_made_again(lab: Hosts) -> None:

@@ -188,8 +188,8 @@ def test_undo_switches_on_a_machine_of_a_dead_harness(
     [agent] = [each for each in records if each["kind"] == "ssh.machine" and each["node"] == 3]
     assert records.index(record) > records.index(agent), "the latest is undone first"
     target.power.cut([3])
-    told = power.undo(switches[3], record)
-    assert told == "outage of node 3's host " + lab.target.address(3)
+    undone = power.undo(switches[3], record)
+    assert undone == "outage of node 3's host " + lab.target.address(3)
     assert "has no power: it is switched on" in caplog.text
     assert lab.run(3, "hostname").strip() == "host-3"
     assert power.undo(switches[3], record) is None

@@ -54,8 +54,8 @@ def test_a_machine_is_switched_off_and_on(machine: VirtualMachine, virsh: Path) 
     for _ in range(2):
         machine.switch_on()
         assert not machine.is_off()
-    told = [line.split()[3] for line in (virsh / "asked").read_text().splitlines()]
-    assert [word for word in told if word != "domstate"] == ["destroy", "start"]
+    commands = [line.split()[3] for line in (virsh / "asked").read_text().splitlines()]
+    assert [word for word in commands if word != "domstate"] == ["destroy", "start"]
 
 
 def test_errors_of_the_hypervisor_are_reported(
@@ -95,9 +95,9 @@ def test_virtualbox_has_its_own_commands(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / ".vagrant/machines/n2/virtualbox/id").write_text("two")
     monkeypatch.setattr(hypervisor, "_run", lambda _: "")
     machine = VirtualMachine.of(tmp_path, 2)
-    told = power_commands("virtualbox", "two", "")
-    assert told.off == ("VBoxManage", "controlvm", "two", "poweroff")
-    assert told.on == ("VBoxManage", "startvm", "two", "--type", "headless")
+    commands = power_commands("virtualbox", "two", "")
+    assert commands.off == ("VBoxManage", "controlvm", "two", "poweroff")
+    assert commands.on == ("VBoxManage", "startvm", "two", "--type", "headless")
     for line, out in (('VMState="poweroff"', True), ('VMState="running"', False)):
         monkeypatch.setattr(hypervisor, "_run", lambda _, line=line: f'name="two"\n{line}\n')
         assert machine.is_off() == out

@@ -16,23 +16,23 @@ TOP = Path(__file__).parents[4]
 RECORDER = """
 require "json"
 class Recorder
-  def initialize(told, name) = (@told, @name = told, name)
+  def initialize(calls, name) = (@calls, @name = calls, name)
   def method_missing(method, *given, **named, &block)
     name = "#{@name}.#{method}"
-    @told << [name, *given, *(named.empty? ? [] : [named])] unless given.empty? && named.empty?
-    inner = Recorder.new(@told, [name, *given.grep(String)].join("/"))
-    block&.call(inner, Recorder.new(@told, "override"))
+    @calls << [name, *given, *(named.empty? ? [] : [named])] unless given.empty? && named.empty?
+    inner = Recorder.new(@calls, [name, *given.grep(String)].join("/"))
+    block&.call(inner, Recorder.new(@calls, "override"))
     inner
   end
   def respond_to_missing?(*) = true
 end
 module Vagrant
-  TOLD = []
+  CALLS = []
   def self.require_version(*) = nil
-  def self.configure(*) = yield(Recorder.new(TOLD, "config"))
+  def self.configure(*) = yield(Recorder.new(CALLS, "config"))
 end
 load ARGV[0]
-puts JSON.generate(Vagrant::TOLD)
+puts JSON.generate(Vagrant::CALLS)
 """
 
 
@@ -50,7 +50,7 @@ def read(file: Path = TOP / "Vagrantfile", **env: str) -> subprocess.CompletedPr
     )
 
 
-def told(**env: str) -> list[list[Any]]:
+def calls_of(**env: str) -> list[list[Any]]:
     """Every call with arguments, in order."""
     done = read(**env)
     assert (done.returncode, done.stderr) == (0, "")
@@ -59,7 +59,7 @@ def told(**env: str) -> list[list[Any]]:
 
 def test_every_machine_has_its_own_name_and_address() -> None:
     """n1, n2, ..., in a network of their own."""
-    calls = told(NODES="3")
+    calls = calls_of(NODES="3")
     assert [c[1] for c in calls if c[0] == "config.vm.define"] == ["n1", "n2", "n3"]
     networks = [c for c in calls if c[0].endswith("vm.network")]
     assert [c[2]["ip"] for c in networks] == ["198.18.250.11", "198.18.250.12", "198.18.250.13"]
@@ -67,7 +67,7 @@ def test_every_machine_has_its_own_name_and_address() -> None:
 
 def test_the_environment_sets_the_machines_properties() -> None:
     """Each variable reaches every provider that it is for."""
-    calls = told(
+    calls = calls_of(
         HIGHWATER_BOX="mine",
         HIGHWATER_IMAGE="own",
         HIGHWATER_MEMORY_MB="2048",

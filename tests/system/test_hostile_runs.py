@@ -79,7 +79,7 @@ def test_numbers_at_the_limits_of_their_type_end_in_a_verdict_and_a_page(
     page = (path / "report.html").read_text()
     assert "cannot be read" not in page
     beyond = abs(number) > 1 << 61 if column.endswith("_ns") else True
-    assert ("numbers too great to be drawn" in page) == beyond
+    assert ("too large to draw" in page) == beyond
 
 
 def test_a_page_that_cannot_be_written_hides_no_verdict(
@@ -95,7 +95,7 @@ def test_a_page_that_cannot_be_written_hides_no_verdict(
     def fail(_: Path) -> Path:
         raise RuntimeError("the page is broken")
 
-    monkeypatch.setattr(judge.reports, "write_report", fail)
+    monkeypatch.setattr(judge.page, "write_report", fail)
     assert exit_code("check", str(path), "--json") == 1
     said = capsys.readouterr()
     assert json.loads(said.out)["verdict"] == "INVALID"

@@ -136,9 +136,9 @@ def test_controller_has_client_security_of_the_inter_broker_listener() -> None:
         ({"sasl_mechanism_inter_broker_protocol": "GSSAPI"}, "sasl.mechanism.inter.broker"),
         ({"listeners": "SSL://h:1", "security_inter_broker_protocol": "SSL"}, "ssl.keystore"),
         ({"listeners": "MINE://h:1"}, "listener MINE has no entry"),
-        ({"security_inter_broker_protocol": "SSL"}, "no listener speaks it"),
+        ({"security_inter_broker_protocol": "SSL"}, "no listener uses it"),
         ({"inter_broker_listener_name": "SASL_PLAINTEXT"}, "not both"),
-        ({"listener_security_protocol_map": "A:TLS"}, "no NAME:PROTOCOL"),
+        ({"listener_security_protocol_map": "A:TLS"}, "is not NAME:PROTOCOL"),
     ],
 )
 def test_invalid_security_settings_raise_config_error(

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.check import judge_frames
+from checkers.check import OnDetector, judge_frames, unobserved
 from checkers.detectors.durability import lost_writes
 from checkers.detectors.ordering import duplicates
 from checkers.engines.engine import Engine, Frame, div
@@ -77,10 +77,16 @@ class Analyzed:
     aggregates: pa.Table
 
 
-def analyze(engine: Engine, run: str, sources: RunSources, plan: Mapping[str, Any]) -> Analyzed:
+def analyze(
+    engine: Engine,
+    run: str,
+    sources: RunSources,
+    plan: Mapping[str, Any],
+    on_detector: OnDetector = unobserved,
+) -> Analyzed:
     """Judge one run and aggregate its minutes. Raises the engine's errors."""
     frames = Frames(engine, sources, plan)
-    verdict = judge_frames(frames)
+    verdict = judge_frames(frames, on_detector=on_detector)
     return Analyzed(run=run, verdict=verdict, aggregates=_aggregates(frames, run, verdict))
 
 
@@ -88,13 +94,14 @@ def analyze_all(
     runs: Iterable[str],
     load: Callable[[str], tuple[RunSources, Mapping[str, Any]]],
     engine: Callable[[], Engine],
+    on_detector: Callable[[str], OnDetector] = lambda _run: unobserved,
 ) -> Iterator[Analyzed]:
     """Analyze runs one after the other, each on its own engine, which is closed afterwards."""
     for run in runs:
         sources, plan = load(run)
         made = engine()
         try:
-            yield analyze(made, run, sources, plan)
+            yield analyze(made, run, sources, plan, on_detector(run))
         finally:
             made.close()
 

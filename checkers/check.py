@@ -46,6 +46,13 @@ GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
 
 T = TypeVar("T")
 
+OnDetector = Callable[[str, int, int], None]
+"""Told before each detector: its name, its number from 1, the number of detectors."""
+
+
+def unobserved(_name: str, _number: int, _of: int) -> None:
+    """Tell nobody."""
+
 
 def check(
     run: Path | RunSources,
@@ -54,6 +61,7 @@ def check(
     *,
     detector_timeout_s: float = DETECTOR_TIMEOUT_S,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    on_detector: OnDetector = unobserved,
 ) -> Verdict:
     """Judge a run directory, or sources already found, by its plan (default: its plan.json).
 
@@ -66,10 +74,10 @@ def check(
         sources = load_run(run)
         plan = plan if plan is not None else load_plan(run)
     if engine is not None:
-        return judge_frames(Frames(engine, sources, plan), detector_timeout_s, now)
+        return judge_frames(Frames(engine, sources, plan), detector_timeout_s, now, on_detector)
     own = DuckDbEngine()
     try:
-        return judge_frames(Frames(own, sources, plan), detector_timeout_s, now)
+        return judge_frames(Frames(own, sources, plan), detector_timeout_s, now, on_detector)
     finally:
         own.close()
 
@@ -96,6 +104,7 @@ def judge_frames(
     frames: Frames,
     timeout_s: float = DETECTOR_TIMEOUT_S,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    on_detector: OnDetector = unobserved,
 ) -> Verdict:
     """`check` for frames that the caller goes on using."""
     troubles: list[str] = []
@@ -117,10 +126,9 @@ def judge_frames(
         taken = census
         assumptions = attempt("examining assumptions", lambda: examine(frames, taken), assumptions)
         settled = all(a.holds for a in assumptions if a.name == "the cluster settled")
-        results += [
-            _detect(detector, frames, taken, settled=settled, timeout_s=timeout_s)
-            for detector in DETECTORS
-        ]
+        for number, detector in enumerate(DETECTORS, 1):
+            on_detector(detector.name, number, len(DETECTORS))
+            results.append(_detect(detector, frames, taken, settled=settled, timeout_s=timeout_s))
     anomalies = [anomaly for result in results for anomaly in result.anomalies]
     topics: list[dict[str, Any]] = []
     topics = attempt("computing statistics", lambda: topic_statistics(frames, anomalies), topics)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.admin.errors import BadRequest
-from harness.cli.base import Exit, warn
+from harness.cli.base import Exit, spark_progress, warn
 from harness.cli.options import AsJson, Debug, EngineName, Report
 
 if TYPE_CHECKING:
@@ -116,7 +116,14 @@ def _analyze(
     local = {run: judge.complete_run(Path(run)) for run in runs if not is_address(run)}
     with _engines(runs, spark, master, remote) as (session, engine):
         try:
-            analyzed = list(analysis.analyze_all(runs, lambda run: job.load(session, run), engine))
+            analyzed = list(
+                analysis.analyze_all(
+                    runs,
+                    lambda run: job.load(session, run),
+                    engine,
+                    lambda run: spark_progress(run, spark=spark),
+                )
+            )
         except HistoryError as error:
             raise StoreError(str(error)) from error
         if out is not None and is_address(out):

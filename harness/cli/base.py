@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from checkers.check import OnDetector
     from harness.targets.linux.clean import CleanedRun
 
 BAD_ARGUMENTS: Final = 254
@@ -33,6 +34,16 @@ class Exit(Exception):
 def warn(text: str) -> None:
     """Print a message on stderr."""
     print(f"highwater: {text}", file=sys.stderr, flush=True)
+
+
+def spark_progress(run: str, *, spark: bool) -> "OnDetector":
+    """Print a line for each detector that begins; nothing on DuckDB, which takes seconds."""
+    from checkers.check import unobserved
+
+    def print_detector(name: str, number: int, of: int) -> None:
+        warn(f"{run}: detector {number} of {of}: {name}")
+
+    return print_detector if spark else unobserved
 
 
 def ensure_privileges() -> None:

@@ -31,6 +31,7 @@ from harness.cli.base import (
     ensure_privileges,
     on_signals,
     print_cleaned,
+    spark_progress,
     warn,
 )
 from harness.cli.bench import bench
@@ -240,7 +241,8 @@ def check(
     from harness.judging import judge
     from harness.reports import summary, terminal
 
-    verdict = judge.check(run_dir, engine.value, expect or ())
+    progress = spark_progress(run_dir.name, spark=engine is EngineName.SPARK)
+    verdict = judge.check(run_dir, engine.value, expect or (), progress)
     path = judge.write_report_or_warn(run_dir, warn) if report else None
     if as_json:
         print(json.dumps(verdict))

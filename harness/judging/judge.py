@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
 import checkers.check
+from checkers.check import OnDetector, unobserved
 from checkers.engines.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.engines.spark_sessions import local_spark_session
 from checkers.expectations import of_plan, read
@@ -40,7 +41,10 @@ EXIT_CODES: Final[Mapping[str, int]] = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
 
 
 def check(
-    run_dir: Path, engine: EngineName = "duckdb", expect: Sequence[str] = ()
+    run_dir: Path,
+    engine: EngineName = "duckdb",
+    expect: Sequence[str] = (),
+    on_detector: OnDetector = unobserved,
 ) -> dict[str, Any]:
     """Judge a run and store the verdict; return the content of verdict.json.
 
@@ -61,7 +65,9 @@ def check(
     }
     try:
         with open_engine(engine, run.path) as made:
-            verdict = checkers.check.check(run.path, plan, made).as_json()
+            verdict = checkers.check.check(
+                run.path, plan, made, on_detector=on_detector
+            ).as_json()
     except HistoryError as error:
         verdict = checkers.check.unreadable(str(error), plan).as_json()
     run.write_json("verdict.json", verdict)

@@ -52,6 +52,16 @@ def test_run_directory_is_judged_by_its_own_plan(run_dir: Path) -> None:
     }  # fmt: skip
 
 
+def test_every_detector_is_announced(run_dir: Path) -> None:
+    """In the order of the registry, with its number."""
+    told: list[tuple[str, int, int]] = []
+    check(run_dir, on_detector=lambda *step: told.append(step))
+    assert [name for name, _, _ in told] == [each.name for each in DETECTORS]
+    assert [(number, of) for _, number, of in told] == [
+        (number, len(DETECTORS)) for number in range(1, len(DETECTORS) + 1)
+    ]
+
+
 def test_how_stale_reads_were() -> None:
     """Of a write that was acknowledged at 16.401 s, two polls end short, at 17 s and at 17.5 s."""
     story = healthy()

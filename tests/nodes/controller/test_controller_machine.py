@@ -188,6 +188,7 @@ class ClusterMachine(RuleBasedStateMachine):
         target = None if replicas is None else nodes(*replicas)
         origin = tuple(n for n in before.replicas if n not in before.adding_replicas)
         wanted = Reassignment(topic=key.topic, partition=key.partition, replicas=target)
+        in_force = self.targets.get(key, origin)
         self.targets[key] = origin if target is None else target
         self.origins.setdefault(key, origin)
         (answer,) = self.cluster.take(
@@ -196,6 +197,7 @@ class ClusterMachine(RuleBasedStateMachine):
         after = self.cluster.partition(key.topic, key.partition)
         if answer.error is not None:
             assert after == before
+            self.targets[key] = in_force
         elif target is None:
             assert after.replicas == origin
             assert after.adding_replicas == after.removing_replicas == ()
@@ -323,3 +325,16 @@ class ClusterMachine(RuleBasedStateMachine):
 
 TestCluster = ClusterMachine.TestCase
 TestCluster.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_a_refused_cancellation_leaves_the_reassignment_in_force() -> None:
+    """The one live replica is the added one: a cancellation would need an unclean election."""
+    machine = ClusterMachine()
+    machine.begin(seed=1, unclean=True, min_isr=1)
+    machine.ask_to_be_fenced(number=1)
+    machine.ask_to_be_fenced(number=2)
+    machine.reassign(pick=0, replicas=[3], same_factor=False)
+    machine.reassign(pick=0, replicas=None, same_factor=False)
+    machine.catch_up(pick=0)
+    ((_, partition), *_) = machine.cluster.image.partitions()
+    assert partition.replicas == nodes(3)

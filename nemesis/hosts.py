@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
 from nemesis.concurrency import TaskRunner, ThreadTaskRunner
-from nemesis.ledger import FaultState
+from nemesis.fault_state import FaultState
 
 CLIENTS: Final = 0
 """Stands for the clients' machine in place of a node id."""

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from checkers.causes.state_loss import VIEW_SLACK_NS
 from checkers.engines.engine import Column, Engine, Frame, listed
-
-TP = ["topic", "partition"]
+from checkers.history.history import TP
 
 PLACES = (1 << 20) + 1
 """Places in the chain of elections: as many as `causes.LAST_EPOCH` and 0."""

@@ -10,8 +10,8 @@ from typing import Any
 from checkers.completeness import required
 from checkers.detectors.durability import cut_clients
 from checkers.frames.census import Census
-from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 from checkers.history.plan_file import EXTERNAL, IMPORTED, planned_partitions
 from checkers.verdict import Assumption
 

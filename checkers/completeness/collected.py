@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 from checkers.history.plan_file import planned_partitions
 
 NAMED: Final = 5

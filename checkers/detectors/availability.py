@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from checkers.detectors.unreachable import out_of_reach, read_outage
 from checkers.engines.engine import Frame, as_frame, div, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 
 BUCKET_NS = 100_000_000
 MOMENTS = pa.schema(

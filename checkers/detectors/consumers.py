@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from checkers.engines.engine import Column, Frame, div
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 
 BUCKET_OFFSETS = 1 << 8
 """How many offsets are searched for the predecessor of one."""

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Column, Frame, as_frame, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import METADATA_TOPIC
+from checkers.history.history import METADATA_TOPIC, TP
 from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
 
 PAIRS = pa.schema(

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from checkers.causes.matching import NEIGHBOURS
 from checkers.engines.engine import Column, Frame, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
 from checkers.frames.transactions import next_places
+from checkers.history.history import TP
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame
-from checkers.frames.evidence import EVIDENCE, TP, evidence
+from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import METADATA_TOPIC
+from checkers.history.history import METADATA_TOPIC, TP
 from checkers.history.recorded_faults import with_changed_bytes
 
 METADATA_LOG = "metadata-log"

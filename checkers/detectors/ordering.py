@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
+from checkers.history.history import TP
 
 
 def duplicates(frames: Frames) -> Iterator[Frame]:

@@ -10,9 +10,10 @@ import functools
 from collections.abc import Iterator
 
 from checkers.engines.engine import Frame, div, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.slices import OFFSETS
+from checkers.history.history import TP
 
 BUCKET_NS = 100_000_000
 

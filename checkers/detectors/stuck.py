@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame, left_join
-from checkers.frames.evidence import TP, evidence
+from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 from checkers.history.plan_file import IMPORTED
 
 PATIENCE_NS = 10_000_000_000

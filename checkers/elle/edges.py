@@ -27,8 +27,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from checkers.engines.engine import Column, Engine, Frame, left_join
-from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 
 TRIM_ROUNDS: Final = 10
 """After so many rounds the remaining edges are searched without further trimming."""

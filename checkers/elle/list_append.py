@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from checkers.elle.edges import Graph
-from checkers.frames.evidence import TP
 from checkers.frames.frames import Frames
+from checkers.history.history import TP
 
 STRETCH: Final = 128
 """How many records of a partition form one list."""

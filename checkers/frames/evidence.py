@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from checkers.engines.engine import Column, Engine, Frame
 
-TP = ["topic", "partition"]
-
 EVIDENCE: Mapping[str, str] = {
     "kind": "string",  # the anomaly's name
     "aspect": "string",  # which shape of it: tail, middle, prefix; acknowledged, read; …

@@ -18,7 +18,6 @@ from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.quorum_loss import read_quorum_losses
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, polls, transactions
-from checkers.frames.evidence import TP
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
 from checkers.frames.send_outcomes import (
@@ -31,7 +30,15 @@ from checkers.frames.send_outcomes import (
     placements_of_unique,
 )
 from checkers.frames.slices import Slice, slices
-from checkers.history.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
+from checkers.history.history import (
+    CLUSTER,
+    FAULTS,
+    HISTORY,
+    REPLICA_ENDS,
+    REPLICAS,
+    TP,
+    RunSources,
+)
 from checkers.history.recorded_faults import may_have_lost_state, read_fault, touched_nodes
 from checkers.history.settings import (
     FOREVER_NS,

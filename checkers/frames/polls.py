@@ -1,7 +1,7 @@
 """One row per poll: which offsets it returned, and which committed record it missed."""
 
 from checkers.engines.engine import Engine, Frame
-from checkers.frames.evidence import TP
+from checkers.history.history import TP
 
 
 def polls(engine: Engine, reads: Frame) -> Frame:

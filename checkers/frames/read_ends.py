@@ -1,7 +1,7 @@
 """How far the final reads came; acknowledged writes are compared with them."""
 
 from checkers.engines.engine import Engine, Frame
-from checkers.frames.evidence import TP
+from checkers.history.history import TP
 
 
 def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkers.engines.engine import Column, Engine, Frame
-from checkers.frames.evidence import TP
 from checkers.frames.slices import Slice
+from checkers.history.history import TP
 
 SEND = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
 SEND += ["value", "offset", "leader_epoch", "node", "acks"]

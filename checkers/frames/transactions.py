@@ -4,7 +4,7 @@ A transaction is written completely or not at all, and a producer writes to a pa
 """
 
 from checkers.engines.engine import Engine, Frame
-from checkers.frames.evidence import TP
+from checkers.history.history import TP
 
 
 def placed(engine: Engine, history: Frame, send_outcomes: Frame) -> Frame | None:

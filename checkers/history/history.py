@@ -56,6 +56,9 @@ OP_BITS = 40
 """The number of an operation is its writer's number, shifted by this number of bits, plus a
 counter."""
 
+TP = ["topic", "partition"]
+"""The columns that name a partition."""
+
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
 HISTORY = pa.schema(

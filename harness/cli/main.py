@@ -35,7 +35,7 @@ from harness.cli.base import (
     warn,
 )
 from harness.cli.bench import bench
-from harness.cli.cluster.cluster import cluster_app
+from harness.cli.cluster.up_down import cluster_app
 from harness.cli.contract import contract
 from harness.cli.elle import elle
 from harness.cli.image import image_app

@@ -65,9 +65,7 @@ def check(
     }
     try:
         with open_engine(engine, run.path) as made:
-            verdict = checkers.check.check(
-                run.path, plan, made, on_detector=on_detector
-            ).as_json()
+            verdict = checkers.check.check(run.path, plan, made, on_detector=on_detector).as_json()
     except HistoryError as error:
         verdict = checkers.check.unreadable(str(error), plan).as_json()
     run.write_json("verdict.json", verdict)

@@ -23,9 +23,9 @@ from checkers.contract import headline
 from harness.recording.store import write_atomic
 from harness.reports import html, replay, words
 from harness.reports.data.available_faults import available_faults
-from harness.reports.data.facts import PageData, TopicCounts, read_page_data
 from harness.reports.data.loading import StoredRun, directory_of, load
 from harness.reports.data.losses import FAULT_NAMED, acks_strength, losses_of
+from harness.reports.data.page_data import PageData, TopicCounts, read_page_data
 
 REPORT_FILE = "report.html"
 SCRIPTS = (

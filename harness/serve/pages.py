@@ -90,7 +90,7 @@ def log(place: Place, text: str, sought: str, *, whole: bool, lines: int) -> str
 
 def error_page(status: int, sentence: str) -> str:
     """Return a page that says why there is nothing to show."""
-    return _page("refusal.html.j2", status=status, sentence=sentence)
+    return _page("error.html.j2", status=status, sentence=sentence)
 
 
 def static(name: str) -> str | None:

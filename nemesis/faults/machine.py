@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nemesis.base import NotApplicable
+from nemesis.fault_state import TAG, NodeChange
 from nemesis.faults.disk.base import describe_lost_bytes
 from nemesis.faults.fault import Ability, Fault, Injection, Measurement, node_list
 from nemesis.faults.process.base import (
@@ -21,7 +22,6 @@ from nemesis.faults.process.base import (
     start,
 )
 from nemesis.hosts import Boot, Hosts
-from nemesis.ledger import TAG, NodeChange
 
 BOOT_S: Final = 1_500.0
 """How long a boot, and a second one if the first hangs, may take: emulated machines on a busy host

@@ -11,9 +11,9 @@ from nodes.server.requests.coordinators import CoordinatorHandler
 from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.fetch.fetch import FetchHandler
 from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
-from nodes.server.requests.offsets import OffsetsHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO

@@ -27,9 +27,9 @@ from nodes.server.requests.fetch.read import PartitionReader
 from nodes.server.requests.fetch.replica_selector import ReplicaSelector
 from nodes.server.requests.fetch.sessions import FetchSessionCache
 from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
-from nodes.server.requests.offsets import OffsetsHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.storage.disk import Disk

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from nodes.ids import NodeId
-from nodes.server.refusals import refused_by_non_controller
+from nodes.server.error_responses import refused_by_non_controller
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
 

@@ -21,7 +21,7 @@ from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.faults.disk import FAULTS
 from nemesis.faults.fault import Params
-from nemesis.ledger import FaultState
+from nemesis.fault_state import FaultState
 from nemesis.concurrency import ThreadTaskRunner
 from types import SimpleNamespace
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])

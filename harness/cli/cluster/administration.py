@@ -1,6 +1,6 @@
 """All administrative commands of `highwater cluster`, in one Typer application."""
 
-from harness.cli.cluster import brokers, configs, inspect, reassign, topics
+from harness.cli.cluster import brokers, configs, reassign, state, topics
 from harness.cli.options import command_group
 
 app = command_group()
@@ -8,8 +8,8 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")
 app.add_typer(reassign.app, name="reassign")
-app.add_typer(inspect.quorum_app, name="quorum")
-app.add_typer(inspect.log_dirs_app, name="log-dirs")
-app.command("elect-leaders")(inspect.elect_leaders)
-app.command("delete-records")(inspect.delete_records)
-app.command("producers")(inspect.describe_producers)
+app.add_typer(state.quorum_app, name="quorum")
+app.add_typer(state.log_dirs_app, name="log-dirs")
+app.command("elect-leaders")(state.elect_leaders)
+app.command("delete-records")(state.delete_records)
+app.command("producers")(state.describe_producers)

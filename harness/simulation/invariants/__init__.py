@@ -9,10 +9,10 @@ The nodes are unmodified: the checks read the nodes' objects, and the logs of al
 too) batch by batch from their disks. Nothing is asked of the nodes, and nothing that they do
 depends on the checks: a run has the same trace with and without them.
 
-Assignments to watched objects (`watching`) and writes to the disks show what an event touched; only
-that is checked, at the end of the event. The rules are in `ledger` (what is appended and
-committed), `replicas`, `quorum` and `images`; `convergence` has what must be true in the end. Code
-that damages a node's disk must call `damaged`; losses of power are detected.
+Assignments to watched objects (`attribute_watch`) and writes to the disks show what an event
+touched; only that is checked, at the end of the event. The rules are in `partition_history` (what
+is appended and committed), `replicas`, `quorum` and `images`; `convergence` has what must be true
+in the end. Code that damages a node's disk must call `damaged`; losses of power are detected.
 """
 
 from harness.simulation.invariants.broken import InvariantBroken

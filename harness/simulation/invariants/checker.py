@@ -4,13 +4,13 @@ from collections import defaultdict
 from functools import partial
 from uuid import UUID
 
+from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.copies import Copy
 from harness.simulation.invariants.durable import is_durable, was_set_aside
 from harness.simulation.invariants.images import Images
+from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
-from harness.simulation.invariants.watching import watch
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS

@@ -17,8 +17,8 @@ from typing import Final
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.copies import Copy
-from harness.simulation.invariants.ledger import NEVER, PartitionHistory
+from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.partition_history import NEVER, PartitionHistory
 from nodes.ids import NO_NODE, Epoch, NodeId
 from nodes.metadata.image import ClusterImage, PartitionImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, RECOVERING

@@ -13,9 +13,9 @@ that stays.
 from collections.abc import Mapping
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.copies import Copy, held_by
 from harness.simulation.invariants.durable import durable_content
-from harness.simulation.invariants.ledger import PartitionHistory
+from harness.simulation.invariants.log_copy import Copy, held_by
+from harness.simulation.invariants.partition_history import PartitionHistory
 from harness.simulation.world.disk import SimDisk
 from nodes.raft.election_state import FILE_NAME, ElectionState, decode
 from nodes.raft.quorum import Quorum

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.copies import Copy
 from harness.simulation.invariants.images import Partition, knows_of_loss
-from harness.simulation.invariants.ledger import Batch
+from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.partition_history import Batch
 from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE

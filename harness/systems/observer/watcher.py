@@ -28,7 +28,7 @@ from harness.systems.observer.cluster_view import (
     views_of,
 )
 from harness.systems.observer.final_epochs import FinalEpochs
-from harness.systems.observer.questions import (
+from harness.systems.observer.queries import (
     FRESH_S,
     EligibleReplicas,
     LogEnds,

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from harness.targets.agent.calls_in_force import Call, CallsInForce
 from harness.targets.agent.client import AgentClient
-from harness.targets.agent.in_force import Call, CallsInForce
 from harness.targets.agent.machine import Machine
 from harness.targets.base import TargetError
 from nemesis.hosts import Clocks, Links

@@ -23,7 +23,7 @@ from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
 from harness.targets.parallel import in_parallel
-from harness.targets.ssh import parts
+from harness.targets.ssh import forwarding
 from harness.targets.ssh.connection import SSH_PORT
 from harness.targets.ssh.install import Software
 from harness.targets.ssh.inventory import Inventory
@@ -77,9 +77,9 @@ class SshTarget:
             reach=(CLIENTS,),
             spared=self._spared,
         )
-        self.links = parts.RemoteLinks(self._agent, lambda: self._nodes, self._here)
-        self.disks = parts.disks(self._agent)
-        self.clocks = parts.clocks(self._agent)
+        self.links = forwarding.RemoteLinks(self._agent, lambda: self._nodes, self._here)
+        self.disks = forwarding.disks(self._agent)
+        self.clocks = forwarding.clocks(self._agent)
         self.clients = LinuxClients()
         self._machine_power = MachinePower(switches, self.machine, journal) if switches else None
         self.power: Power = self._machine_power or NoPower()

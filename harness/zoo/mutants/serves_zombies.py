@@ -11,7 +11,7 @@ from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.ids import NO_EPOCH
 from nodes.log.divergence import EpochEnd
 from nodes.server.replicas.replica import Replica
-from nodes.server.requests import offsets
+from nodes.server.requests import list_offsets
 from nodes.server.requests.fetch import read
 from nodes.server.requests.fetch.partitions import FetchPartition
 
@@ -27,7 +27,7 @@ def apply() -> Undo:
     def leadership_error(replica: Replica, epoch: int, *, leader_only: bool = True) -> ErrorCode:
         """Treat an older epoch like no epoch."""
         known = NO_EPOCH if epoch < replica.state.leader_epoch else epoch
-        return offsets.leadership_error(replica, known, leader_only=leader_only)
+        return list_offsets.leadership_error(replica, known, leader_only=leader_only)
 
     def diverging(replica: Replica, partition: FetchPartition) -> EpochEnd | None:
         """Compare only followers that are already in the current epoch."""

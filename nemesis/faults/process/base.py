@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from nemesis.base import BadSelector, NotApplicable
+from nemesis.fault_state import TAG, NodeChange, new_tag
 from nemesis.faults.fault import Ability, FaultBase, Injection, Measurement, Params, node_list
 from nemesis.hosts import CLIENTS, Hosts
-from nemesis.ledger import TAG, NodeChange, new_tag
 
 SIGNALS: Final = frozenset({Ability.SIGNALS})
 

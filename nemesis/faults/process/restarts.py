@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nemesis.fault_state import TAG, NodeChange
 from nemesis.faults.fault import Injection, Measurement, Option
 from nemesis.faults.process.base import (
     BACK_IN_SERVICE,
@@ -20,7 +21,6 @@ from nemesis.faults.process.base import (
 )
 from nemesis.faults.process.options import milliseconds
 from nemesis.hosts import Hosts
-from nemesis.ledger import TAG, NodeChange
 
 _PATIENCE: Final = Option(
     name="patience_ms",

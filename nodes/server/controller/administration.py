@@ -34,7 +34,7 @@ from nodes.controller.topics import (
 from nodes.ids import NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ConfigResource
-from nodes.server import refusals
+from nodes.server import error_responses
 from nodes.server.controller.controller import QuorumController
 from nodes.server.controller.recovery import UncleanRecoveryManager
 from nodes.wire.server import Api, RequestContext
@@ -58,15 +58,17 @@ class AdminRequestHandler:
     def apis(self) -> dict[int, Api]:
         """The requests served here, by api key."""
         return {
-            refusals.CREATE_TOPICS: Api(2, 7, self._serve(_create_topics)),
-            refusals.DELETE_TOPICS: Api(1, 6, self._serve(_delete_topics)),
-            refusals.ALTER_CONFIGS: Api(0, 2, self._serve(_alter_configs)),
-            refusals.CREATE_PARTITIONS: Api(0, 3, self._serve(_create_partitions)),
-            refusals.ELECT_LEADERS: Api(0, 2, self._elect_leaders),
-            refusals.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, self._serve(_alter_configs)),
-            refusals.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, self._serve(_reassign)),
-            refusals.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, self._serve(_list_reassignments)),
-            refusals.UNREGISTER_BROKER: Api(0, 0, self._unregister_broker),
+            error_responses.CREATE_TOPICS: Api(2, 7, self._serve(_create_topics)),
+            error_responses.DELETE_TOPICS: Api(1, 6, self._serve(_delete_topics)),
+            error_responses.ALTER_CONFIGS: Api(0, 2, self._serve(_alter_configs)),
+            error_responses.CREATE_PARTITIONS: Api(0, 3, self._serve(_create_partitions)),
+            error_responses.ELECT_LEADERS: Api(0, 2, self._elect_leaders),
+            error_responses.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, self._serve(_alter_configs)),
+            error_responses.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, self._serve(_reassign)),
+            error_responses.LIST_PARTITION_REASSIGNMENTS: Api(
+                0, 0, self._serve(_list_reassignments)
+            ),
+            error_responses.UNREGISTER_BROKER: Api(0, 0, self._unregister_broker),
         }
 
     def _serve(
@@ -118,9 +120,11 @@ class AdminRequestHandler:
             async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
                 return respond(request, **await self._quorum_controller.decide(decide))
         except ControlError as error:
-            return refusals.refuse(request, error.code, error.message)
+            return error_responses.refuse(request, error.code, error.message)
         except TimeoutError:
-            return refusals.refuse(request, ErrorCode.request_timed_out, "not committed in time")
+            return error_responses.refuse(
+                request, ErrorCode.request_timed_out, "not committed in time"
+            )
 
 
 def _error(error: ControlError | None) -> Row:
@@ -205,7 +209,7 @@ def _create_partitions(request: Any, state: ControllerState) -> ControllerResult
 
 
 def _alter_configs(request: Any, state: ControllerState) -> ControllerResult[Row]:
-    replaces = request.__api_key__ == refusals.ALTER_CONFIGS
+    replaces = request.__api_key__ == error_responses.ALTER_CONFIGS
     changes = [
         ResourceChanges(
             resource=ConfigResource(resource.resource_type, resource.resource_name),

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NodeId
 from nodes.server.controller_link import ControllerLink
-from nodes.server.refusals import refuse
+from nodes.server.error_responses import refuse
 from nodes.server.replicas.isr import Registration
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill, respond

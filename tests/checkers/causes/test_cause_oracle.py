@@ -9,7 +9,7 @@ from checkers.causes.cause import Cause, CauseKind
 from harness.plans import plan as plans
 from harness.run.prepare import Prepared
 from harness.simulation.campaign import Task, prepared
-from harness.simulation.invariants.ledger import Batch
+from harness.simulation.invariants.partition_history import Batch
 from harness.simulation.run import Simulation
 from tests.tools.cause_oracle import witness
 from tests.tools.cause_oracle.comparing import Agreement, agreement, compare, witnessed

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from harness.simulation.invariants import InvariantBroken, Invariants
+from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.convergence import NotConverged, converge, unconverged
 from harness.simulation.invariants.images import UNCLEAN, Images
-from harness.simulation.invariants.ledger import Batch, PartitionHistory, Sequences
-from harness.simulation.invariants.watching import watch
+from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
 from harness.simulation.world.guard import guard
 from harness.systems.node_roles import Layout
 from harness.zoo.schedules.stage import MessageSchedule, Stage, disk, fetch_answers
@@ -24,7 +24,7 @@ from nodes.raft.election_state import ElectionState
 from nodes.replication.partition import Role
 from tests.tools.simulation_storm import Storm
 
-# -- by the ledger alone
+# -- by the history of the partition alone
 
 
 def header(base: int, epoch: int, value: bytes = b"", **producer: Any) -> BatchHeader:

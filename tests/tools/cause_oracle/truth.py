@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.simulation.invariants.ledger import Batch
+from harness.simulation.invariants.partition_history import Batch
 from tests.tools.cause_oracle.witness import Handled, Observations, Partition, Posted
 
 CLIENTS: Final = 0

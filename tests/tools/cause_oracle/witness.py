@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.simulation.invariants.ledger import Batch
+from harness.simulation.invariants.partition_history import Batch
 from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.run import Simulation
 from harness.simulation.world.host import Host

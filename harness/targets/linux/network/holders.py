@@ -3,7 +3,7 @@
 A holder is started in the machine's namespace before the first slow link. It stays for later ones,
 because starting and ending it would make a fault slow. The journal names it like every process of
 the run. It ends with its machine, and by itself when the harness dies. The process itself is
-`harness.targets.linux.packets.holding`.
+`harness.targets.linux.packets.packet_holder`.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from harness.targets.base import TargetError
 from harness.targets.linux import processes
 from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.network import Recorder
-from harness.targets.linux.packets.holding import PacketHolder
 from harness.targets.linux.packets.netlink import NETFILTER, Netlink
+from harness.targets.linux.packets.packet_holder import PacketHolder
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a holder may take to start and to answer; usually some milliseconds."""
 _SOURCES = Path(harness.__file__).parents[1]
 # -S skips `site`: the process imports no installed package and starts faster without it.
-_COMMAND = (sys.executable, "-S", "-m", "harness.targets.linux.packets.holding")
+_COMMAND = (sys.executable, "-S", "-m", "harness.targets.linux.packets.packet_holder")
 
 
 class Holders:

@@ -24,7 +24,7 @@ from nodes.server.replicas.replica import Replica
 from nodes.server.replicas.throttling import AS_LEADER, ReplicationThrottle
 from nodes.server.requests.fetch.partitions import FetchPartition, FetchPartitionSet
 from nodes.server.requests.fetch.replica_selector import ReplicaSelector
-from nodes.server.requests.offsets import leadership_error
+from nodes.server.requests.list_offsets import leadership_error
 
 FOLLOWERS_SERVE_SINCE = 11
 TOPIC_IDS_SINCE = 13

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from checkers.history.history import CLUSTER, HISTORY, read_arrow_stream
 from harness.recording.history import HistoryWriter, RowStream
 from harness.systems.observer.monitor import POLL_S, Monitor
-from harness.systems.observer.questions import FRESH_S
+from harness.systems.observer.queries import FRESH_S
 from tests.support.clusters.fake_node import FakeNode, serving
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_QUORUM = 2, 3, 23, 55

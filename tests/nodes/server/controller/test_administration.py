@@ -10,7 +10,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from nodes.server import refusals
+from nodes.server import error_responses
 from nodes.server.requests.describe_configs import MAX_DESCRIBED
 from nodes.wire.codec import decode_response, encode_response
 from nodes.wire.versions import fill
@@ -63,11 +63,11 @@ def test_refusal_has_the_form_of_its_response(api_key: int, version: int) -> Non
     _, values, path = REQUESTS[api_key]
     request = fill(load_request_schema(api_key, version), **values)
     for code in (ErrorCode.not_controller, ErrorCode.request_timed_out):
-        refused = refusals.refuse(request, code, "why")
+        refused = error_responses.refuse(request, code, "why")
         answer = decode_response(encode_response(refused, 1)[4:], api_key, version)
         assert at(answer, path).error_code is code
         wrong_node = code is ErrorCode.not_controller
-        assert refusals.refused_by_non_controller(answer) == wrong_node
+        assert error_responses.refused_by_non_controller(answer) == wrong_node
 
 
 async def _configured(cluster: Cluster, node: int, name: str) -> str | None:

@@ -16,7 +16,7 @@ from harness.targets.linux.clean import CleanOutcome
 from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.packets import diagnosis
-from harness.targets.linux.packets.holding import MAX_HELD
+from harness.targets.linux.packets.packet_holder import MAX_HELD
 from harness.targets.linux.undo import process_of
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut, LinkQuality

@@ -12,7 +12,7 @@ from checkers.history.history import load_plan
 from checkers.interchange.jepsen_export import to_ops
 from checkers.verdict import Verdict
 from harness.recording import imports
-from tests.checkers.interchange.test_there_and_back import TIMES, WITHOUT_A_FORM, back, places
+from tests.checkers.interchange.test_round_trip import TIMES, WITHOUT_A_FORM, back, places
 from tests.support.checkers.judge_imports import judged
 
 RUNS = 10

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.targets.agent.in_force import Call, CallsInForce, Method
+from harness.targets.agent.calls_in_force import Call, CallsInForce, Method
 from harness.targets.agent.machine import Machine
 from nemesis.hosts import Clocks, Cut, Disks, LinkQuality, Links
 

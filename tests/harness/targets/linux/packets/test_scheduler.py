@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.targets.linux.packets.wire import BACKLOG_S, Layer, PacketScheduler
+from harness.targets.linux.packets.scheduler import BACKLOG_S, Layer, PacketScheduler
 
 layers = st.builds(
     Layer,

@@ -1,4 +1,6 @@
-"""The process that delays a machine's packets: `python -m harness.targets.linux.packets.holding`.
+"""The process that delays a machine's packets.
+
+Its command is `python -m harness.targets.linux.packets.packet_holder`.
 
 It runs in the machine's network namespace. The kernel's netfilter queue hands it the packets of the
 slow links of this machine: one queue for each source machine, with the source's number. The process
@@ -24,7 +26,7 @@ from typing import Any, Final
 
 from harness.targets.linux.packets import netlink
 from harness.targets.linux.packets.netlink import Message, attribute, attributes, nfgen
-from harness.targets.linux.packets.wire import PacketScheduler, layer_from_fields
+from harness.targets.linux.packets.scheduler import PacketScheduler, layer_from_fields
 
 _QUEUE: Final = 3 << 8
 _PACKET, _VERDICT, _CONFIG = _QUEUE | 0, _QUEUE | 1, _QUEUE | 2

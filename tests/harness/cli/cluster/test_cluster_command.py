@@ -3,7 +3,7 @@
 import pytest
 
 from harness.admin.errors import BadRequest
-from harness.cli.cluster.cluster import _layout
+from harness.cli.cluster.up_down import _layout
 from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER
 
 

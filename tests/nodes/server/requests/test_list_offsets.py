@@ -7,7 +7,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from nodes.log.batch import Record, encode_batch
-from nodes.server.requests.offsets import OffsetsHandler
+from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.wire.versions import fill
 from tests.support.nodes import virtual_time
 from tests.support.nodes.fetching import FOLLOWER, SOMEBODY, FetchBroker

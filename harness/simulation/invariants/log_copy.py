@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.ledger import Batch, PartitionHistory, Sequences
+from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import LogError
 from nodes.log.log import Log

@@ -1,7 +1,7 @@
 """`highwater shrink`: finds the smallest scenario that fails in the same way as a run.
 
 It shortens the fault schedule, the cluster and the workload. It writes the scenario and, beside it,
-a page with the messages between the nodes during the failure.
+a page with the messages between the nodes during the failure; the scenario's run goes to the store.
 
 Exit codes: 0 a scenario was written; 254 the run or seed does not fail.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.base import warn
-from harness.cli.options import BrokerModule, Debug, Jobs
+from harness.cli.options import DEFAULT_STORE, BrokerModule, Debug, Jobs, Store
 from harness.cli.simulate import DEFAULT_PLAN
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ def shrink(
         Path | None,
         typer.Option(help="The TOML file to write. Default: shrunk-SEED.toml."),
     ] = None,
+    store: Store = DEFAULT_STORE,
     debug: Debug = False,
 ) -> None:
     """Reduce a failing run to the smallest scenario that fails.
 
-    The scenario fails in the same way as the run.
+    The scenario fails in the same way as the run. Its own run goes to the store, with its report.
     """
+    from harness.judging import judge
     from harness.recording.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario
     from harness.simulation.shrinking.search import Search
@@ -87,6 +89,17 @@ def shrink(
     page = path.with_suffix(".html")
     write_atomic(page, _diagram(shrunk.failure, path))
     print(page)
+    run = _stored_run(shrunk.failure, store)
+    if run is not None:
+        print(judge.write_report_or_warn(run, warn) or run)
+
+
+def _stored_run(failure: "Failure", store: Path) -> Path | None:
+    """Run the failure again, into the store."""
+    from harness.simulation.campaign import Task, run_seed
+
+    task = Task(plan=failure.plan, root=store, keep=True, invariants=not failure.visible)
+    return run_seed(task, failure.plan.seed).run
 
 
 def _diagram(failure: "Failure", scenario: Path) -> str:

@@ -227,8 +227,10 @@ class Campaign:
         )
         with pool:
             running: dict[Future[Result], int] = {}
+            # One seed waits for the next free process; a single process need not be so busy.
+            at_once = self._jobs + (self._jobs > 1)
             while True:
-                while self._may_start(until_s) and len(running) < self._jobs + 1:
+                while self._may_start(until_s) and len(running) < at_once:
                     seed = self._take_seed()
                     running[pool.submit(_run_alone, self._task, seed)] = seed
                 if not running:

@@ -18,6 +18,8 @@ from harness.reports import terminal
 from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, UNMET, VALID, Result
 
 LINE_INTERVAL_S: Final = 5.0
+MORE_REASONS: Final = 4
+"""How many reasons of a seed are printed after the first."""
 ENDLESS: Final = 1 << 31
 EXIT_CODES: Final = {INVALID: 1, UNMET: 1, FAILED: 255, UNKNOWN: 2, VALID: 0, IDLE: 2}
 """The gravest outcome decides, in this order; IDLE decides only if all seeds are idle."""
@@ -84,8 +86,11 @@ class CampaignSummary:
 
 def failure(result: Result, replay: Sequence[str]) -> str:
     """Return the lines for a seed that is not VALID, with the command that repeats it."""
-    why = result.reasons[0] if result.reasons else "without a reason"
+    why, *others = result.reasons or ("without a reason",)
     lines = [f"seed {result.seed} {result.outcome}: {why}"]
+    lines += [f"  also    {each}" for each in others[:MORE_REASONS]]
+    if len(others) > MORE_REASONS:
+        lines.append(f"  also    {len(others) - MORE_REASONS} more reasons: see --json")
     if result.drawn:
         lines.append(f"  drawn   {result.drawn}")
     if result.run is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tomli_w
 
-from harness.plans.plan import Topic
+from harness.plans.plan import Simulated, Topic
 from harness.simulation.shrinking.trial import Failure
 
 WIDTH = 98
@@ -30,6 +30,11 @@ def text(failure: Failure, origin: str) -> str:
         f"`{repeat_command(failure, 'FILE')}` repeats it exactly, `highwater run FILE` tries it "
         "with real processes."
     )
+    if plan.simulated != Simulated():
+        about += (
+            " The failure needs the delays of [simulated]: real processes have others, and may "
+            "not show it."
+        )
     head = textwrap.fill(about, WIDTH, initial_indent="# ", subsequent_indent="# ")
     return f"{head}\n{tomli_w.dumps(document)}"
 

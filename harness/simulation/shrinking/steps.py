@@ -8,7 +8,7 @@ because each candidate is smaller in `size`.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from harness.plans.plan import Plan
+from harness.plans.plan import Plan, Simulated
 from nemesis.schedule import Event
 
 Step = Callable[[Plan], Iterator[Plan]]
@@ -37,6 +37,7 @@ def size(plan: Plan) -> tuple[float, ...]:
         sum(topic.partitions for topic in plan.topics),
         plan.workload.producers + plan.workload.consumers,
         len(plan.broker) + sum(len(topic.configs) for topic in plan.topics),
+        plan.simulated != Simulated(),
         sum(len(event.params) for event in events),
         sum(event.targets in RANDOM_SELECTORS for event in events),
         sum(max(0, ROBUST_MS - event.duration_ms) for event in events),
@@ -144,6 +145,12 @@ def fewer_settings(plan: Plan) -> Iterator[Plan]:
             yield plan.model_copy(update={"topics": topics})
 
 
+def usual_delays(plan: Plan) -> Iterator[Plan]:
+    """Use the default delays of networks and disks, to which real ones are closer."""
+    if plan.simulated != Simulated():
+        yield plan.model_copy(update={"simulated": Simulated()})
+
+
 def simpler_events(plan: Plan) -> Iterator[Plan]:
     """Remove a fault's parameters, or move a fault closer to the one before it."""
     events = plan.nemesis.events
@@ -198,6 +205,7 @@ STEPS: Final[Sequence[Step]] = (
     fewer_nodes,
     fewer_clients,
     fewer_settings,
+    usual_delays,
     simpler_events,
     more_robust_events,
 )

@@ -27,6 +27,7 @@ def swarm(seed: int) -> Prepared:
     return prepared(Task(plan=plan, seeds_are_swarms=True, root=Path()), seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", LOSING)
 def test_no_loss_is_laid_to_a_wrong_cause(seed: int) -> None:
     """The truth is among the causes that are named, for every lost write; and it is known."""

@@ -135,6 +135,16 @@ def test_stopped_campaign_begins_no_more_seeds(tmp_path: Path) -> None:
     assert list(late.results(until_s=0.0)) == []
 
 
+def test_single_process_runs_no_seed_after_the_campaign_was_stopped(tmp_path: Path) -> None:
+    """No seed waits for it."""
+    campaign = Campaign(Task(plan=small(), root=tmp_path), range(1, 1000), jobs=1)
+    seen = []
+    for result in campaign.results():
+        seen.append(result.seed)
+        campaign.stop()
+    assert seen == [1]
+
+
 @pytest.mark.parametrize(
     ("text", "found"), [("7", range(7, 8)), ("1..3", range(1, 4)), ("5..5", range(5, 6))]
 )
@@ -178,13 +188,18 @@ def test_gravest_outcome_decides_the_exit_code() -> None:
 
 
 def test_failure_text_has_the_replay_command() -> None:
-    """It has the outcome, the drawn options, the run directory and the command."""
+    """It has the outcome, all reasons, the drawn options, the run directory and the command."""
     result = Result(
-        seed=4, outcome="INVALID", reasons=("1 lost",), run=Path("r"), drawn="nodes = 3"
+        seed=4,
+        outcome="INVALID",
+        reasons=("1 lost", "2 duplicated"),
+        run=Path("r"),
+        drawn="nodes = 3",
     )
     said = summary.failure(result, ["highwater", "simulate", "--seeds", "4..4"])
     assert said.splitlines() == [
         "seed 4 INVALID: 1 lost",
+        "  also    2 duplicated",
         "  drawn   nodes = 3",
         "  run     r",
         "  replay  highwater simulate --seeds 4..4",

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 SEEDS: list[dict[str, Any]] = tomllib.loads((HERE / "corpus.toml").read_text())["seed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", SEEDS, ids=lambda kept: f"{kept['number']}")
 def test_seed_that_once_accused_the_broker_is_valid(kept: dict[str, Any], tmp_path: Path) -> None:
     """Each plan of the corpus once showed an error of the broker, the harness or the checkers."""

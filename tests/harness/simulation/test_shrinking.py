@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.plans import plan as plans
-from harness.plans.plan import Plan
+from harness.plans.plan import Plan, Simulated
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
 from harness.simulation.shrinking.search import Search, Shrunk
@@ -23,6 +23,7 @@ from harness.simulation.shrinking.steps import (
     earlier_begin,
     more_robust_events,
     size,
+    usual_delays,
 )
 from harness.simulation.shrinking.trial import Failure, failure_of, first_failure
 from nemesis.schedule import Event
@@ -127,6 +128,27 @@ def test_search_keeps_only_what_the_failure_needs() -> None:
     assert found.finished
     assert left.duration_s < plan.duration_s
     assert shrunk(plan, needs, jobs=5).failure == found.failure
+
+
+def test_plan_without_what_an_event_aims_at_is_no_candidate() -> None:
+    """Such a plan cannot be run; it does not end the search."""
+    plan = failing(3)
+    (event, *_) = plan.nemesis.events
+    aimed = event.model_copy(update={"targets": "leader:absent/0"})
+    nemesis = plan.nemesis.model_copy(update={"events": (aimed,)})
+    assert failure_of(plan.model_copy(update={"nemesis": nemesis}), [3]) is None
+
+
+def test_delays_become_the_usual_ones_or_the_scenario_says_that_it_needs_them() -> None:
+    """Real processes have no drawn delays."""
+    plan = failing(3)
+    slow = plan.model_copy(update={"simulated": Simulated(latency_ms=(50, 90))})
+    assert list(usual_delays(slow)) == [plan]
+    assert size(plan) < size(slow)
+    assert list(usual_delays(plan)) == []
+    for each, said in ((slow, True), (plan, False)):
+        text = scenario.text(Failure(plan=each, signs=("lost-write",), reason="lost"), "x")
+        assert ("needs the delays of [simulated]" in text.replace("\n# ", " ")) == said
 
 
 def test_scenario_file_has_the_plan_that_was_found() -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from checkers import expectations
 from checkers.causes.cause import Cause
+from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
@@ -24,6 +25,7 @@ from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
 from checkers.frames.census import Census, take_census
 from checkers.frames.evidence import EVIDENCE
 from checkers.frames.frames import Frames
+from checkers.frames.log_starts import PREFIX
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
 from checkers.history.settings import FOREVER_NS, Settings
@@ -232,6 +234,10 @@ def _anomaly(
     elif cause_id is not None:
         explanation = frames.explanations[cause_id]
         cause, text = explanation.judged, explanation.text
+    start = frames.log_starts.get((topic, partition)) if group["aspect"] == PREFIX else None
+    removal = None if start is None else start.removal(frames.settings(topic))
+    if start is not None and removal is not Removal.TOO_EARLY:
+        text = start.text(frames.settings(topic))
     settings = _settings(frames, topic, cause, examples)
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
@@ -244,6 +250,7 @@ def _anomaly(
         state_loss_uncertain=frames.state_loss_uncertain(topic, partition),
         quorum_lost=frames.quorum_lost,
         settled=settled,
+        removal=removal,
     )
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)

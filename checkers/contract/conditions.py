@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from checkers.causes.cause import Cause, CauseKind
+from checkers.causes.retention import Removal
 from checkers.causes.state_loss import AllCopiesLost
 from checkers.history.recorded_faults import LostState
 from checkers.history.settings import Settings
@@ -27,7 +28,8 @@ class Context(Settings):
     the final leader epochs are recorded too.) state_lost: a fault of the run made a node lose state
     for good. state_loss_uncertain: such a fault began, and its result is not recorded. quorum_lost:
     at some time of the run a majority of the voters lacked their disks at once. settled: all
-    replicas were in sync again.
+    replicas were in sync again. removal: why the records below the start of the final log are gone,
+    for an anomaly that is about one of them.
     """
 
     aspect: str | None = None
@@ -37,6 +39,7 @@ class Context(Settings):
     state_loss_uncertain: bool = False
     quorum_lost: bool = False
     settled: bool = True
+    removal: Removal | None = None
 
     @property
     def may_lose_committed(self) -> bool:
@@ -151,6 +154,16 @@ _QUORUM_LOST: Final = "a majority of the controllers lost their disks at the sam
 QUORUM_LOST: Final = Condition(_QUORUM_LOST, lambda c: c.quorum_lost)
 QUORUM_LOST_SINCE: Final = Condition(_QUORUM_LOST, lambda c: c.explained_by_quorum_loss)
 """The same, and it explains this very anomaly."""
+
+REMOVED_BY_RETENTION: Final = Condition(
+    "below the start of the log, and old enough for retention.ms or beyond retention.bytes",
+    lambda c: c.removal is not None and c.removal.allowed,
+)
+REMOVAL_NOT_RECORDED: Final = Condition(
+    "below the start of the log, with retention.ms or retention.bytes, and the record does not "
+    "show whether they were kept",
+    lambda c: c.removal is Removal.NOT_RECORDED,
+)
 
 NO_CAUSE_RECORDABLE: Final = Condition("leader epochs not recorded", lambda c: not c.cause_recorded)
 RISKY_SETTINGS_OR_FAULTS: Final = Condition(

@@ -33,6 +33,8 @@ from checkers.contract.conditions import (
     ONLY_IN_SYNC_REPLICA_LOST,
     QUORUM_LOST,
     QUORUM_LOST_SINCE,
+    REMOVAL_NOT_RECORDED,
+    REMOVED_BY_RETENTION,
     RISKY_SETTINGS_OR_FAULTS,
     UNCLEAN_ELECTION,
     Condition,
@@ -90,7 +92,25 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
     )  # fmt: skip
 
 
+def _retention_rules(anomaly: str) -> tuple[Rule, ...]:
+    """The rows for records below the start of the log."""
+    return (
+        rule(
+            REMOVED_BY_RETENTION, anomaly, PERMITTED,
+            "retention removes the oldest records, acknowledged or not",
+            "Kafka: retention.ms, retention.bytes",
+            permissions.RETENTION,
+        ),
+        rule(
+            REMOVAL_NOT_RECORDED, anomaly, UNKNOWN,
+            "retention may have removed the records, or not",
+            "-",
+        ),
+    )  # fmt: skip
+
+
 _LOST = (
+    *_retention_rules("lost-write"),
     rule(
         ACKS_0, "lost-write", PERMITTED,
         "the producer asked for no acknowledgement; the losses are counted",
@@ -282,6 +302,7 @@ _OFFSETS = (
         "an offset keeps its value once the value was read, or acknowledged as committed",
         "Kafka: replication; KIP-279",
     ),
+    *_retention_rules("truncated-read"),
     rule(
         UNCLEAN_ELECTION, "truncated-read", PERMITTED,
         "a replica outside the in-sync replicas was elected, and the log was truncated",

@@ -151,6 +151,10 @@ EPOCH_LEFT: Final = by_event(
 BIT_FLIPPED: Final = by_event(
     "a damaged disk (no setting)", advice("a disk or a file system that detects damage")
 )
+RETENTION: Final = by_event(
+    "the topic's retention (retention.ms, retention.bytes)",
+    advice("a longer retention.ms and a greater retention.bytes"),
+)
 RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",
     advice("whatever prevents the loss of the partition's records"),

@@ -9,6 +9,7 @@ from checkers.causes.matching import NEIGHBOURS
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.log_starts import PREFIX
 from checkers.frames.send_outcomes import SEND
 from checkers.frames.transactions import next_places
 from checkers.history.history import TP
@@ -37,9 +38,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     if missing is None:
         return
     missing = frames.engine.materialize(_with_neighbours(frames, missing))
-    bounds = frames.final_log.groupBy(*TP).agg(
-        F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
-    )
+    bounds = frames.final_log.groupBy(*TP).agg(F.max("offset").alias("log_last"))
     holders = frames.final_log.select(*TP, "offset", F.col("value").alias("other_value"))
     in_place = (
         missing.select("op", *TP, "offset")
@@ -50,6 +49,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     ends = frames.read_ends.select(*TP, "whole", "reached")
     found = left_join(frames.engine.materialize(frames.with_causes(missing)), ends, on=TP)
     found = left_join(found, frames.engine.materialize(bounds), on=TP)
+    found = left_join(found, frames.first_offsets, on=TP)
     found = left_join(found, frames.engine.materialize(in_place), on=["op", *TP])
     found = _with_bound(frames, found)
     passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
@@ -107,23 +107,28 @@ def _with_neighbours(frames: Frames, missing: Frame) -> Frame:
 def _part_of_log(frames: Frames) -> Column:
     F = frames.engine.functions
     return (
-        F.when(F.col("log_last").isNull() | (F.col("offset") > F.col("log_last")), F.lit("tail"))
-        .when(F.col("offset") < F.col("log_start"), F.lit("prefix"))
+        F.when(F.col("offset") < F.col("log_start"), F.lit(PREFIX))
+        .when(F.col("log_last").isNull() | (F.col("offset") > F.col("log_last")), F.lit("tail"))
         .otherwise(F.lit("middle"))
     )
 
 
 def truncated_reads(frames: Frames) -> Iterator[Frame]:
     """kind truncated-read: records that a consumer got and that the final log does not have at
-    their offset."""
+    their offset.
+
+    aspect: prefix for a record before the first one of the final log.
+    """
     F = frames.engine.functions
     if frames.not_in_final_log is None:
         return
     judged = frames.not_in_final_log.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    found = frames.engine.materialize(frames.with_causes(read_as_committed(frames, judged)))
     yield evidence(
         frames.engine,
-        frames.with_causes(read_as_committed(frames, judged)),
+        left_join(found, frames.first_offsets, on=TP),
         kind=F.lit("truncated-read"),
+        aspect=F.when(F.col("offset") < F.col("log_start"), F.lit(PREFIX)),
         acks=F.lit(None),
     )
 

@@ -16,8 +16,9 @@ from checkers.causes.explanations import NUMBERED, Explanations
 from checkers.causes.matching import first_leader_change, possible_causes
 from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.quorum_loss import read_quorum_losses
+from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
-from checkers.frames import client_counts, polls, transactions
+from checkers.frames import client_counts, log_starts, polls, transactions
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
 from checkers.frames.send_outcomes import (
@@ -361,6 +362,26 @@ class Frames:
     def read_ends(self) -> Frame:
         """How far the final reads came: see `read_ends.read_ends`."""
         return self.engine.materialize(read_ends(self.engine, self.other_rows, self.cluster))
+
+    @cached_property
+    def first_offsets(self) -> Frame:
+        """Where the final logs start: see `log_starts.first_offsets`."""
+        return self.engine.materialize(
+            log_starts.first_offsets(self.engine, self.read_ends, self.final_log, self.replica_ends)
+        )
+
+    @cached_property
+    def log_starts(self) -> Mapping[tuple[str, int], LogStart]:
+        """The starts of final logs that do not start at 0: see `log_starts.log_starts`."""
+        return log_starts.log_starts(
+            self.engine,
+            first_offsets=self.first_offsets,
+            ends=self.read_ends,
+            sends=self.send_outcomes,
+            replicas=self.replicas,
+            replica_ends=self.replica_ends,
+            cluster=self.cluster,
+        )
 
     @cached_property
     def complete(self) -> Frame:

@@ -19,6 +19,20 @@ ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 ANY_TOPIC = ("every", "any", "")
 """The values of `topic` that mean any topic."""
 
+UNLIMITED = -1
+"""The value of a retention setting that removes nothing."""
+RETENTION_MS = (
+    ("retention.ms", 1),
+    ("log.retention.ms", 1),
+    ("log.retention.minutes", 60_000),
+    ("log.retention.hours", 3_600_000),
+)
+"""The properties with the greatest age of records, in order of priority, and their units in ms."""
+DELETE = "delete"
+"""The default cleanup.policy."""
+RETENTION_BYTES = ("retention.bytes", "log.retention.bytes")
+DEFAULT_RETENTION_MS = 7 * 86_400_000
+
 FOREVER_NS = 1 << 62
 """A time later than any time of a run; slack can be added to it."""
 
@@ -29,6 +43,7 @@ class Settings:
 
     acks: 0, 1, -1 (all), None without a topic. flush_before_ack: every replica fsyncs a record
     before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
+    retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
     """
 
     acks: int | None
@@ -38,6 +53,8 @@ class Settings:
     flush_before_ack: bool = False
     eligible_leader_replicas: bool = True
     max_in_flight: int = 5
+    retention_ms: int = DEFAULT_RETENTION_MS
+    retention_bytes: int = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +77,7 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
     workload = plan.get("workload") or {}
     # The default: the built-in broker has eligible leader replicas, another system may not.
     eligible = "1" if plan.get("system", "nodes") == "nodes" else "0"
+    retention_ms, retention_bytes = _retention(configs)
     return Settings(
         acks=acks_number(planned.get("acks")),
         idempotence=bool(planned.get("idempotence", False)),
@@ -68,6 +86,21 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
         flush_before_ack=str(configs.get(FLUSH, configs.get(FLUSH_OF_BROKER, ""))) == "1",
         eligible_leader_replicas=str(broker.get(ELIGIBLE_LEADERS, eligible)) != "0",
         max_in_flight=int(workload.get("max_in_flight") or 5),
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+    )
+
+
+def _retention(configs: Mapping[str, Any]) -> tuple[int, int]:
+    """Return retention.ms and retention.bytes; UNLIMITED both if nothing is deleted."""
+    policy = configs.get("cleanup.policy", configs.get("log.cleanup.policy", DELETE))
+    if DELETE not in str(policy):
+        return UNLIMITED, UNLIMITED
+    ages = (int(configs[name]) * unit_ms for name, unit_ms in RETENTION_MS if name in configs)
+    sizes = (int(configs[name]) for name in RETENTION_BYTES if name in configs)
+    return (
+        max(next(ages, DEFAULT_RETENTION_MS), UNLIMITED),
+        max(next(sizes, UNLIMITED), UNLIMITED),
     )
 
 
@@ -130,8 +163,18 @@ def _weakened(settings: Settings, change: Change) -> Settings:
             return replace(
                 settings, flush_before_ack=settings.flush_before_ack and change.value == "1"
             )
+        case "retention.ms" | "log.retention.ms":
+            return replace(settings, retention_ms=_less(settings.retention_ms, int(change.value)))
+        case "retention.bytes" | "log.retention.bytes":
+            least = _less(settings.retention_bytes, int(change.value))
+            return replace(settings, retention_bytes=least)
         case _:
             return settings
+
+
+def _less(bound: int, other: int) -> int:
+    """Return the bound that leaves less of a log."""
+    return max(bound, other) if UNLIMITED in (bound, other) else min(bound, other)
 
 
 def _is_true(value: object) -> bool:

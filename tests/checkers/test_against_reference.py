@@ -165,13 +165,14 @@ def test_planted_anomalies_are_found_on_both_engines(spark: Any) -> None:
     assert len(tally.planted) > 12
 
 
-# Excuses of cut clients, and of producer epochs by causes, are beyond the reference; and so is what
-# the controllers decided.
+# Excuses of cut clients, and of producer epochs by causes, are beyond the reference; so is what the
+# controllers decided, and what the replicas' files say.
 BEYOND = {
     "record_of_a_client_that_was_cut",
     "old_record_of_a_client_that_was_cut",
     "client_began_again_since_a_partition_lost_power",
     "client_began_again_and_epochs_were_not_read",
+    "retention_by_age_leaves_nothing",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
 COARSE = {"deposed": None, "advanced": None, "bereft": None, "damaged": "bytes"}

@@ -8,12 +8,14 @@ import pytest
 
 from checkers.causes.cause import Cause, CauseKind
 from checkers.causes.producer_epochs import IN_FLIGHT
+from checkers.causes.retention import Removal
 from checkers.causes.state_loss import StateLoss
 from checkers.contract.contract import CONTRACT, Context, Judgement, judge
 from checkers.contract.permissions import (
     ACKS_ALL,
     CLEAN_ELECTIONS,
     FLUSH,
+    RETENTION,
     Permission,
     as_properties,
 )
@@ -66,6 +68,7 @@ def contexts() -> Iterator[Context]:
                 flush_before_ack=flush, eligible_leader_replicas=elr, idempotence=idempotent,
                 cause=why, aspect=aspect, quorum_lost=False,
             )  # fmt: skip
+        yield Context(acks=acks, idempotence=idempotent, removal=Removal.BY_SIZE)
 
 
 @pytest.fixture(scope="module")
@@ -124,13 +127,13 @@ def test_every_permission_was_looked_at(
 
 
 def test_lost_writes_of_acks_all_are_kept_by_all_remedies_together() -> None:
-    """A careful configuration leaves nothing but the loss of disks to permit a loss."""
+    """A careful configuration leaves nothing but the loss of disks, and retention."""
     careful = {**ACKS_ALL.values, **CLEAN_ELECTIONS.values, **FLUSH.values}
     for context in contexts():
         row = judge("lost-write", replace(context, **careful))
         if row.judgement is Judgement.PERMITTED:
             assert row.permission is not None
-            assert "disk" in row.permission.permitted_by
+            assert row.permission is RETENTION or "disk" in row.permission.permitted_by
 
 
 def test_properties_are_kafkas() -> None:

@@ -217,10 +217,11 @@ def _reads(
     sends: list[Row], final: list[Row], polls: list[Row], complete: bool
 ) -> Iterable[tuple[str, str | None]]:
     log = {(r["offset"], r["value"]) for r in final}
+    start = min((r["offset"] for r in final), default=0)
     if complete:
         for row in polls:
             if row["value"] is not None and (row["offset"], row["value"]) not in log:
-                yield "truncated-read", None
+                yield "truncated-read", "prefix" if row["offset"] < start else None
     read = {r["value"] for r in final + polls if r["value"] is not None}
     for send in sends:
         if send["type"] == "fail" and send["value"] in read:

@@ -53,7 +53,7 @@ def multiplex(stories: list[Story]) -> Story:
         made.plan["topics"] += [
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
-        shares = story.faults == usual.faults and all(row["topic"] for row in story.cluster)
+        shares = story.faults == usual.faults and all(row.get("topic") for row in story.cluster)
         nodes = 0 if shares else number * NODES_EACH
         if nodes:
             made.faults += [_struck(row, number, nodes) for row in story.faults]

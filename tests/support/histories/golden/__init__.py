@@ -13,6 +13,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     reads,
     real_time,
     replicas,
+    retention,
     state_losses,
     transactions,
     unasked,

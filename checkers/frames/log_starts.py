@@ -1,0 +1,105 @@
+"""Where the final logs start, and what is known of the records before."""
+
+from typing import Final
+
+from checkers.causes.retention import LogStart
+from checkers.engines.engine import Engine, Frame, left_join
+from checkers.history.history import TP
+
+PREFIX: Final = "prefix"
+"""The aspect of an anomaly about a record before the first one of the final log."""
+
+MS: Final = 1_000_000
+
+
+def first_offsets(engine: Engine, ends: Frame, final_log: Frame, replica_ends: Frame) -> Frame:
+    """Return topic, partition, log_start (null if nothing is known of it) of every partition that
+    was read at the end. ends: see `read_ends.read_ends`. A log without records starts where its
+    replicas' files say."""
+    F = engine.functions
+    read = final_log.groupBy(*TP).agg(F.min("offset").alias("first_read"))
+    in_files = replica_ends.groupBy(*TP).agg(F.max("start_offset").alias("first_kept"))
+    found = left_join(ends.select(*TP), engine.materialize(read), on=TP)
+    found = left_join(found, engine.materialize(in_files), on=TP)
+    return found.select(*TP, F.coalesce("first_read", "first_kept").alias("log_start"))
+
+
+def log_starts(
+    engine: Engine,
+    *,
+    first_offsets: Frame,
+    ends: Frame,
+    sends: Frame,
+    replicas: Frame,
+    replica_ends: Frame,
+    cluster: Frame,
+) -> dict[tuple[str, int], LogStart]:
+    """Return the start of every final log that does not start at 0. sends: with first_offset and
+    final_offset."""
+    F = engine.functions
+    cut = engine.materialize(first_offsets.where(F.col("log_start") > F.lit(0)))
+    found = left_join(cut, ends.select(*TP, "read_ns"), on=TP)
+    for known in (
+        _newest_removed(engine, cut, sends),
+        _left_bytes(engine, cut, replicas, replica_ends),
+        _epochs(engine, cluster),
+    ):
+        found = left_join(engine.materialize(found), engine.materialize(known), on=TP)
+    shifts = _shifts_ns(engine, replica_ends, cluster)
+    return {
+        (row["topic"], row["partition"]): LogStart(
+            offset=row["log_start"],
+            left_bytes=row["left_bytes"],
+            newest_ns=row["newest_ns"],
+            read_ns=row["read_ns"],
+            truncated=(row["epochs"] or 0) > 1,
+            shifted_ns=shifts.get((row["topic"], row["partition"]), 0),
+        )
+        for row in engine.rows(found)
+    }
+
+
+def _newest_removed(engine: Engine, cut: Frame, sends: Frame) -> Frame:
+    """Return when the newest send before the log's start began: topic, partition, newest_ns."""
+    F = engine.functions
+    gone = sends.where(F.col("final_offset").isNull()).join(cut, on=TP, how="inner")
+    before = F.coalesce("offset", "first_offset") < F.col("log_start")
+    return gone.where(before).groupBy(*TP).agg(F.max("invoke_ns").alias("newest_ns"))
+
+
+def _left_bytes(engine: Engine, cut: Frame, replicas: Frame, replica_ends: Frame) -> Frame:
+    """Return the most bytes that a replica has which starts no earlier than the final log: topic,
+    partition, left_bytes."""
+    F = engine.functions
+    starts = replica_ends.select("node", *TP, "start_offset").join(cut, on=TP, how="inner")
+    late = engine.materialize(starts.where(F.col("start_offset") >= F.col("log_start")))
+    batches = replicas.join(late, on=["node", *TP], how="inner")
+    batches = batches.where(F.col("last_offset") >= F.col("start_offset"))
+    filled = batches.groupBy("node", *TP).agg(F.sum("size").cast("bigint").alias("bytes"))
+    each = left_join(late.select("node", *TP), engine.materialize(filled), on=["node", *TP])
+    most = F.max(F.coalesce(F.col("bytes"), F.lit(0))).alias("left_bytes")
+    return each.groupBy(*TP).agg(most)
+
+
+def _epochs(engine: Engine, cluster: Frame) -> Frame:
+    """Return topic, partition, epochs: how many leader epochs the record has."""
+    F = engine.functions
+    named = cluster.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
+    pairs = named.select(*TP, "leader_epoch").distinct()
+    return pairs.groupBy(*TP).agg(F.count(F.lit(1)).alias("epochs"))
+
+
+def _shifts_ns(engine: Engine, replica_ends: Frame, cluster: Frame) -> dict[tuple[str, int], int]:
+    """Return how far apart faults set the clocks of each partition's replicas, in ns."""
+    F = engine.functions
+    rows = cluster.where((F.col("kind") == F.lit("clock")) & F.col("ahead_ms").isNotNull())
+    ahead = rows.groupBy("node").agg(
+        F.min("ahead_ms").alias("least"), F.max("ahead_ms").alias("most")
+    )
+    places = replica_ends.select("node", *TP).distinct()
+    found = places.join(ahead, on="node", how="inner").groupBy(*TP)
+    spans = found.agg(F.min("least").alias("least"), F.max("most").alias("most"))
+    return {
+        (row["topic"], row["partition"]): round((max(0, row["most"]) - min(0, row["least"])) * MS)
+        for row in engine.rows(spans)
+    }

@@ -1,0 +1,99 @@
+"""Records below the start of a log: permitted where retention was due, and forbidden before."""
+
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.story import ALL, ONE, S, Story, v
+
+GONE = 5
+"""How many records each of these stories removes from the start of a log."""
+
+
+def _remove_first(s: Story, topic: str, *, files: bool = True) -> None:
+    """The first records are gone from the final log, and from the files of all replicas."""
+    s.forget(topic=topic, values={v(topic, n) for n in range(1, GONE + 1)}, but_polls=True)
+    for row in s.replica_ends:
+        if row["topic"] == topic:
+            row["start_offset"] = GONE
+    s.replicas = [row for row in s.replicas if row["topic"] != topic or row["last_offset"] >= GONE]
+    if not files:
+        s.replicas.clear()
+        s.replica_ends.clear()
+        s.plan["system"] = "external"
+
+
+def _configs(s: Story, topic: str, **configs: int) -> None:
+    """Kafka's properties, with underscores for dots."""
+    s.set_topic(topic, configs={k.replace("_", "."): str(n) for k, n in configs.items()})
+
+
+def _never_lead_again(s: Story, topic: str) -> None:
+    """Leader changes leave the record of the topic: nothing was truncated."""
+    s.cluster = [row for row in s.cluster if row["topic"] != topic or row["leader_epoch"] == 0]
+
+
+BOTH = {("lost-write", "prefix"): (P, GONE), ("truncated-read", "prefix"): (P, GONE)}
+FORBIDDEN = {("lost-write", "prefix"): (F, GONE), ("truncated-read", "prefix"): (F, GONE)}
+
+
+@golden("VALID", BOTH, cause="the rest has 1,500 bytes, and retention.bytes=1500")
+def retention_by_size_leaves_what_it_must(s: Story) -> None:
+    """Three batches of 500 bytes are left, and as many bytes had to be."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1500)
+
+
+@golden("INVALID", FORBIDDEN)
+def retention_by_size_removes_one_segment_too_many(s: Story) -> None:
+    """One byte less is left than had to be, and the log never became shorter otherwise."""
+    _remove_first(s, ALL)
+    _never_lead_again(s, ALL)
+    _configs(s, ALL, retention_bytes=1501)
+
+
+@golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
+def retention_by_size_before_a_truncation(s: Story) -> None:
+    """The log may have been longer when retention cut it: a leader change truncates."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1501)
+
+
+@golden("VALID", BOTH, cause="the newest of them was sent at 2.500 s, the log was read at 60.001 s")
+def retention_by_age_removes_the_old(s: Story) -> None:
+    """The newest of the removed records was 57.5 s old at the end."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_ms=57_000)
+
+
+@golden("INVALID", FORBIDDEN)
+def retention_by_age_removes_too_early(s: Story) -> None:
+    """One of the removed records was younger than retention.ms, also at the end."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_ms=59_000)
+
+
+@golden("VALID", BOTH, cause="faults shifted clocks by 3600.000 s")
+def retention_by_age_with_a_shifted_clock(s: Story) -> None:
+    """A broker's clock was an hour ahead: to this broker the records were old."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_ms=600_000)
+    for at_s, ahead_ms in ((20, 3_600_000.0), (25, 0.0)):
+        s.cluster.append(
+            {"at_ns": at_s * S, "kind": "clock", "node": 2, "ahead_ms": ahead_ms, "source": "x"}
+        )
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)})
+def retention_by_age_leaves_nothing(s: Story) -> None:
+    """The log is empty at the end; its files say where it starts."""
+    s.forget(topic=ONE, values={v(ONE, n) for n in range(1, 21)}, but_polls=True)
+    for row in s.replica_ends:
+        if row["topic"] == ONE:
+            row["start_offset"] = 20
+    s.replicas = [row for row in s.replicas if row["topic"] != ONE]
+    _configs(s, ONE, retention_ms=1_000)
+
+
+@golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
+def retention_by_size_without_files(s: Story) -> None:
+    """Nobody knows how many bytes are left."""
+    _remove_first(s, ALL, files=False)
+    _configs(s, ALL, retention_bytes=1)

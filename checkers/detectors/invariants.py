@@ -27,7 +27,7 @@ def broken_invariants(run_file: RunFile) -> tuple[DetectorResult, ...]:
         rule=broken.sentence,
         examples=({"invoke_ns": broken.at_ns, "complete_ns": broken.at_ns},),
     )
-    detail = "the broken invariant stopped the run"
+    detail = "an invariant of the nodes' own state was broken"
     result = DetectorResult(
         name=NAME, status=Status.OK, seconds=0.0, detail=detail, anomalies=(found,)
     )

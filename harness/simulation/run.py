@@ -18,7 +18,7 @@ from harness.recording.store import Run
 from harness.run.administration.administrator import Administrator
 from harness.run.prepare import Prepared
 from harness.run.runner import MONITOR_CLIENT, PENDING_WORK_S, POLL_S, RunFailed
-from harness.simulation import logs
+from harness.simulation import liveness, logs
 from harness.simulation.invariants import InvariantBroken, Invariants
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
@@ -74,7 +74,8 @@ async def _idle() -> None:
 
 
 class Simulation:
-    """One run; `run` may be called once. A broken invariant ends the run (InvariantBroken)."""
+    """One run; `run` may be called once. A broken invariant ends the run (InvariantBroken); that
+    the cluster must settle is judged at its end."""
 
     def __init__(
         self, prepared: Prepared, *, keep_logs: bool = False, invariants: bool = True
@@ -184,11 +185,14 @@ class Simulation:
             self.recording.facts["epoch_problems"] = self._task_runner.call(
                 self._watcher.record_final_epochs
             )
+        unsettled = "" if self.invariants is None else self._why_unsettled(self.invariants)
         self._watcher.stop()
         self._wait_for(self._watching, STOP_TIMEOUT_S)
         with self._phase("collect"):
             self._collect()
         self.recording.facts["ended_ns"] = self._now_ns()
+        if unsettled:
+            raise InvariantBroken("settles", unsettled)
 
     def _chaos(self) -> None:
         recording = self.recording
@@ -221,7 +225,7 @@ class Simulation:
         with self._phase("heal"):
             if nemesis.in_force():
                 raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
-            self._note("not taken back", administrator.finish(PENDING_WORK_S))
+            self._note(liveness.NOT_TAKEN_BACK, administrator.finish(PENDING_WORK_S))
 
     def _settle(self) -> None:
         """Wait until the idle cluster is healthy; record what is not."""
@@ -235,6 +239,15 @@ class Simulation:
         self._note("not settled", reasons)
         if not reasons:
             self.recording.finished.append("settle")
+
+    def _why_unsettled(self, invariants: Invariants) -> str:
+        """Return why the cluster has not settled although it must, also after more time."""
+        deadline_s = self._task_runner.now_s() + self._plan.settle_timeout_s
+        while found := liveness.problem(self.recording, invariants):
+            if self._task_runner.now_s() > deadline_s or not self.recording.facts["settled"]:
+                break
+            self._task_runner.sleep(POLL_S)
+        return found
 
     def _cluster_problems(self, *, quiet: bool) -> list[str]:
         timeout_s = self._plan.settle_timeout_s

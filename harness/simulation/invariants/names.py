@@ -21,6 +21,7 @@ INVARIANTS: Final = (
     "no-fenced-member",
     "one-leader",
     "sequences",
+    "settles",
     "votes-are-on-disk",
     "votes-stay",
 )

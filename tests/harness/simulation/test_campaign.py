@@ -12,6 +12,7 @@ from harness.judging import judge
 from harness.plans.plan import PlanError
 from harness.simulation import summary
 from harness.simulation.campaign import Campaign, Result, Task, apply_broker_module, run_seed
+from nodes.replication.partition import PartitionState
 from tests.support.simulation.plans import KILLS, TOPICS, small
 
 IDLE_SEED = 1
@@ -60,6 +61,33 @@ def test_failed_expectation_gives_unmet(tmp_path: Path) -> None:
     assert total.exit_code == 1
     met = small(expect=expect[:1])
     assert run_seed(Task(plan=met, root=tmp_path), 3).outcome == "VALID"
+
+
+def _stays_out(*_: object) -> None:
+    """A leader that never asks for a larger ISR."""
+
+
+def test_healed_cluster_that_does_not_settle_is_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was damaged, so all replicas must be in sync again. The whole run is recorded."""
+    monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
+    result = run_seed(Task(plan=small(nemesis=KILLS, settle_timeout_s=5), root=tmp_path), 3)
+    assert (result.outcome, result.signs) == ("INVALID", ("settles",))
+    assert result.run is not None
+    facts = json.loads((result.run / "run.json").read_text())
+    assert "collect" in facts["finished"]
+    assert "has in-sync replicas [1, 3] of [1, 2, 3]" in facts["broken_invariant"]["sentence"]
+
+
+def test_cluster_with_damaged_disks_may_stay_unsettled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a run is UNKNOWN, as with real processes."""
+    monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
+    events = [{"at_ms": 500, "fault": "power-loss", "targets": "node:1", "duration_ms": 2_000}]
+    plan = small(nemesis={"events": events}, settle_timeout_s=5)
+    assert run_seed(Task(plan=plan, root=tmp_path), 3).outcome == "UNKNOWN"
 
 
 def test_broken_broker_is_invalid_by_what_clients_saw(tmp_path: Path) -> None:

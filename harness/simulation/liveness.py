@@ -1,0 +1,38 @@
+"""Must the cluster have settled in the end, and has it?
+
+A cluster must settle after all faults are healed if no fault destroyed data: all replicas in sync,
+everything committed, all logs equal. In a simulated run this is a matter of virtual time, so a busy
+machine cannot break it. What real processes do not settle stays UNKNOWN, because they may only have
+been slow.
+"""
+
+from typing import Final
+
+from checkers.history.recorded_faults import DISK_FAULTS, POWER_LOSSES
+from harness.simulation.invariants.checker import Invariants
+from harness.simulation.invariants.convergence import unconverged
+from harness.simulation.recording import Recording
+
+DAMAGING: Final = frozenset({*DISK_FAULTS, *POWER_LOSSES, "disk.error", "failed-fsync"})
+"""Faults after which a replica or a node may be missing for good."""
+NOT_TAKEN_BACK: Final = "not taken back"
+"""How the note begins of a change to the cluster that the harness could not undo."""
+
+
+def must_settle(recording: Recording) -> bool:
+    """Whether no fault damaged anything, and everything is healed."""
+    rows = recording.faults.named()
+    healed = all(row["healed_ns"] is not None for row in rows if row["took_effect"])
+    taken_back = not any(note.startswith(NOT_TAKEN_BACK) for note in recording.notes)
+    return healed and taken_back and not any(row["fault"] in DAMAGING for row in rows)
+
+
+def problem(recording: Recording, invariants: Invariants) -> str:
+    """Return why the cluster has not settled although it must; an empty text otherwise.
+
+    Call it after the settle phase, while the nodes run.
+    """
+    if not must_settle(recording):
+        return ""
+    unsettled = recording.facts.get("unsettled") or []
+    return "; ".join(unsettled) or unconverged(invariants)

@@ -10,6 +10,13 @@ BIN := .venv/bin
 # Tests of one file stay together, because they share a cluster. Slow tests wait more than they compute.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 READY := .venv/.ready
+# What check-fast runs: the tests of pure modules, which need neither processes nor much time.
+UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
+  tests/checkers/causes tests/checkers/contract tests/checkers/detectors tests/checkers/elle \
+  tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
+# Nothing in these folders can notice whether an optional tool is there.
+PURE := tests/nodes/raft tests/nodes/metadata tests/checkers/causes tests/harness/simulation \
+  tests/harness/zoo
 
 .PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka
 .DEFAULT_GOAL := run
@@ -21,7 +28,7 @@ run: $(READY) ## break a cluster for a minute and print the verdict (the default
 	$(BIN)/highwater run first-light
 
 check-fast: lint ## the inner loop: format, lint, types, layers, unit tests (under a minute)
-	$(PYTEST) -m "not slow and not medium"
+	$(PYTEST) -m "not slow" $(UNIT)
 
 check: lint ## check-fast and the tests of real kernel objects, processes and browsers
 	$(PYTEST) -m "not slow"
@@ -30,7 +37,7 @@ test: check ## everything: check, then whole clusters, Spark and Apache Kafka
 	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m slow --and-before
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
-	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow"
+	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" $(PURE:%=--ignore=%)
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

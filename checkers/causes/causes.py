@@ -107,18 +107,25 @@ class Causes:
 
 
 def read_causes(
-    engine: Engine, cluster: Frame, faults: Frame, complete: Frame, settings: SettingsOf
+    engine: Engine,
+    cluster: Frame,
+    faults: Frame,
+    complete: Frame,
+    first_offsets: Frame,
+    settings: SettingsOf,
 ) -> Causes:
     """Return all recorded causes.
 
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
-    log, read_ns: when the log was read (later events explain no loss).
+    log, read_ns: when the log was read (later events explain no loss). first_offsets: topic,
+    partition, log_start of the final log, first_read of it (null if it was not read), first_kept
+    in the files.
     """
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     begun = [fault for row in ordered if (fault := read_begun(row)) is not None]
     in_force = IntervalIndex((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
-    records = read_cluster(engine, cluster, complete)
+    records = read_cluster(engine, cluster, complete, first_offsets)
     fencing = read_fencing(engine, cluster)
     quorum_losses = read_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []

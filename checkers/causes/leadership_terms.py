@@ -94,9 +94,13 @@ class PartitionLeadership:
 
 
 def read_cluster(
-    engine: Engine, cluster: Frame, complete: Frame
+    engine: Engine, cluster: Frame, complete: Frame, first_offsets: Frame
 ) -> dict[Partition, PartitionLeadership]:
-    """Return the leadership of each partition. cluster: of CLUSTER; complete: see `read_causes`."""
+    """Return the leadership of each partition. cluster: of CLUSTER; the others: see `read_causes`.
+
+    Where retention removed the first records of an epoch, leaders report that the epoch begins at
+    the start of the log. It may have begun anywhere before, so it counts as begun at 0.
+    """
     F = engine.functions
     records: dict[Partition, PartitionLeadership] = defaultdict(PartitionLeadership)
     named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
@@ -115,9 +119,16 @@ def read_cluster(
         .groupBy("topic", "partition", "leader_epoch")
         .agg(F.min("start_offset").alias("start_offset"))
     )
+    cut = {
+        (row["topic"], row["partition"]): range(
+            row["first_read"] or 1, max(row["log_start"], row["first_kept"] or 0) + 1
+        )
+        for row in engine.rows(first_offsets.where(F.col("log_start") > F.lit(0)))
+    }
     for row in engine.rows(starts):
-        record = records[row["topic"], row["partition"]]
-        record.starts[row["leader_epoch"]] = row["start_offset"]
+        partition, start = (row["topic"], row["partition"]), row["start_offset"]
+        begun = 0 if start in cut.get(partition, ()) else start
+        records[partition].starts[row["leader_epoch"]] = begun
     views = (
         named.where((F.col("kind") == F.lit("view")) & F.col("node").isNotNull())
         .groupBy("topic", "partition", "node", "leader_epoch")

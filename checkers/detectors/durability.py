@@ -49,7 +49,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     ends = frames.read_ends.select(*TP, "whole", "reached")
     found = left_join(frames.engine.materialize(frames.with_causes(missing)), ends, on=TP)
     found = left_join(found, frames.engine.materialize(bounds), on=TP)
-    found = left_join(found, frames.first_offsets, on=TP)
+    found = left_join(found, frames.first_offsets.select(*TP, "log_start"), on=TP)
     found = left_join(found, frames.engine.materialize(in_place), on=["op", *TP])
     found = _with_bound(frames, found)
     passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
@@ -126,7 +126,7 @@ def truncated_reads(frames: Frames) -> Iterator[Frame]:
     found = frames.engine.materialize(frames.with_causes(read_as_committed(frames, judged)))
     yield evidence(
         frames.engine,
-        left_join(found, frames.first_offsets, on=TP),
+        left_join(found, frames.first_offsets.select(*TP, "log_start"), on=TP),
         kind=F.lit("truncated-read"),
         aspect=F.when(F.col("offset") < F.col("log_start"), F.lit(PREFIX)),
         acks=F.lit(None),

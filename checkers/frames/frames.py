@@ -367,7 +367,9 @@ class Frames:
     def first_offsets(self) -> Frame:
         """Where the final logs start: see `log_starts.first_offsets`."""
         return self.engine.materialize(
-            log_starts.first_offsets(self.engine, self.read_ends, self.final_log, self.replica_ends)
+            log_starts.first_offsets(
+                self.engine, self.read_ends, self.other_rows, self.final_log, self.replica_ends
+            )
         )
 
     @cached_property
@@ -460,7 +462,14 @@ class Frames:
     @cached_property
     def causes(self) -> Causes:
         """Every recorded event that can explain a loss."""
-        return read_causes(self.engine, self.cluster, self.faults, self.complete, self.settings)
+        return read_causes(
+            self.engine,
+            self.cluster,
+            self.faults,
+            self.complete,
+            self.first_offsets,
+            self.settings,
+        )
 
     @cached_property
     def _causes_frame(self) -> Frame:

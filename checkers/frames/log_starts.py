@@ -12,16 +12,28 @@ PREFIX: Final = "prefix"
 MS: Final = 1_000_000
 
 
-def first_offsets(engine: Engine, ends: Frame, final_log: Frame, replica_ends: Frame) -> Frame:
-    """Return topic, partition, log_start (null if nothing is known of it) of every partition that
-    was read at the end. ends: see `read_ends.read_ends`. A log without records starts where its
-    replicas' files say."""
+def first_offsets(
+    engine: Engine, ends: Frame, others: Frame, final_log: Frame, replica_ends: Frame
+) -> Frame:
+    """Return topic, partition, log_start (null if nothing is known of it), first_read, first_kept
+    (in the files of the replicas, read later) of every partition. ends: see `read_ends.read_ends`.
+    A log without records starts where its replicas' files say. A final read that retention
+    overtook went on at the new start, with a row `assign` among `others`."""
     F = engine.functions
-    read = final_log.groupBy(*TP).agg(F.min("offset").alias("first_read"))
+    least = final_log.groupBy(*TP).agg(F.min("offset").alias("least"))
+    closed = others.where(F.col("f") == F.lit("final-read-end")).select("op", *TP).distinct()
+    moved = others.where((F.col("f") == F.lit("assign")) & F.col("error").isNotNull())
+    moved = moved.join(closed, on=["op", *TP], how="left_semi")
+    moved = moved.groupBy(*TP).agg(F.max("offset").alias("moved"))
+    read = left_join(ends.select(*TP), engine.materialize(least), on=TP)
+    read = left_join(read, engine.materialize(moved), on=TP)
+    read = read.select(*TP, F.coalesce("moved", "least").alias("first_read"))
     in_files = replica_ends.groupBy(*TP).agg(F.max("start_offset").alias("first_kept"))
-    found = left_join(ends.select(*TP), engine.materialize(read), on=TP)
+    partitions = ends.select(*TP).unionByName(replica_ends.select(*TP)).distinct()
+    found = left_join(partitions, engine.materialize(read), on=TP)
     found = left_join(found, engine.materialize(in_files), on=TP)
-    return found.select(*TP, F.coalesce("first_read", "first_kept").alias("log_start"))
+    start = F.coalesce("first_read", "first_kept").alias("log_start")
+    return found.select(*TP, start, "first_read", "first_kept")
 
 
 def log_starts(
@@ -34,11 +46,12 @@ def log_starts(
     replica_ends: Frame,
     cluster: Frame,
 ) -> dict[tuple[str, int], LogStart]:
-    """Return the start of every final log that does not start at 0. sends: with first_offset and
-    final_offset."""
+    """Return the start of every log that was read at the end and does not start at 0. sends: with
+    first_offset and final_offset."""
     F = engine.functions
-    cut = engine.materialize(first_offsets.where(F.col("log_start") > F.lit(0)))
-    found = left_join(cut, ends.select(*TP, "read_ns"), on=TP)
+    cut = first_offsets.where(F.col("log_start") > F.lit(0)).select(*TP, "log_start")
+    cut = engine.materialize(cut)
+    found = cut.join(ends.select(*TP, "read_ns"), on=TP, how="inner")
     for known in (
         _newest_removed(engine, cut, sends),
         _left_bytes(engine, cut, replicas, replica_ends),

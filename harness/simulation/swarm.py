@@ -57,6 +57,7 @@ DISK_DAMAGE: Final = _fault_kind(
     1, "disk.bit-flip disk.cut-tail disk.misdirected disk.stale-copy disk.lost disk.lost"
 )
 """Faults that may destroy data that the cluster needs. A few plans have one of them."""
+SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 SLOW_MS: Final = 10.0
 """A network and disks that together may take longer are slow. A slow plan has no setting that lets
@@ -92,12 +93,15 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
     simulated = _simulated(rng)
     slow = _is_slow(simulated)
     topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some_topics(plan.topics, rng))
+    broker = _broker(rng, slow=slow)
+    rare = random.Random(f"swarm/rare/{seed}")
+    topics = tuple(_rare_topic(topic, nodes, rare) for topic in topics)
     return plan.model_copy(
         update={
             "seed": seed,
             "nodes": nodes,
             "duration_s": min(plan.duration_s, rng.choice(DURATIONS_S)),
-            "broker": {**plan.broker, **_broker(rng, slow=slow)},
+            "broker": {**plan.broker, **broker, **_rare_broker(topics, rare)},
             "topics": topics,
             "expect": with_topics(plan, topics).expect,
             "workload": _workload(plan.workload, rng),
@@ -162,6 +166,30 @@ def _topic(topic: Topic, nodes: int, rng: random.Random, *, slow: bool) -> Topic
             "configs": {**topic.configs, **configs},
         }
     )
+
+
+def _rare_topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
+    """Sometimes add replicas on all nodes, or a retention that is due during the run."""
+    changes: dict[str, Any] = {}
+    if nodes > 3 and rng.random() < 0.3:
+        changes["replication_factor"] = nodes
+        changes["min_insync_replicas"] = rng.randint(topic.min_insync_replicas, 3)
+    if rng.random() < 0.1:
+        retention = rng.choice(
+            ({"retention.bytes": "6000"}, {"retention.ms": "3000", "segment.ms": "1000"})
+        )
+        changes["configs"] = {**topic.configs, "segment.bytes": "2000", **retention}
+    return topic.model_copy(update=changes)
+
+
+def _rare_broker(topics: Sequence[Topic], rng: random.Random) -> dict[str, str | int]:
+    """Sometimes let controllers write snapshots of the metadata, so that nodes load them."""
+    found: dict[str, str | int] = {}
+    if rng.random() < 0.3:
+        found[SNAPSHOT_BYTES] = rng.choice((200, 1_000, 4_000))
+    if any(set(topic.configs) & {"retention.bytes", "retention.ms"} for topic in topics):
+        found["log.retention.check.interval.ms"] = 300
+    return found
 
 
 def _broker(rng: random.Random, *, slow: bool) -> dict[str, str | int]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
+from harness.workloads.clients.own.consumer import OUT_OF_RANGE, Consumer, ConsumerSettings
 from harness.workloads.clients.own.offsets import BoundsUnknown, bounds
 from harness.workloads.clients.own.recording import connect
 from harness.workloads.clients.own.records import Fetched
@@ -63,6 +63,8 @@ class _TopicReader:
         self._deadline = deadline
         self._end: dict[int, int] = {}
         self._next: dict[int, int] = {}
+        self._read: dict[int, int] = {}
+        """The offset behind the last record that was read."""
         self._truncated: set[int] = set()
         self._why: dict[int, str] = {}
         self._progress = Signal()
@@ -134,17 +136,35 @@ class _TopicReader:
                     self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, self._topic,
                     partition, value, record.offset, record.leader_epoch, None, node, error,
                 )  # fmt: skip
+            self._read[partition] = fetched.next_offset
         self._progressed()
 
     def truncated(self, partition: int, reason: str) -> bool:
-        """Stop: the log was truncated while it was read, so the records may not exist any more."""
-        self._why[partition] = reason
-        self._truncated.add(partition)
-        self._progress.set()
+        """Stop: the log was truncated while it was read, so the records may not exist any more.
+
+        An offset out of range may also mean that retention has removed it: then go on.
+        """
+        if reason == OUT_OF_RANGE:
+            return True
+        self._stop(partition, reason)
         return False
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
-        """Do nothing: a final read does not go back."""
+        """Go on behind what retention has removed, and record where. To go back means that the log
+        was truncated."""
+        if offset < self._read.get(partition, 0):
+            self._stop(partition, reason)
+        else:
+            self._writer.record(
+                self._op, CLIENT, "assign", "ok", invoke_ns, self._writer.now_ns(), self._topic,
+                partition, None, offset, None, None, None, reason,
+            )  # fmt: skip
+        self._progressed()
+
+    def _stop(self, partition: int, reason: str) -> None:
+        self._why[partition] = reason
+        self._truncated.add(partition)
+        self._progress.set()
 
     def failed(self, partition: int, error: str) -> None:
         """Remember the reason."""

@@ -21,6 +21,11 @@ class EpochHistory(Protocol):
         """The epoch of the last record; -1 if the log is empty."""
         ...
 
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last record; of an empty log, where it starts."""
+        ...
+
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         """The largest epoch not above `epoch`, and its end offset.
 
@@ -41,10 +46,14 @@ def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> Epoch
     """The leader's check of a fetch at `offset` by a log whose last record has `last_epoch`.
 
     None if the leader's log contains the whole log of the follower. A follower without an epoch
-    (-1) or without records cannot diverge.
+    (-1) or without records cannot diverge. Of a log whose records retention has all removed only
+    the end is left, and what a follower has below it does not matter.
     """
     if offset == 0 or last_epoch < 0:
         return None
+    if leader.last_epoch < 0:
+        end = leader.end_offset
+        return None if offset <= end else EpochEnd(last_epoch, end)
     # An epoch newer than this log is replaced by this log's last epoch: logs report it as unknown,
     # and that must not mean "nothing in common".
     epoch, end = leader.end_offset_for_epoch(Epoch(min(last_epoch, leader.last_epoch)))

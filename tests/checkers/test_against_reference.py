@@ -173,6 +173,7 @@ BEYOND = {
     "client_began_again_since_a_partition_lost_power",
     "client_began_again_and_epochs_were_not_read",
     "retention_by_age_leaves_nothing",
+    "retention_overtakes_the_final_read",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
 COARSE = {"deposed": None, "advanced": None, "bereft": None, "damaged": "bytes"}

@@ -90,6 +90,7 @@ class Copy:
         log = self._log
         if log is None or self.unreadable:
             return
+        self.history.start = max(self.history.start, log.start_offset)
         segments = log._segments
         if segments.cuts == self._cuts and segments.active is self._segment:
             self._scan(segments.active, self._position)

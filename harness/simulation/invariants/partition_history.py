@@ -10,6 +10,8 @@ each other. It serves partitions and the metadata log.
   committed at its offset, and the leader of each later epoch has it.
 - An epoch has one leader.
 - A producer's sequences follow each other without a gap or a repetition (KIP-98).
+- What is below the start of a replica's log is gone by retention: a replica that is behind may
+  remove it, or keep there what others never had.
 
 `reset` is for losses that the configuration permits.
 """
@@ -61,6 +63,8 @@ class PartitionHistory:
         """Committed batches by the offset after their last record."""
         self.leaders: dict[int, int] = {}
         """Leaders by leader epoch."""
+        self.start = 0
+        """The greatest start of any replica's log."""
         self.reset_epoch = NEVER
         """Leaders of epochs before this one do not decide what is committed."""
         self._given_up: dict[Batch, None] = {}
@@ -96,7 +100,7 @@ class PartitionHistory:
                 f"{self.name}: {known} differs on node {node}: CRC {header.crc:08x} and "
                 f"end {header.next_offset} instead of {known.crc:08x} and {known.end}",
             )
-        elif before is not known.before and before is not None:
+        elif before is not known.before and before is not None and before.end > self.start:
             if known.before is not None:
                 raise InvariantBroken(
                     "log-matching",
@@ -176,7 +180,7 @@ class PartitionHistory:
     def removed(self, node: int, batches: Iterable[Batch]) -> None:
         """Record that a running replica truncated these batches."""
         for batch in batches:
-            if self.committed.get(batch.end) is batch:
+            if self.committed.get(batch.end) is batch and batch.end > self.start:
                 raise InvariantBroken(
                     "committed-stays",
                     f"{self.name}: node {node} truncates {batch}, which is committed",

@@ -1,6 +1,6 @@
 """Final reads with our own client: they go on as long as there is progress."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -31,6 +31,10 @@ class Logs(Script):
     def __init__(self, *leaders: int, records: int = 10, at_once: int = 100) -> None:
         super().__init__()
         self.leaders, self.records, self.at_once = list(leaders), records, at_once
+        self.start = 0
+        """The start of every log."""
+        self.out_of_range: Callable[[], None] | None = None
+        """Called once, when half of a log is read: the fetch is then answered as out of range."""
         self.answers |= {
             METADATA: self._all_leaders,
             FETCH: self._fetch,
@@ -47,12 +51,17 @@ class Logs(Script):
 
     def _fetch(self, node: int, request: Any) -> Mapping[str, Any]:
         row = wanted(request)
+        if self.out_of_range is not None and row.fetch_offset >= self.records // 2:
+            self.out_of_range()
+            self.out_of_range = None
+            error = ErrorCode.offset_out_of_range
+            return fetched({}, partition_index=row.partition, error_code=error)
         rest = range(row.fetch_offset, self.records)
         return fetched(dict.fromkeys(rest[: self.at_once], 0), partition_index=row.partition)
 
     def _ends(self, node: int, request: Any) -> Mapping[str, Any]:
         asked = request.topics[0].partitions[0]
-        offset = 0 if asked.timestamp == -2 else self.records
+        offset = self.start if asked.timestamp == -2 else self.records
         row = {"partition_index": asked.partition_index, "offset": offset}
         return {"topics": [{"name": "t", "partitions": [row]}]}
 
@@ -102,6 +111,35 @@ def test_slow_log_is_read_to_its_end() -> None:
     history = Logs(1, records=2_000, at_once=1).read(patience_s=0.5)
     assert ends(history) == {0: ("ok", 2_000, None)}
     assert took_s(history) > 0.5
+
+
+def test_read_goes_on_behind_what_retention_removes_meanwhile() -> None:
+    """The records up to offset 7 are gone when the read comes to offset 5."""
+    logs = Logs(1, at_once=5)
+
+    def remove() -> None:
+        logs.start = 8
+
+    logs.out_of_range = remove
+    history = logs.read(patience_s=5.0)
+    assert ends(history) == {0: ("ok", 10, None)}
+    read = [row["offset"] for row in history.named() if row["f"] == "final-read"]
+    assert read == [0, 1, 2, 3, 4, 8, 9]
+    (moved,) = [row for row in history.named() if row["f"] == "assign"]
+    assert (moved["offset"], moved["error"]) == (8, "OFFSET_OUT_OF_RANGE")
+
+
+def test_read_of_a_log_that_is_truncated_meanwhile_does_not_count() -> None:
+    """The log has only three records when the read comes to offset 5."""
+    logs = Logs(1, at_once=5)
+
+    def truncate() -> None:
+        logs.records = 3
+
+    logs.out_of_range = truncate
+    (end,) = ends(logs.read(patience_s=5.0)).values()
+    assert end[0] == "info"
+    assert end[2] == "OFFSET_OUT_OF_RANGE"
 
 
 def test_final_reads_have_a_time_limit() -> None:

@@ -9,14 +9,20 @@ from nodes.log.divergence import EpochEnd, divergence, truncation_offset
 class History:
     """Leader epochs as (epoch, start) pairs, with the log's end."""
 
-    def __init__(self, *epochs: tuple[int, int], end: int) -> None:
+    def __init__(self, *epochs: tuple[int, int], end: int, start: int = 0) -> None:
         self.epochs = epochs
         self.end = end
+        self.start = start
 
     @property
     def last_epoch(self) -> Epoch:
-        with_records = [epoch for epoch, start in self.epochs if start < self.end]
+        has = self.start < self.end
+        with_records = [epoch for epoch, start in self.epochs if has and start < self.end]
         return Epoch(with_records[-1] if with_records else -1)
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(self.end)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         if not self.epochs or epoch > self.epochs[-1][0]:
@@ -55,6 +61,10 @@ def cut(leader: History, follower: History, last_epoch: int) -> int:
         (History((0, 0), (3, 5), end=9), History((0, 0), (1, 6), (2, 7), end=9), 2, 5),
         # nothing in common
         (History((5, 0), end=4), History((1, 0), end=4), 1, 0),
+        # retention has removed every record of the leader: the follower keeps what is below its end
+        (History((2, 9), end=9, start=9), History((0, 0), end=9), 0, 9),
+        (History((2, 9), end=9, start=9), History((0, 0), end=5), 0, 5),
+        (History((2, 9), end=9, start=9), History((0, 0), (1, 8), end=12), 1, 9),
         # an empty follower has nothing to cut
         (History((2, 0), end=4), History(end=0), -1, 0),
     ],

@@ -1,7 +1,7 @@
 """Records below the start of a log: permitted where retention was due, and forbidden before."""
 
 from tests.support.histories.golden.base import F, P, U, golden
-from tests.support.histories.story import ALL, ONE, S, Story, v
+from tests.support.histories.story import ALL, ONE, READER, S, Story, v
 
 GONE = 5
 """How many records each of these stories removes from the start of a log."""
@@ -90,6 +90,43 @@ def retention_by_age_leaves_nothing(s: Story) -> None:
             row["start_offset"] = 20
     s.replicas = [row for row in s.replicas if row["topic"] != ONE]
     _configs(s, ONE, retention_ms=1_000)
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, 2), ("truncated-read", "prefix"): (P, 2)})
+def retention_overtakes_the_final_read(s: Story) -> None:
+    """The final read had come to offset 3 when the log began at 5; it went on there."""
+    s.forget(topic=ALL, values={v(ALL, 4), v(ALL, 5)}, but_polls=True)
+    for row in s.replica_ends:
+        if row["topic"] == ALL:
+            row["start_offset"] = GONE
+    s.replicas = [row for row in s.replicas if row["topic"] != ALL or row["last_offset"] >= GONE]
+    (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ALL]
+    moved = {"offset": GONE, "error": "OFFSET_OUT_OF_RANGE", "op": end["op"]}
+    s.row("assign", READER, 60, **({"topic": ALL, "partition": 0} | moved))
+    _configs(s, ALL, retention_ms=57_000)
+
+
+@golden(
+    "VALID",
+    {("lost-write", "prefix"): (P, 12), ("truncated-read", "prefix"): (P, 12),
+     ("inconsistent-offset", "acknowledged"): (P, 1)},
+    cause="node 2 replaced node 1 as leader",
+)  # fmt: skip
+def retention_hides_where_an_epoch_began(s: Story) -> None:
+    """A write that node 1 had acknowledged was written again elsewhere. Retention then removed the
+    first records of node 2's epoch, so that leaders report a later start of this epoch."""
+    s.send(ONE, 99, 11, 9.4)
+    s.read_in_the_end(ONE, 20, v(ONE, 99))
+    (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ONE]
+    end["offset"] = 21
+    s.forget(topic=ONE, values={v(ONE, n) for n in range(1, 13)}, but_polls=True)
+    for row in s.replica_ends:
+        if row["topic"] == ONE:
+            row["start_offset"] = 12
+    for row in s.cluster:
+        if row["topic"] == ONE and row["kind"] == "epoch" and row["leader_epoch"] == 1:
+            row["start_offset"] = 12
+    _configs(s, ONE, retention_ms=40_000)
 
 
 @golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))

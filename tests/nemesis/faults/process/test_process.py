@@ -12,11 +12,12 @@ from nemesis.base import BadSchedule, BadSelector, NotApplicable
 from nemesis.faults.catalogue import find
 from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.faults.process import FAULTS
+from nemesis.faults.process.base import ProcessFault
 from nemesis.hosts import Hosts
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
-NAMES = [fault.name for fault in FAULTS]
-AIMED = [name for name in NAMES if name not in ("pause", "pause.clients")]
+AIMED = [fault.name for fault in FAULTS if isinstance(fault, ProcessFault)]
+"""The faults that end processes."""
 
 
 @dataclass

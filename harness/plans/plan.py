@@ -39,7 +39,6 @@ from nemesis.schedule import Event, ScheduleFile, read
 FIRST_LIGHT = "first-light"
 """The packaged plan that `highwater run` takes when no plan is named."""
 
-
 MAX_DURATION_S: Final = 366 * 86_400
 """No duration in a plan is longer."""
 MAX_DURATION_MS: Final = MAX_DURATION_S * 1000
@@ -112,7 +111,6 @@ _Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
 Range = tuple[_Length, _Length]
 """Least and greatest."""
 
-
 Parameter = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
 """A fault's parameter: one value, a range [least, greatest], or a list of texts to choose from."""
 
@@ -158,7 +156,9 @@ class Nemesis(_Frozen):
     targets: tuple[str, ...] = ("one", "leader", "controller")
     """The targets from which a random mix chooses."""
     interval_ms: Range = (2_000, 6_000)
-    """The time from the moment when another fault is allowed until it begins."""
+    """The pause between the end of a fault and the start of the next fault or burst, ms. With
+    `overlap` above 1 it is the time from the start of the last fault or, if as many faults are in
+    force as `overlap` allows, from the moment when the first of them ends."""
     rate_per_min: float | None = Field(default=None, gt=0, le=6_000)
     """How many faults or bursts begin in a minute. Replaces the interval."""
     duration_ms: Range = (2_000, 8_000)
@@ -166,7 +166,8 @@ class Nemesis(_Frozen):
     overlap: int = Field(default=1, ge=1, le=15)
     """How many faults may be in force at once."""
     burst: Range = (1, 1)
-    """How many faults begin together."""
+    """How many faults begin together. Those that `overlap` does not allow yet follow without a
+    pause, each as soon as another one ends."""
     quiet: QuietPeriods | None = None
     """Periods without faults."""
     majority: bool = False
@@ -182,7 +183,6 @@ def _expected(value: object) -> object:
 
 Expect = Annotated[tuple[str, ...], BeforeValidator(_expected)]
 """What the user expects in addition to the contract, in the form of `checkers.expectations`."""
-
 
 _Delay = Annotated[float, Field(ge=0, le=3_600_000)]
 DelayRange = tuple[_Delay, _Delay]

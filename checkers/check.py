@@ -246,9 +246,9 @@ def _anomaly(
         aspect=group["aspect"],
         cause=cause,
         cause_recorded=not unread,
-        state_lost=frames.state_lost(topic, partition),
-        state_loss_uncertain=frames.state_loss_uncertain(topic, partition),
-        quorum_lost=frames.quorum_lost,
+        state_lost=frames.state_losses.certain(topic, partition),
+        state_loss_uncertain=frames.state_losses.possible(topic, partition),
+        quorum_lost=frames.state_losses.quorum,
         settled=settled,
         removal=removal,
     )
@@ -302,6 +302,8 @@ def _unread(
     anomaly has no causes."""
     # The first access to `causes` computes them; most anomalies do not need any.
     if kind in _EXPLAINED_BY_OFFSET or (kind, aspect) == _OF_ACKNOWLEDGED_ORDER:
+        if hidden := _hidden_by_snapshot(frames, [place]):
+            return hidden
         if place in frames.causes.recorded:
             return ""
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
@@ -317,13 +319,22 @@ def _unread(
         return "the leaders until the end are not recorded: the run ended before"
     if any(each not in frames.causes.led for each in concerned):
         return "the leaders are not recorded"
-    return ""
+    return _hidden_by_snapshot(frames, concerned)
+
+
+def _hidden_by_snapshot(frames: Frames, places: Sequence[tuple[str | None, int | None]]) -> str:
+    """Return why the metadata log does not show which replicas of a partition had all records when
+    one of them lost its own; empty if none of them lost any, or if the log shows it."""
+    start = frames.state_losses.metadata_start
+    if not start or not any(frames.state_losses.certain(*place) for place in places):
+        return ""
+    return f"a snapshot replaced the metadata log below offset {start}, with what led to the loss"
 
 
 def _excusable(frames: Frames, at: tuple[str | None, int | None]) -> bool:
     """Whether a partition of the plan may have lost committed records, as far as is known."""
     settings = in_force(frames.settings(at[0]))
-    context = replace(settings, state_lost=frames.state_lost(*at))
+    context = replace(settings, state_lost=frames.state_losses.certain(*at))
     return at in planned_partitions(frames.plan) and context.may_lose_committed
 
 

@@ -15,10 +15,10 @@ from checkers.causes.causes import Causes, read_causes
 from checkers.causes.explanations import NUMBERED, Explanations
 from checkers.causes.matching import first_leader_change, possible_causes
 from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
-from checkers.causes.quorum_loss import read_quorum_losses
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
+from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
 from checkers.frames.send_outcomes import (
@@ -40,7 +40,6 @@ from checkers.history.history import (
     TP,
     RunSources,
 )
-from checkers.history.recorded_faults import may_have_lost_state, read_fault, touched_nodes
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -420,44 +419,10 @@ class Frames:
         planned = topic_settings(self.plan, topic).min_insync_replicas
         return max([planned, *map(int, changed)])
 
-    def state_lost(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a node with a replica of the partition lost state for good by a fault."""
-        return self._was_on(topic, partition, self._nodes_with_lost_state[0])
-
-    def state_loss_uncertain(self, topic: str | None, partition: int | None) -> bool:
-        """Whether such a node may have lost state, without a proof for or against it."""
-        return self._was_on(topic, partition, self._nodes_with_lost_state[1])
-
     @cached_property
-    def _nodes_with_lost_state(self) -> tuple[frozenset[int], frozenset[int]]:
-        """The nodes that lost state by faults, and the nodes that may have lost state."""
-        rows = self.fault_rows
-        known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.loses]
-        doubtful = [touched_nodes(row["targets"])[0] for row in rows if may_have_lost_state(row)]
-        return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
-
-    @cached_property
-    def quorum_lost(self) -> bool:
-        """Whether a majority of the metadata quorum's voters ever lacked its disks."""
-        rows = self.fault_rows
-        known = [fault for row in rows if (fault := read_fault(row)) is not None]
-        return bool(read_quorum_losses(self.engine, self.cluster, known))
-
-    def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
-        """Whether the partition had a replica on one of the nodes. A partition without any record
-        may have been on any node."""
-        return bool(nodes & self._in_sync.get((topic, partition), nodes))
-
-    @cached_property
-    def _in_sync(self) -> Mapping[tuple[str | None, int | None], frozenset[int]]:
-        """The nodes that were ever in sync with each partition."""
-        F = self.engine.functions
-        rows = self.cluster.where((F.col("kind") == F.lit("leader")) & F.col("isr").isNotNull())
-        found: dict[tuple[str | None, int | None], frozenset[int]] = {}
-        for row in self.engine.rows(rows.select(*TP, "isr").distinct()):
-            key = row["topic"], row["partition"]
-            found[key] = found.get(key, frozenset()) | frozenset(row["isr"])
-        return found
+    def state_losses(self) -> StateLosses:
+        """Which partitions may have lost state by faults."""
+        return StateLosses(self.engine, self.fault_rows, self.cluster, self.replica_ends)
 
     @cached_property
     def causes(self) -> Causes:

@@ -1,7 +1,9 @@
-"""Imports modules that are named on the command line, from where `python -m` finds them."""
+"""Finds and imports modules that are named on the command line, as `python -m` does."""
 
 import importlib
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -14,3 +16,15 @@ def imported(module: str) -> ModuleType:
         return importlib.import_module(module)
     finally:
         sys.path.remove(here)
+
+
+def module_exists(name: str) -> bool:
+    """Whether `python -m` finds the module from the current directory. Nothing is imported."""
+    top, *rest = name.split(".")
+    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) or find_spec(top)
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        top = f"{top}.{part}"
+        spec = PathFinder.find_spec(top, spec.submodule_search_locations)
+    return spec is not None

@@ -178,7 +178,10 @@ def run(
     replay: Replayed = None,
     resolved: Resolved = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the fault schedule and start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check the plan, print its schedule of faults, start nothing."
+        ),
     ] = False,
     teardown: Annotated[
         bool,

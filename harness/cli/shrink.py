@@ -73,7 +73,8 @@ def shrink(
         if time.monotonic() > began_s + time_s:
             asked += f" (not all were tried within {time_s:g} s; --time gives more)"
         raise StoreError(f"{asked} does not fail: there is nothing to reduce")
-    warn(f"{_described(first)}: {first.reason}")
+    warn(_described(first))
+    warn(first.reason)
     search = Search(
         failure=first,
         until_s=began_s + time_s,
@@ -83,15 +84,17 @@ def shrink(
     shrunk = search.run()
     path = out or Path(f"shrunk-{first.plan.seed}.toml")
     write_atomic(path, scenario.text(shrunk.failure, shlex.join(["highwater", *sys.argv[1:]])))
+    if not shrunk.failure.visible:
+        warn(scenario.UNSEEN)
     end = "nothing more can be left out" if shrunk.finished else "the time is over"
     warn(f"tried {shrunk.tried} plans in {time.monotonic() - began_s:.0f} s; {end}")
-    print(path)
+    print(f"plan     {path}")
     page = path.with_suffix(".html")
     write_atomic(page, _diagram(shrunk.failure, path))
-    print(page)
+    print(f"diagram  {page}")
     run = _stored_run(shrunk.failure, store)
     if run is not None:
-        print(judge.write_report_or_warn(run, warn) or run)
+        print(f"run      {judge.write_report_or_warn(run, warn) or run}")
 
 
 def _stored_run(failure: "Failure", store: Path) -> Path | None:

@@ -7,11 +7,8 @@ nights are compared by these names. Pure, except that plans and broker modules a
 import itertools
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -172,27 +169,9 @@ def _plan(name: str, settings: CellSettings, expect: Sequence[str]) -> Plan:
         prepare.prepare(made)
     except plans.PlanError as error:
         raise SuiteError(f"cell {name}: {error}") from error
-    if made.system == "nodes" and not _module_exists(made.broker_module):
-        raise SuiteError(
-            f"cell {name}: there is no module {made.broker_module} for broker_module; name a "
-            "module that `python -m` finds from this directory, such as "
-            "harness.zoo.mutants.ack_before_replication"
-        )
     left = [key for key in NOT_SIMULATED if getattr(settings, key) is not None]
     if made.target == "sim" and left:
         raise SuiteError(
             f"cell {name}: {left[0]} is no option of simulated cells; write it into the plan"
         )
     return made
-
-
-def _module_exists(name: str) -> bool:
-    """Whether `python -m` finds the module from the current directory. Nothing is imported."""
-    top, *rest = name.split(".")
-    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) or find_spec(top)
-    for part in rest:
-        if spec is None or spec.submodule_search_locations is None:
-            return False
-        top = f"{top}.{part}"
-        spec = PathFinder.find_spec(top, spec.submodule_search_locations)
-    return spec is not None

@@ -29,9 +29,9 @@ from pydantic import (
 from checkers import expectations
 from checkers.expectations import BadExpectation
 from harness.plans import properties
-from harness.plans.errors import TOO_DEEP
+from harness.plans.errors import TOO_DEEP, unreadable
 from harness.plans.errors import PlanError as PlanError
-from harness.plans.problems import describe_problems
+from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, ScheduleFile, read
@@ -53,6 +53,8 @@ class _Frozen(BaseModel):
 
 
 def _acks(value: object) -> object:
+    if isinstance(value, bool) or value not in (0, 1, -1, "all"):
+        raise ValueError(f'acks is 0, 1 or "all", not {json.dumps(value, default=str)}')
     return -1 if value == "all" else value
 
 
@@ -361,8 +363,8 @@ def load(source: str | None = None) -> dict[str, Any]:
         raise PlanError(f"{where}: {TOO_DEEP}") from error
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         raise PlanError(
-            f"{where}: cannot be read ({_reason(error)}); give a TOML file or a packaged "
-            f"plan: {', '.join(packaged())}"
+            f"{where}: cannot be read ({unreadable(error)}){nearest(source, packaged())}; give a "
+            f"TOML file or a packaged plan: {', '.join(packaged())}"
         ) from error
     nemesis = raw.get("nemesis")
     if not isinstance(nemesis, dict) or "schedule" not in nemesis:
@@ -379,7 +381,7 @@ def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, 
     try:
         written: ScheduleFile = read(path.read_bytes())
     except (OSError, ValueError, NemesisError) as error:
-        why = error if isinstance(error, NemesisError) else f"cannot be read ({_reason(error)})"
+        why = error if isinstance(error, NemesisError) else f"cannot be read ({unreadable(error)})"
         raise PlanError(f"{where}: {path}: {why}") from error
     events = [event.model_dump(exclude_defaults=True) for event in written.events]
     merged = {**raw, "nemesis": {**_table(raw, "nemesis", where), "events": events}}
@@ -388,12 +390,6 @@ def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, 
     if written.seed is not None:
         merged["seed"] = written.seed
     return merged
-
-
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is no text"
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ keys that do. The module only writes text; the callers decide which error to rai
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -74,10 +74,14 @@ def _described(problem: ErrorDetails, path: _Path, model: type[BaseModel]) -> st
             return f"{message[0].lower()}{message[1:]}{_GIVEN}{given[:MAX_VALUE_CHARACTERS]}"
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean ...?` with the known name that is nearest; empty if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def _unknown_key(name: str, keys: Sequence[str]) -> str:
-    near = get_close_matches(name, keys, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no such key{hint} (keys here: {', '.join(keys)})"
+    return f"there is no such key{nearest(name, keys)} (keys here: {', '.join(keys)})"
 
 
 def _keys(model: type[BaseModel], path: _Path) -> list[str]:

@@ -175,7 +175,10 @@ def create(
 def open_run(path: Path) -> Run:
     """Return the run at `path`, for example store/latest. Raises StoreError when it is no run."""
     if not path.is_dir():
-        raise StoreError(f"{path}: no such run directory")
+        raise StoreError(
+            f"{path}: no such run directory in {Path.cwd()}; the last run of a store is "
+            "STORE/latest"
+        )
     if (found := irregular(path)) is not None:
         raise StoreError(irregular_told(found))
     run = _read_run_file(path)
@@ -237,6 +240,9 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def _read_run_file(path: Path) -> dict[str, Any]:
+    runs = sorted(each.parent.name for each in path.glob(f"*/{RUN_FILE}"))
+    if runs and not (path / RUN_FILE).exists():
+        raise StoreError(f"{path}: is a folder of runs; the last one is {path / runs[-1]}")
     try:
         run = json.loads((path / RUN_FILE).read_text())
     except (OSError, ValueError, RecursionError) as error:

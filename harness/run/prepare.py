@@ -10,6 +10,7 @@ from typing import Final
 
 from checkers import expectations
 from checkers.contract.risks import Risk, risks
+from harness.brokers.modules import module_exists
 from harness.plans.plan import FaultMix, Nemesis, Plan, PlanError, acks_name
 from nemesis import conditions, selectors
 from nemesis.base import BadSchedule, NemesisError
@@ -175,6 +176,12 @@ def check_system(plan: Plan) -> None:
             "its clients run on this machine: leave the target out"
         )
     if plan.system == "nodes":
+        if plan.broker_module != "nodes" and not module_exists(plan.broker_module):
+            raise PlanError(
+                f"{where}: there is no broker module {plan.broker_module}; name a module that "
+                "`python -m` finds from this directory, or a broken broker of `highwater zoo "
+                "--list`"
+            )
         return
     if plan.target == "sim":
         raise PlanError(

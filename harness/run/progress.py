@@ -22,6 +22,8 @@ from harness.reports import terminal
 from harness.systems.observer.cluster_view import PartitionView
 from nodes.ids import TopicPartition
 
+OF_FIXED_LENGTH: Final = ("warm up", "chaos")
+"""The phases that take the time that they are given."""
 LINE_INTERVAL_S: Final = 5.0
 REFRESH_PER_S: Final = 2
 
@@ -85,7 +87,11 @@ class Board:
     def head(self) -> str:
         """Return phase and times, such as `chaos 12 s, 48 s left`."""
         passed_s = self._clock() - self._since_s
-        left = f", {max(0.0, self._bound_s - passed_s):.0f} s left" if self._bound_s else ""
+        left = (
+            f", {_limit(self._phase)}{max(0.0, self._bound_s - passed_s):.0f} s left"
+            if self._bound_s
+            else ""
+        )
         return f"{self._phase} {passed_s:.0f} s{left}"
 
     def line(self) -> str:
@@ -96,7 +102,7 @@ class Board:
         parts += [f"[{fault}]" for fault in self._faults()]
         views = self._partitions().values()
         if short := sum(len(view.isr) < len(view.replicas) for view in views):
-            parts.append(f"{short} of {len(views)} partitions lack in-sync replicas")
+            parts.append(f"{short} of {len(views)} partitions have replicas out of sync")
         if leaderless := sum(view.leader is None for view in views):
             parts.append(f"{leaderless} have no leader")
         return " | ".join(parts)
@@ -220,7 +226,7 @@ class LineProgress:
     def phase(self, name: str, bound_s: float | None) -> None:
         """Print that a phase begins."""
         self._board.phase(name, bound_s)
-        self._print(name + (f" ({bound_s:.0f} s)" if bound_s else ""))
+        self._print(name + (f" ({_limit(name)}{bound_s:.0f} s)" if bound_s else ""))
 
     def note(self, text: str) -> None:
         """Print it."""
@@ -245,6 +251,11 @@ class LineProgress:
     ) -> None:
         self._done.set()
         self._thread.join()
+
+
+def _limit(phase: str) -> str:
+    """How a phase's time is said: most phases end as soon as they can."""
+    return "" if phase in OF_FIXED_LENGTH else "at most "
 
 
 def _to_stderr(line: str) -> None:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from harness.systems.metadata_log import Records, committed, decode_relevant
@@ -112,26 +112,23 @@ def metadata_rows(
 
     They come from the metadata log that a quorum election would prefer: by last epoch, then by
     length. Its wall-clock timestamps, precise to a millisecond, count from `started_wall_ns` if
-    `times` says that they are plausible. A log whose beginning was deleted starts with the leaders
-    of its oldest snapshot. The log is read twice, first for its timestamps only, so that the log of
-    a week need not fit into memory.
+    `times` says that they are plausible. If its beginning was deleted, the rows before come from
+    logs that still have them; what no log has is replaced by the leaders of the oldest snapshot.
+    The logs are read twice, first for their timestamps only, so that the log of a week need not fit
+    into memory.
     """
-    best = max(
-        (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
-        key=_last_position,
-        default=None,
-    )
-    if best is None:
+    logs = _joined([log_dir / METADATA_DIRECTORY for log_dir in log_dirs])
+    if not logs:
         return
     offsets = array("q")
 
     def stamps() -> Iterator[Stamp]:
-        for stamp, _ in _changes(best, started_wall_ns):
+        for stamp, _ in _changes(logs, started_wall_ns):
             offsets.append(stamp.offset)
             yield stamp
 
     placed = times.place(stamps())
-    for stamp, delta in _changes(best, started_wall_ns):
+    for stamp, delta in _changes(logs, started_wall_ns):
         number = bisect_left(offsets, stamp.offset)
         if number < len(offsets):  # a cluster that was left running goes on writing
             for row in _decision_rows(delta):
@@ -139,30 +136,63 @@ def metadata_rows(
                 yield {"at_ns": placed[number], **origin, **row}
 
 
-def _changes(directory: Path, started_wall_ns: int) -> Iterator[tuple[Stamp, Delta]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MetadataLog:
+    """A copy of the metadata log; below `start` it has nothing, and only up to `end` it counts."""
+
+    directory: Path
+    start: Offset
+    end: Offset
+
+
+def _joined(directories: Sequence[Path]) -> list[_MetadataLog]:
+    """Return the log that an election would prefer, last, and before it other copies that have what
+    it lacks: each has everything from its start to the start of the next one."""
+    if not directories:
+        return []
+    known = {each: _extent(each) for each in directories}
+    best = max(directories, key=lambda each: known[each].position)
+    logs = [_MetadataLog(directory=best, start=known[best].start, end=Offset(1 << 62))]
+    while (start := logs[0].start) > 0:
+        older = [
+            each for each, extent in known.items() if extent.start < start <= extent.position[1] + 1
+        ]
+        if not older:
+            break
+        first = min(older, key=lambda each: known[each].start)
+        logs.insert(0, _MetadataLog(directory=first, start=known[first].start, end=start))
+    return logs
+
+
+def _changes(logs: Sequence[_MetadataLog], started_wall_ns: int) -> Iterator[tuple[Stamp, Delta]]:
     """Yield the changes of each batch of a metadata log, with the batch's own timestamp."""
     image = ClusterImage()
-    if (snapshot := _first_snapshot(directory)) is not None:
+    if (snapshot := _first_snapshot(logs[0])) is not None:
         records = decode_relevant(snapshot.records)
         last = Offset(snapshot.snapshot_id.offset - 1)
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
         yield Stamp(last, snapshot.snapshot_id.epoch, at_ns), delta
-    for header, records in _committed(directory, after=image.offset):
+    for header, records in _committed(logs, after=image.offset):
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
         yield Stamp(header.last_offset, header.partition_leader_epoch, at_ns), delta
 
 
-def _committed(directory: Path, *, after: Offset) -> Iterator[tuple[BatchHeader, Records]]:
+def _committed(
+    logs: Sequence[_MetadataLog], *, after: Offset
+) -> Iterator[tuple[BatchHeader, Records]]:
     """Yield the batches of a metadata log after an offset, with the records that take effect."""
     last: list[BatchHeader] = []
 
     def read() -> Iterator[Records]:
-        for batch in read_batches(directory):
-            if not batch.header.is_control and batch.header.last_offset > after:
-                last[:] = [batch.header]
-                yield decode_relevant(record.value for record in decode_records(batch.data))
+        for log in logs:
+            for batch in read_batches(log.directory):
+                if batch.header.base_offset >= log.end:
+                    break
+                if not batch.header.is_control and batch.header.last_offset > after:
+                    last[:] = [batch.header]
+                    yield decode_relevant(record.value for record in decode_records(batch.data))
 
     for records in committed(read()):
         yield last[0], records
@@ -192,12 +222,11 @@ def _leader_row(key: PartitionKey, after: PartitionImage) -> dict[str, Any]:
     }
 
 
-def _first_snapshot(directory: Path) -> Snapshot | None:
+def _first_snapshot(log: _MetadataLog) -> Snapshot | None:
     """Return the oldest snapshot of a log whose beginning was deleted; None if it starts at 0."""
-    first = next(read_batches(directory), None)
-    if first is None or first.header.base_offset == 0:
+    if log.start == 0:
         return None
-    for path in sorted(directory.glob("*.checkpoint")):
+    for path in sorted(log.directory.glob("*.checkpoint")):
         snapshot_id = id_of(path.name)
         with contextlib.suppress(SnapshotCorrupt):
             if snapshot_id is not None:
@@ -205,8 +234,17 @@ def _first_snapshot(directory: Path) -> Snapshot | None:
     return None
 
 
-def _last_position(directory: Path) -> tuple[Epoch, Offset]:
-    epoch, offset = Epoch(-1), Offset(-1)
+class _Extent(NamedTuple):
+    """Where a copy of the metadata log starts, and the position of its last batch."""
+
+    start: Offset
+    position: tuple[Epoch, Offset]
+
+
+def _extent(directory: Path) -> _Extent:
+    start, epoch, offset = Offset(0), Epoch(-1), Offset(-1)
     for batch in read_batches(directory):
+        if offset < 0:
+            start = batch.header.base_offset
         epoch, offset = batch.header.partition_leader_epoch, batch.header.last_offset
-    return epoch, offset
+    return _Extent(start, (epoch, offset))

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.brokers.modules import imported
 from harness.plans.plan import PlanError
+from harness.plans.problems import nearest
 
 Script = Callable[[int], str]
 """Plays a schedule of single messages in the simulated world of a seed, on the broker as it is
@@ -72,5 +73,8 @@ def load_entries(module: str, names: Sequence[str] = ()) -> tuple[Entry, ...]:
         ) from error
     known = {entry.name: entry for entry in found}
     if unknown := [name for name in names if name not in known]:
-        raise PlanError(f"{module} has no entry {', '.join(unknown)}; it has {', '.join(known)}")
+        raise PlanError(
+            f"there is no broken broker {', '.join(unknown)}{nearest(unknown[0], known)}; there "
+            f"are {', '.join(known)}"
+        )
     return tuple(known[name] for name in names or known)

@@ -11,6 +11,11 @@ from harness.simulation.shrinking.trial import Failure
 
 WIDTH = 98
 
+UNSEEN = (
+    "No client sees this failure: an invariant of the nodes' own state shows it, so a run with "
+    "real processes will probably be VALID."
+)
+
 
 def text(failure: Failure, origin: str) -> str:
     """Return the scenario's TOML. `origin` is the command that found the failure first."""
@@ -30,6 +35,8 @@ def text(failure: Failure, origin: str) -> str:
         f"`{repeat_command(failure, 'FILE')}` repeats it exactly, `highwater run FILE` tries it "
         "with real processes."
     )
+    if not failure.visible:
+        about += f" {UNSEEN}"
     if plan.simulated != Simulated():
         about += (
             " The failure needs the delays of [simulated]: real processes have others, and may "

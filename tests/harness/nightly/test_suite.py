@@ -69,11 +69,11 @@ def test_cells_and_canaries_follow_the_matrix() -> None:
         ),
         (
             {"canary": [{"plan": "quick", "broker_module": "mutants.ack_early"}]},
-            "there is no module mutants.ack_early for broker_module",
+            "there is no broker module mutants.ack_early",
         ),
         (
             {"canary": [{"plan": "quick", "broker_module": f"{MUTANT}.more"}]},
-            f"there is no module {MUTANT}.more",
+            f"there is no broker module {MUTANT}.more",
         ),
     ],
 )
@@ -90,7 +90,10 @@ def test_dry_run_refuses_a_canary_whose_broker_module_does_not_exist(tmp_path: P
     """Before anything starts, with a sentence that names the cell and the module."""
     path = tmp_path / "suite.toml"
     path.write_text('name = "s"\n[[canary]]\nplan = "quick"\nbroker_module = "mutants.ack_early"\n')
-    with pytest.raises(SuiteError, match=r"cell quick_\S+: there is no module mutants\.ack_early"):
+    with pytest.raises(
+        SuiteError,
+        match=r"cell quick_\S+: plan quick: there is no broker module mutants\.ack_early",
+    ):
         nightly(suite=path, store=tmp_path / "store", dry_run=True)
     assert not (tmp_path / "store").exists()
 

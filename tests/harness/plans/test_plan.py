@@ -72,7 +72,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             {"system": "kafka", "broker_module": "mine"},
             "broker_module mine is for the built-in broker",
         ),
-        ({"topics": topic(acks=2)}, "topics.0.acks: input should be 0, 1 or -1, not 2"),
+        ({"topics": topic(acks=2)}, 'topics.0.acks: acks is 0, 1 or "all", not 2'),
         ({"topics": [{"acks": 1}]}, "topics.0.name: is missing"),
         ({"topics": []}, "topics: "),
         ({"topics": topic() * 2}, "topic t is there twice"),

@@ -20,7 +20,7 @@ def test_all_problems_are_listed_with_one_line_each() -> None:
     assert problems_of(nodes=0, topics=topics, workload={"insists": 7}) == [
         "plan test: 4 problems:",
         "nodes: input should be greater than or equal to 1, not 0",
-        "topics.0.acks: input should be 0, 1 or -1, not 7",
+        'topics.0.acks: acks is 0, 1 or "all", not 7',
         "topics.1.name: is missing",
         "workload.insists: input should be a valid boolean, unable to interpret input, not 7",
     ]

@@ -48,7 +48,7 @@ def test_line_has_phase_rates_faults_and_partitions_that_lack_replicas() -> None
     world.count(12, acked=1500, failed=10, info=30)
     assert world.board.line() == (
         "chaos 12 s, 48 s left | acks-1 250 ops/s 20 errors/s | [kill node 2] | "
-        "2 of 3 partitions lack in-sync replicas | 1 have no leader"
+        "2 of 3 partitions have replicas out of sync | 1 have no leader"
     )
     assert world.board.line() == world.board.line(), "asking again must not change the rates"
 

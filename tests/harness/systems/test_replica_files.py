@@ -157,3 +157,39 @@ def test_metadata_log_without_its_beginning_starts_with_its_snapshot(tmp_path: P
         (600_000_000, 1, 4, [1, 2]),
         (1_500_000_000, 2, 5, [2]),
     ]
+
+
+def test_rows_that_a_snapshot_replaced_come_from_another_copy(tmp_path: Path) -> None:
+    """The copy that an election prefers begins at offset 12; the other one has what is before."""
+    topic = encode(TopicRecord(name="t", topic_id=TOPIC_ID))
+    created = encode(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=TOPIC_ID,
+            replicas=(NodeId(1), NodeId(2)),
+            isr=(NodeId(1), NodeId(2)),
+            leader=NodeId(1),
+            leader_epoch=Epoch(0),
+            partition_epoch=0,
+        )
+    )
+    shrunk, moved = (
+        encode(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, isr=(NodeId(2),), leader=NodeId(leader)
+            )
+        )
+        for leader in (1, 2)
+    )
+    whole, short = (tmp_path / name / METADATA_DIRECTORY for name in ("whole", "short"))
+    begun = metadata_batch(0, topic, created, timestamp_ms=1_100)
+    change = metadata_batch(2, shrunk, timestamp_ms=1_200)
+    last = metadata_batch(3, moved, timestamp_ms=1_300)
+    segment(whole, 0, begun + change)
+    segment(short, 3, last)
+    rows = list(metadata_rows([tmp_path / "whole", tmp_path / "short"], 10**9, QuorumTimes()))
+    assert [(row["log_offset"], row["leader"], row["isr"]) for row in rows] == [
+        (1, 1, [1, 2]),
+        (2, 1, [2]),
+        (3, 2, [2]),
+    ]

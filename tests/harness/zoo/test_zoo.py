@@ -197,5 +197,5 @@ def test_unknown_collection_or_entry_is_a_plan_error() -> None:
     """The message names what there is instead."""
     with pytest.raises(PlanError, match=r"harness\.zoo\.mutants is not a collection"):
         load_entries("harness.zoo.mutants")
-    with pytest.raises(PlanError, match="has no entry nobody; it has "):
+    with pytest.raises(PlanError, match="there is no broken broker nobody; there are "):
         load_entries("harness.zoo.entries", ["nobody"])

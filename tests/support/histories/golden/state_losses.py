@@ -7,6 +7,7 @@ starts at offset 10. The write that is gone was acknowledged at 9.4 s, at offset
 import json
 from collections.abc import Sequence
 
+from checkers.history.history import METADATA_TOPIC
 from tests.support.histories.golden.base import INFO, F, P, U, golden
 from tests.support.histories.story import ALL, ONE, S, Story, v
 
@@ -412,3 +413,37 @@ def write_without_its_offset_came_after_the_power_loss(s: Story) -> None:
     wiped(s)
     s.rows("send", ALL)[-1].update(offset=None, invoke_ns=11 * S, complete_ns=12 * S)
     taken(s, 1, 2)
+
+
+def _metadata_logs(s: Story, *extents: tuple[int, int]) -> None:
+    """Where the nodes' copies of the metadata log start and end."""
+    s.replica_ends += [
+        {
+            "node": node, "topic": METADATA_TOPIC, "partition": 0, "start_offset": start,
+            "end_offset": end, "high_watermark": end,
+        }
+        for node, (start, end) in enumerate(extents, 1)
+    ]  # fmt: skip
+
+
+@golden("UNKNOWN", {LOST: (U, 1)}, because="a snapshot replaced the metadata log below offset 40")
+def snapshot_hides_what_led_to_a_loss(s: Story) -> None:
+    """Only node 1 lost power, which excuses nothing; but who was in sync before is not known."""
+    taken(s, 1)
+    s.send(ALL, OTHER, 10, 9.4)
+    _metadata_logs(s, (40, 90), (50, 90), (60, 90))
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def snapshot_hides_nothing_that_another_node_still_has(s: Story) -> None:
+    """Node 3 has the log from the beginning."""
+    taken(s, 1)
+    s.send(ALL, OTHER, 10, 9.4)
+    _metadata_logs(s, (40, 90), (50, 90), (0, 90))
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def snapshot_without_any_lost_state(s: Story) -> None:
+    """Nothing could have excused the loss."""
+    s.send(ALL, OTHER, 10, 9.4)
+    _metadata_logs(s, (40, 90), (50, 90), (60, 90))

@@ -4,6 +4,11 @@ from collections import defaultdict
 from functools import partial
 from uuid import UUID
 
+from harness.simulation.invariants.acknowledgements import (
+    Acknowledged,
+    check_acknowledged,
+    watch_acknowledgements,
+)
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.durable import is_durable, was_set_aside
@@ -165,6 +170,7 @@ class NodeChecker:
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
         self._states: dict[ReplicaChecker, None] = {}
+        self._acknowledged: list[Acknowledged] = []
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
 
@@ -200,6 +206,10 @@ class NodeChecker:
         self._states[replica_checker] = None
         self._invariants.touch(self)
 
+    def _on_acknowledged(self, batch: Acknowledged) -> None:
+        self._acknowledged.append(batch)
+        self._invariants.touch(self)
+
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
         self._invariants.touch(self)
@@ -210,7 +220,9 @@ class NodeChecker:
         """Check what was touched; return the permitted losses. Raises InvariantBroken."""
         self._disk.read_by_program = False
         try:
-            return self._look()
+            excuses = self._look()
+            self._check_acknowledged()
+            return excuses
         finally:
             self._disk.read_by_program = True
 
@@ -241,6 +253,13 @@ class NodeChecker:
         settled = manager.applied_offset == image.offset
         return [text for each in states if (text := each.check(image, settled=settled))]
 
+    def _check_acknowledged(self) -> None:
+        acknowledged, self._acknowledged = self._acknowledged, []
+        for replica, end in acknowledged:
+            topic, number = replica.partition.topic, replica.partition.partition
+            found = self._images.partition(topic, replica.topic_id, number)
+            check_acknowledged(found, self.node, end)
+
     def _find_parts(self) -> None:
         raft, broker = self._node_created.raft, self._node_created.broker
         if raft is not None and self._raft is None:
@@ -261,6 +280,7 @@ class NodeChecker:
             self._invariants.broker_created(self.node, broker.lifecycle._incarnation_id)
             self._manager = broker.replicas
             watch(self._manager, self._on_replicas)
+            watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
 
     def _find_replicas(self) -> None:
         if self._manager is None:

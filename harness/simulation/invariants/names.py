@@ -4,6 +4,7 @@ from typing import Final
 
 INVARIANTS: Final = (
     "a-restart-loses-nothing",
+    "acknowledged-is-committed",
     "committed-stays",
     "commits-its-own-epoch",
     "commits-with-enough",

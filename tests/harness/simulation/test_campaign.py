@@ -63,6 +63,15 @@ def test_failed_expectation_gives_unmet(tmp_path: Path) -> None:
     assert run_seed(Task(plan=met, root=tmp_path), 3).outcome == "VALID"
 
 
+def test_early_acknowledgement_is_found_without_any_fault(tmp_path: Path) -> None:
+    """No client can see it, because nothing is lost."""
+    early = small(broker_module=MUTANT)
+    result = run_seed(Task(plan=early, root=tmp_path), 1)
+    assert (result.outcome, result.signs) == ("INVALID", ("acknowledged-is-committed",))
+    unseen = run_seed(Task(plan=early, root=tmp_path, invariants=False), 1)
+    assert unseen.outcome == "VALID"
+
+
 def _stays_out(*_: object) -> None:
     """A leader that never asks for a larger ISR."""
 
@@ -94,7 +103,7 @@ def test_broken_broker_is_invalid_by_what_clients_saw(tmp_path: Path) -> None:
     """The unmodified broker is VALID."""
     workload = {"client": "own", "rate_per_s": 20}
     plan = small(nemesis=CUT_OFF, broker_module=MUTANT, workload=workload)
-    result = run_seed(Task(plan=plan, root=tmp_path), 1)
+    result = run_seed(Task(plan=plan, root=tmp_path, invariants=False), 1)
     assert result.outcome == "INVALID"
     assert "lost-write" in result.signs
     assert result.run is not None

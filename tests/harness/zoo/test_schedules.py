@@ -12,7 +12,7 @@ from harness.zoo.schedules.stage import ExpectationFailed, Stage
 SEED = 1
 CAUGHT_BY = {
     "accepts_gaps": "sequences: ",
-    "ack_before_replication": "acknowledged and lost",
+    "ack_before_replication": "acknowledged-is-committed",
     "acknowledges_before_flush": "isr-has-all-committed: ",
     "beats_while_the_disk_hangs": "not within 15 s: somebody else leads",
     "believes_the_cache": "flushed-is-on-disk",

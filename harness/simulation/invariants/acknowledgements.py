@@ -1,0 +1,63 @@
+"""What a broker acknowledges with acks=all is committed at that moment.
+
+An acknowledgement before the high watermark has passed the batch loses nothing as long as nothing
+fails, so no client sees it in most runs. The check looks at the response when the broker makes it,
+and adds no event to the run.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.images import Partition
+from harness.simulation.invariants.partition_history import NEVER
+from nodes.server.replicas.replica import Replica
+from nodes.server.requests.produce import ProduceHandler
+
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT: Final = 23
+
+
+class Acknowledged(NamedTuple):
+    """A batch that a broker acknowledged; `end` is the offset after its last record."""
+
+    replica: Replica
+    end: int
+
+
+def watch_acknowledgements(handler: ProduceHandler, note: Callable[[Acknowledged], None]) -> None:
+    """Call `note` for each batch that the handler acknowledges with acks=all from now on."""
+    respond = handler._response
+
+    def watched(request: Any, results: Sequence[Any], listener: str) -> Any:
+        if request.acks == -1:
+            for each in results:
+                if each.error is ErrorCode.none and each.replica is not None:
+                    (delta,) = _LAST_OFFSET_DELTA.unpack_from(
+                        each.requested.records, _LAST_OFFSET_DELTA_AT
+                    )
+                    note(Acknowledged(each.replica, each.base_offset + delta + 1))
+        return respond(request, results, listener)
+
+    handler._response = watched  # type: ignore[method-assign]
+
+
+def check_acknowledged(partition: Partition, node: int, end: int) -> None:
+    """Raise InvariantBroken unless everything below `end` is committed.
+
+    After an unclean election nobody has to know what is committed.
+    """
+    history = partition.history
+    if history.reset_epoch != NEVER:
+        return
+    top = history.last_committed()
+    if top is None or top.end < end:
+        committed = "nothing" if top is None else f"only what is below {top.end}"
+        raise InvariantBroken(
+            "acknowledged-is-committed",
+            f"{history.name}: node {node} acknowledges everything below {end}, and {committed} is "
+            "committed",
+        )

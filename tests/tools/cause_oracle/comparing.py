@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from checkers.causes.cause import Cause, CauseKind
+from checkers.causes.retention import Removal
 from checkers.detectors.durability import lost_writes
 from checkers.engines.engine import DuckDbEngine
 from checkers.frames.frames import Frames
+from checkers.frames.log_starts import PREFIX
 from checkers.history.history import load_plan, load_run
 from harness.judging import judge
 from harness.recording.versions import commit, versions
@@ -90,9 +92,19 @@ def compare(prepared: Prepared) -> list[Compared]:
 
 
 def _lost(frames: Frames) -> Iterator[dict[str, Any]]:
+    """Yield the lost writes that a cause has to explain: not what retention may have removed."""
     for found in lost_writes(frames):
         rows = frames.engine.rows(found)
-        yield from (row for row in rows if row["kind"] == "lost-write")
+        for row in rows:
+            if row["kind"] == "lost-write" and not _removed(frames, row):
+                yield row
+
+
+def _removed(frames: Frames, row: dict[str, Any]) -> bool:
+    start = frames.log_starts.get((row["topic"], row["partition"]))
+    if start is None or start.removal(frames.settings(row["topic"])) is Removal.TOO_EARLY:
+        return False
+    return row["offset"] is None or row["aspect"] == PREFIX
 
 
 def _compared(seed: int, frames: Frames, row: dict[str, Any], oracle: Oracle) -> Compared:

@@ -99,7 +99,7 @@ def test_broken_broker_ends_with_1_and_prints_a_replay_command(tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert "INVALID: " in done.stdout
-    assert "lost-write" in done.stdout
+    assert "acknowledged-is-committed" in done.stdout
     [replay] = [line for line in done.stdout.splitlines() if line.startswith("  replay")][:1]
     assert " ".join(module) in replay
     assert "--trace" in replay

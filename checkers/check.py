@@ -235,9 +235,10 @@ def _anomaly(
         explanation = frames.explanations[cause_id]
         cause, text = explanation.judged, explanation.text
     start = frames.log_starts.get((topic, partition)) if group["aspect"] == PREFIX else None
-    removal = None if start is None else start.removal(frames.settings(topic))
+    whole_run = frames.settings(topic)
+    removal = None if start is None else start.removal(whole_run)
     if start is not None and removal is not Removal.TOO_EARLY:
-        text = start.text(frames.settings(topic))
+        text = start.text(whole_run)
     settings = _settings(frames, topic, cause, examples)
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(

@@ -94,7 +94,7 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
     slow = _is_slow(simulated)
     topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some_topics(plan.topics, rng))
     broker = _broker(rng, slow=slow)
-    rare = random.Random(f"swarm/rare/{seed}")
+    rare = random.Random(f"swarm/rare/{seed}")  # of its own: the other draws stay as they were
     topics = tuple(_rare_topic(topic, nodes, rare) for topic in topics)
     return plan.model_copy(
         update={

@@ -5,20 +5,17 @@ fails, so no client sees it in most runs. The check looks at the response when t
 and adds no event to the run.
 """
 
-import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.images import Partition
 from harness.simulation.invariants.partition_history import NEVER
+from nodes.log.batch import read_header
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.produce import ProduceHandler
-
-_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT: Final = 23
 
 
 class Acknowledged(NamedTuple):
@@ -36,13 +33,11 @@ def watch_acknowledgements(handler: ProduceHandler, note: Callable[[Acknowledged
         if request.acks == -1:
             for each in results:
                 if each.error is ErrorCode.none and each.replica is not None:
-                    (delta,) = _LAST_OFFSET_DELTA.unpack_from(
-                        each.requested.records, _LAST_OFFSET_DELTA_AT
-                    )
-                    note(Acknowledged(each.replica, each.base_offset + delta + 1))
+                    last = each.base_offset + read_header(each.requested.records).last_offset_delta
+                    note(Acknowledged(each.replica, last + 1))
         return respond(request, results, listener)
 
-    handler._response = watched  # type: ignore[method-assign]
+    vars(handler)["_response"] = watched
 
 
 def check_acknowledged(partition: Partition, node: int, end: int) -> None:

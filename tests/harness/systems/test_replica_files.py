@@ -76,22 +76,27 @@ def metadata_batch(base: int, *records: bytes, timestamp_ms: int, control: bool 
     )
 
 
+def partition_record(leader_epoch: int = 0) -> bytes:
+    """Partition 0 on nodes 1 and 2, led by node 1."""
+    return encode(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=TOPIC_ID,
+            replicas=(NodeId(1), NodeId(2)),
+            isr=(NodeId(1), NodeId(2)),
+            leader=NodeId(1),
+            leader_epoch=Epoch(leader_epoch),
+            partition_epoch=2 * leader_epoch,
+        )
+    )
+
+
 def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> None:
     """Creation and change of a partition are rows at their time since the run's start."""
     created = metadata_batch(
         1,
         encode(TopicRecord(name="t", topic_id=TOPIC_ID)),
-        encode(
-            PartitionRecord(
-                partition_id=0,
-                topic_id=TOPIC_ID,
-                replicas=(NodeId(1), NodeId(2)),
-                isr=(NodeId(1), NodeId(2)),
-                leader=NodeId(1),
-                leader_epoch=Epoch(0),
-                partition_epoch=0,
-            )
-        ),
+        partition_record(),
         timestamp_ms=2_000,
     )
     changed = metadata_batch(
@@ -127,17 +132,7 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
 def test_metadata_log_without_its_beginning_starts_with_its_snapshot(tmp_path: Path) -> None:
     """The leaders of the snapshot come first, and each is given once."""
     topic = encode(TopicRecord(name="t", topic_id=TOPIC_ID))
-    partition = encode(
-        PartitionRecord(
-            partition_id=0,
-            topic_id=TOPIC_ID,
-            replicas=(NodeId(1), NodeId(2)),
-            isr=(NodeId(1), NodeId(2)),
-            leader=NodeId(1),
-            leader_epoch=Epoch(4),
-            partition_epoch=9,
-        )
-    )
+    partition = partition_record(leader_epoch=4)
     changed = encode(
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(NodeId(2),), leader=NodeId(2))
     )
@@ -162,17 +157,7 @@ def test_metadata_log_without_its_beginning_starts_with_its_snapshot(tmp_path: P
 def test_rows_that_a_snapshot_replaced_come_from_another_copy(tmp_path: Path) -> None:
     """The copy that an election prefers begins at offset 12; the other one has what is before."""
     topic = encode(TopicRecord(name="t", topic_id=TOPIC_ID))
-    created = encode(
-        PartitionRecord(
-            partition_id=0,
-            topic_id=TOPIC_ID,
-            replicas=(NodeId(1), NodeId(2)),
-            isr=(NodeId(1), NodeId(2)),
-            leader=NodeId(1),
-            leader_epoch=Epoch(0),
-            partition_epoch=0,
-        )
-    )
+    created = partition_record()
     shrunk, moved = (
         encode(
             PartitionChangeRecord(

@@ -7,17 +7,18 @@ GONE = 5
 """How many records each of these stories removes from the start of a log."""
 
 
-def _remove_first(s: Story, topic: str, *, files: bool = True) -> None:
-    """The first records are gone from the final log, and from the files of all replicas."""
-    s.forget(topic=topic, values={v(topic, n) for n in range(1, GONE + 1)}, but_polls=True)
+def _start_at(s: Story, topic: str, offset: int) -> None:
+    """The files of all replicas start at this offset."""
     for row in s.replica_ends:
         if row["topic"] == topic:
-            row["start_offset"] = GONE
-    s.replicas = [row for row in s.replicas if row["topic"] != topic or row["last_offset"] >= GONE]
-    if not files:
-        s.replicas.clear()
-        s.replica_ends.clear()
-        s.plan["system"] = "external"
+            row["start_offset"] = offset
+    s.replicas = [r for r in s.replicas if r["topic"] != topic or r["last_offset"] >= offset]
+
+
+def _remove_first(s: Story, topic: str, count: int = GONE) -> None:
+    """The first records are gone from the final log, and from the files of all replicas."""
+    s.forget(topic=topic, values={v(topic, n) for n in range(1, count + 1)}, but_polls=True)
+    _start_at(s, topic, count)
 
 
 def _configs(s: Story, topic: str, **configs: int) -> None:
@@ -84,11 +85,7 @@ def retention_by_age_with_a_shifted_clock(s: Story) -> None:
 @golden("VALID", {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)})
 def retention_by_age_leaves_nothing(s: Story) -> None:
     """The log is empty at the end; its files say where it starts."""
-    s.forget(topic=ONE, values={v(ONE, n) for n in range(1, 21)}, but_polls=True)
-    for row in s.replica_ends:
-        if row["topic"] == ONE:
-            row["start_offset"] = 20
-    s.replicas = [row for row in s.replicas if row["topic"] != ONE]
+    _remove_first(s, ONE, 20)
     _configs(s, ONE, retention_ms=1_000)
 
 
@@ -96,10 +93,7 @@ def retention_by_age_leaves_nothing(s: Story) -> None:
 def retention_overtakes_the_final_read(s: Story) -> None:
     """The final read had come to offset 3 when the log began at 5; it went on there."""
     s.forget(topic=ALL, values={v(ALL, 4), v(ALL, 5)}, but_polls=True)
-    for row in s.replica_ends:
-        if row["topic"] == ALL:
-            row["start_offset"] = GONE
-    s.replicas = [row for row in s.replicas if row["topic"] != ALL or row["last_offset"] >= GONE]
+    _start_at(s, ALL, GONE)
     (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ALL]
     moved = {"offset": GONE, "error": "OFFSET_OUT_OF_RANGE", "op": end["op"]}
     s.row("assign", READER, 60, **({"topic": ALL, "partition": 0} | moved))
@@ -119,10 +113,7 @@ def retention_hides_where_an_epoch_began(s: Story) -> None:
     s.read_in_the_end(ONE, 20, v(ONE, 99))
     (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ONE]
     end["offset"] = 21
-    s.forget(topic=ONE, values={v(ONE, n) for n in range(1, 13)}, but_polls=True)
-    for row in s.replica_ends:
-        if row["topic"] == ONE:
-            row["start_offset"] = 12
+    _remove_first(s, ONE, 12)
     for row in s.cluster:
         if row["topic"] == ONE and row["kind"] == "epoch" and row["leader_epoch"] == 1:
             row["start_offset"] = 12
@@ -132,5 +123,8 @@ def retention_hides_where_an_epoch_began(s: Story) -> None:
 @golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
 def retention_by_size_without_files(s: Story) -> None:
     """Nobody knows how many bytes are left."""
-    _remove_first(s, ALL, files=False)
+    _remove_first(s, ALL)
+    s.replicas.clear()
+    s.replica_ends.clear()
+    s.plan["system"] = "external"
     _configs(s, ALL, retention_bytes=1)

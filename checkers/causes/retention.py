@@ -4,7 +4,8 @@ Retention removes the oldest segments of a log. By size it removes a segment onl
 `retention.bytes` remain, so the log that is left has as many bytes. By age it removes a segment
 only if the newest record in it is older than `retention.ms`, so every removed record is. A log that
 fits neither rule was cut too early. (A log only grows after a removal, so a removal that was too
-early can look right later, but never the other way round, except after a truncation.)
+early can look right later, but never the other way round, except after a truncation. Then the
+offsets that brokers acknowledged show how far the log once reached.)
 
 Source: the Kafka documentation of `retention.ms` and `retention.bytes`.
 """
@@ -24,6 +25,7 @@ class Removal(StrEnum):
     """Why the records below the start of a final log are gone."""
 
     BY_SIZE = "by size"
+    BY_SIZE_OF_A_LONGER_LOG = "by size, of a log that a leader change truncated since"
     BY_AGE = "by age"
     BY_A_SHIFTED_CLOCK = "by age, by a clock that a fault had shifted"
     NOT_RECORDED = "not recorded"
@@ -32,7 +34,7 @@ class Removal(StrEnum):
     @property
     def allowed(self) -> bool:
         """Whether retention allows it."""
-        return self in (Removal.BY_SIZE, Removal.BY_AGE, Removal.BY_A_SHIFTED_CLOCK)
+        return self not in (Removal.NOT_RECORDED, Removal.TOO_EARLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +42,27 @@ class LogStart:
     """Where a partition's final log starts, and what is known of the records before.
 
     offset: its first offset. left_bytes: the bytes of the batches in the files of a replica that
-    starts there or later; None if no such files were read. newest_ns: when the newest record below
-    the start was sent; None if that is not known. read_ns: when the log was read. truncated: the
-    leader changed, so that the log may have become shorter. shifted_ns: how far faults shifted the
-    clocks of brokers against each other.
+    starts there or later; None if no such files were read. once_end: the offset after the last one
+    that a broker acknowledged, 0 if it acknowledged none. record_bytes: the bytes of the largest
+    record in the files, with its share of the batch's header. newest_ns: when the newest record
+    below the start was sent; None if that is not known. read_ns: when the log was read. truncated:
+    the leader changed, so that the log may have become shorter. shifted_ns: how far faults shifted
+    the clocks of brokers against each other.
     """
 
     offset: int
     left_bytes: int | None = None
+    once_end: int = 0
+    record_bytes: int = 0
     newest_ns: int | None = None
     read_ns: int
     truncated: bool = False
     shifted_ns: int = 0
+
+    @property
+    def once_bytes(self) -> int:
+        """The most bytes that the records from the start to `once_end` can have had."""
+        return max(0, self.once_end - self.offset) * self.record_bytes
 
     def removal(self, settings: Settings) -> Removal:
         """Return why the records below the start are gone, by the topic's settings."""
@@ -59,6 +70,8 @@ class LogStart:
         by_size, by_age = size != UNLIMITED, settings.retention_ms != UNLIMITED
         if by_size and self.left_bytes is not None and self.left_bytes >= size:
             return Removal.BY_SIZE
+        if by_size and self.truncated and self.once_bytes >= size:
+            return Removal.BY_SIZE_OF_A_LONGER_LOG
         newest_ns = 0 if self.newest_ns is None else self.newest_ns
         age_left_ns = age_ns - SLACK_NS - (self.read_ns - newest_ns)
         if by_age and age_left_ns < self.shifted_ns:
@@ -75,6 +88,12 @@ class LogStart:
             case Removal.BY_SIZE:
                 why = (
                     f"the rest has {self.left_bytes:,} bytes, and retention.bytes="
+                    f"{settings.retention_bytes}"
+                )
+            case Removal.BY_SIZE_OF_A_LONGER_LOG:
+                why = (
+                    f"the log reached offset {self.once_end} before a leader change truncated it, "
+                    f"with up to {self.once_bytes:,} bytes left, and retention.bytes="
                     f"{settings.retention_bytes}"
                 )
             case Removal.BY_AGE:

@@ -1,5 +1,6 @@
 """Where the final logs start, and what is known of the records before."""
 
+from math import ceil
 from typing import Final
 
 from checkers.causes.retention import LogStart
@@ -55,14 +56,18 @@ def log_starts(
     for known in (
         _newest_removed(engine, cut, sends),
         _left_bytes(engine, cut, replicas, replica_ends),
+        _once_ends(engine, sends),
         _epochs(engine, cluster),
     ):
         found = left_join(engine.materialize(found), engine.materialize(known), on=TP)
+    record_bytes = _record_bytes(engine, replicas)
     shifts = _shifts_ns(engine, replica_ends, cluster)
     return {
         (row["topic"], row["partition"]): LogStart(
             offset=row["log_start"],
             left_bytes=row["left_bytes"],
+            once_end=row["once_end"] or 0,
+            record_bytes=record_bytes.get((row["topic"], row["partition"]), 0),
             newest_ns=row["newest_ns"],
             read_ns=row["read_ns"],
             truncated=(row["epochs"] or 0) > 1,
@@ -92,6 +97,26 @@ def _left_bytes(engine: Engine, cut: Frame, replicas: Frame, replica_ends: Frame
     each = left_join(late.select("node", *TP), engine.materialize(filled), on=["node", *TP])
     most = F.max(F.coalesce(F.col("bytes"), F.lit(0))).alias("left_bytes")
     return each.groupBy(*TP).agg(most)
+
+
+def _once_ends(engine: Engine, sends: Frame) -> Frame:
+    """Return how far logs reached at least: topic, partition, once_end (after the last offset that
+    a broker acknowledged)."""
+    F = engine.functions
+    return sends.groupBy(*TP).agg((F.max("offset") + F.lit(1)).alias("once_end"))
+
+
+def _record_bytes(engine: Engine, replicas: Frame) -> dict[tuple[str, int], int]:
+    """Return the bytes of each partition's largest record, rounded up, by the batches of all
+    replicas."""
+    F = engine.functions
+    count = (F.col("last_offset") - F.col("base_offset") + F.lit(1)).alias("count")
+    sizes = replicas.select(*TP, count, "size").groupBy(*TP, "count").agg(F.max("size").alias("size"))
+    found: dict[tuple[str, int], int] = {}
+    for row in engine.rows(sizes):
+        place = row["topic"], row["partition"]
+        found[place] = max(found.get(place, 0), ceil(row["size"] / row["count"]))
+    return found
 
 
 def _epochs(engine: Engine, cluster: Frame) -> Frame:

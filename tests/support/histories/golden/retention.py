@@ -57,6 +57,31 @@ def retention_by_size_before_a_truncation(s: Story) -> None:
     _configs(s, ALL, retention_bytes=1501)
 
 
+@golden(
+    "VALID",
+    {("lost-write", "prefix"): (P, GONE), ("truncated-read", "prefix"): (P, GONE),
+     ("lost-write", "tail"): (P, 1)},
+    cause="the log reached offset 25 before a leader change truncated it, with up to 2,000 bytes",
+)  # fmt: skip
+def retention_by_size_of_a_log_that_was_longer(s: Story) -> None:
+    """Node 1 acknowledged offset 24; node 2, which replaced it, ends at 20."""
+    s.send(ONE, 99, 24, 9.4)
+    _remove_first(s, ONE)
+    _configs(s, ONE, retention_bytes=2000)
+
+
+@golden(
+    "UNKNOWN",
+    {("lost-write", "prefix"): (U, GONE), ("truncated-read", "prefix"): (U, GONE),
+     ("lost-write", "tail"): (P, 1)},
+)  # fmt: skip
+def retention_by_size_of_a_log_that_was_hardly_longer(s: Story) -> None:
+    """The records that the log had by the acknowledgements are one byte less than had to stay."""
+    s.send(ONE, 99, 24, 9.4)
+    _remove_first(s, ONE)
+    _configs(s, ONE, retention_bytes=2001)
+
+
 @golden("VALID", BOTH, cause="the newest of them was sent at 2.500 s, the log was read at 60.001 s")
 def retention_by_age_removes_the_old(s: Story) -> None:
     """The newest of the removed records was 57.5 s old at the end."""

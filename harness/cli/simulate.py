@@ -3,6 +3,7 @@
 The exit code is that of a run, for the worst seed. This module has no logic of its own.
 """
 
+import dataclasses
 import json
 import os
 import shlex
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PLAN: Final = "simulation"
 WITH_VALUE: Final = ("--seeds", "--time", "--jobs")
-WITHOUT_VALUE: Final = ("--trace", "--keep-going", "--json")
+WITHOUT_VALUE: Final = ("--trace", "--keep-going", "--json", "--coverage")
 """Options that do not change the run of one seed."""
 
 
@@ -86,6 +87,12 @@ def simulate(
     invariants: Annotated[
         bool, typer.Option(help="Check the nodes' internal state after every event.")
     ] = True,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage", help="Print which of the broker's decisions no seed reached, by module."
+        ),
+    ] = False,
     store: Store = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per seed.")] = False,
     debug: Debug = False,
@@ -109,10 +116,11 @@ def simulate(
     }
 
     if replay is not None:
-        task, wanted = _repeated(replay, plan, flags, store, invariants=invariants)
+        task, wanted = _repeated(replay, plan, flags, store)
     else:
-        task = _task(plan, flags, store, swarm=swarm, keep=trace, invariants=invariants)
+        task = _task(plan, flags, store, swarm=swarm, keep=trace)
         wanted = summary.seeds(seeds)
+    task = dataclasses.replace(task, invariants=invariants, coverage=coverage)
     if len(wanted) > summary.ENDLESS // 2 and time_s is None:
         warn("the seeds have no end: the command runs until it is interrupted (--time bounds it)")
     _check(task, wanted, diagram)
@@ -120,7 +128,9 @@ def simulate(
     if not as_json:
         print(total.line())
         print(f"digest of all seeds: {total.digest}")
-        print(summary.coverage(total.met))
+        print(summary.situations(total.met))
+    if coverage:
+        warn(total.reached.text()) if as_json else print(total.reached.text())
     _draw(task, wanted[0], total, diagram)
     raise Exit(total.exit_code)
 
@@ -151,24 +161,23 @@ def _task(
     *,
     swarm: bool,
     keep: bool,
-    invariants: bool,
 ) -> "Task":
     from harness.plans import plan as plans
     from harness.simulation.campaign import Task
 
     name = plan or DEFAULT_PLAN
     made = plans.build(plans.load(name), where=f"plan {name}", flags=flags)
-    return Task(plan=made, seeds_are_swarms=swarm, root=store, keep=keep, invariants=invariants)
+    return Task(plan=made, seeds_are_swarms=swarm, root=store, keep=keep)
 
 
 def _repeated(
-    replay: Path, plan: str | None, flags: dict[str, Any], store: Path, *, invariants: bool
+    replay: Path, plan: str | None, flags: dict[str, Any], store: Path
 ) -> "tuple[Task, range]":
     from harness.plans import repeat
     from harness.simulation.campaign import Task
 
     made, schedule = repeat.load(replay, plan, flags)
-    task = Task(plan=made, schedule=schedule, root=store, keep=True, invariants=invariants)
+    task = Task(plan=made, schedule=schedule, root=store, keep=True)
     return task, range(made.seed, made.seed + 1)
 
 

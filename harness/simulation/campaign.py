@@ -25,7 +25,9 @@ from harness.plans.plan import Plan, PlanError
 from harness.recording.versions import commit, versions
 from harness.run import prepare
 from harness.run.prepare import Prepared
-from harness.simulation import coverage, screen, swarm
+from harness.simulation import screen, situations, swarm
+from harness.simulation.decisions import reached
+from harness.simulation.decisions.reached import State
 from harness.simulation.invariants import InvariantBroken
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
@@ -57,6 +59,8 @@ class Task:
     """Keep each run directory, with the nodes' log lines."""
     invariants: bool = True
     """Check the nodes' own state after each event."""
+    coverage: bool = False
+    """Note which of the broker's decisions are reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,8 @@ class Result:
     run: Path | None = None
     drawn: str = ""
     met: Counter[str] = field(default_factory=Counter)
+    states: frozenset[State] = frozenset()
+    """What was reached of the broker's decisions, if the task wants to know."""
 
 
 def prepared(task: Task, seed: int) -> Prepared:
@@ -93,7 +99,9 @@ def run_seed(task: Task, seed: int) -> Result:
     """Run and judge a seed in this process. Raises PlanError, StoreError."""
     began_s = time.process_time()
     made = prepared(task, seed)
-    with apply_broker_module(made.plan.broker_module):
+    with contextlib.ExitStack() as stack:
+        states = stack.enter_context(reached.noted()) if task.coverage else set[State]()
+        stack.enter_context(apply_broker_module(made.plan.broker_module))
         recording = Simulation(made, keep_logs=task.keep, invariants=task.invariants).run()
     why = screen.reasons(recording)
     clean = not why
@@ -115,7 +123,8 @@ def run_seed(task: Task, seed: int) -> Result:
         acked=_acked(recording),
         run=judged.run,
         drawn=swarm.describe(made.plan) if task.seeds_are_swarms else "",
-        met=coverage.situations(recording),
+        met=situations.situations(recording),
+        states=frozenset(states),
     )
 
 

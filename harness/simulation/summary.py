@@ -16,6 +16,7 @@ from rich.text import Text
 from harness.plans.plan import PlanError
 from harness.reports import terminal
 from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, UNMET, VALID, Result
+from harness.simulation.decisions.reached import Reached
 
 LINE_INTERVAL_S: Final = 5.0
 MORE_REASONS: Final = 4
@@ -44,6 +45,7 @@ class CampaignSummary:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
+    reached: Reached = field(default_factory=Reached)
     digests: dict[int, str] = field(default_factory=dict)
     screened: int = 0
     acked: int = 0
@@ -55,6 +57,7 @@ class CampaignSummary:
         """Add one seed."""
         self.outcomes[result.outcome] += 1
         self.met += result.met
+        self.reached.add(result.states)
         self.digests[result.seed] = result.digest
         self.screened += result.screened
         self.acked += result.acked
@@ -98,7 +101,7 @@ def failure(result: Result, replay: Sequence[str]) -> str:
     return "\n".join([*lines, f"  replay  {' '.join(replay)}"])
 
 
-def coverage(met: Counter[str]) -> str:
+def situations(met: Counter[str]) -> str:
     """Return the situations and how often they were reached, the rarest first."""
     counts = sorted(met.items(), key=lambda item: (item[1], item[0]))
     lines = (f"  {count:9,}  {name}" for name, count in counts)

@@ -13,6 +13,8 @@ from harness.judging import judge
 from harness.recording import store
 from tests.support.histories.story import ALL, Story, healthy
 
+pytestmark = pytest.mark.slow
+
 GREATEST = (1 << 63) - 1
 NUMBERS = (GREATEST, GREATEST - 1, -(1 << 63), (1 << 53) + 1)
 OFFSETS = ("assign", "final-read", "final-read-end", "poll", "send", "watermark")

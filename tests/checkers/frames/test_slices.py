@@ -69,6 +69,7 @@ def test_every_row_is_in_one_slice(growing: Path, monkeypatch: pytest.MonkeyPatc
     assert max(len(part) for part in found) < 500
 
 
+@pytest.mark.slow
 def test_sliced_history_has_the_verdict_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def assert_same(name: str, before: Places, after: Places) -> None:
     assert (before == after) == (name not in LEFT_BEHIND), (name, before, after)
 
 
+@pytest.mark.slow
 def test_golden_histories_there_and_back() -> None:
     """Those that can share a run, in one."""
     stories = {name: numbered(name) for name in SHARED}

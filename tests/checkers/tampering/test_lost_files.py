@@ -9,6 +9,8 @@ from harness.judging import judge
 from harness.simulation.recording import Recording
 from tests.support.checkers.tampering.runs import KEPT, make
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("nodes", [(2,), (1, 3), (1, 2, 3)])
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from harness.zoo import mutants
 from harness.zoo.schedules import SCHEDULES
 from harness.zoo.schedules.stage import ExpectationFailed, Stage
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 CAUGHT_BY = {
     "accepts_gaps": "sequences: ",

@@ -262,6 +262,7 @@ def test_a_member_that_allows_two_voter_changes_at_once_is_caught() -> None:
         change_while_cut_off(ChangesAtOnce)
 
 
+@pytest.mark.slow
 def test_an_unpersisted_vote_is_caught() -> None:
     """A vote that a restart forgets elects two leaders of one epoch."""
     assert "led by" in caught(Quorum, persists=False)

@@ -2,6 +2,8 @@
 
 from functools import reduce
 
+from typing_extensions import override
+
 from checkers.engines.engine import Frame, SparkEngine
 
 
@@ -9,7 +11,8 @@ class BriefSparkEngine(SparkEngine):
     """Keeps in memory what there is room for: writing files of a few thousand rows, and reading
     them again, takes half as long as all else."""
 
-    def keep(self, *frames: Frame) -> Frame:
+    @override
+    def materialize(self, *frames: Frame) -> Frame:
         """Computed at first use, once."""
         return reduce(lambda one, other: one.unionByName(other), frames).localCheckpoint(
             eager=False

@@ -191,6 +191,7 @@ def test_skewed_wall_clock_does_not_change_loop_time(make: MakeBare) -> None:
     assert world.world.now_ns == 21 * 10**9
 
 
+@pytest.mark.slow
 def test_restarts_under_traffic_leak_nothing(make: MakeBare) -> None:
     """No task, timer, connection or object."""
     counts = cycles(1000, sample_every=250)

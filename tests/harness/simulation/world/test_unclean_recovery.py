@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.simulation.world.cluster import SimCluster
@@ -13,6 +14,8 @@ from harness.simulation.world.host import Mode
 from harness.simulation.world.world import World
 from harness.systems.node_roles import Layout
 from harness.zoo.schedules.load import METADATA, Client, make_topics
+
+pytestmark = pytest.mark.slow
 
 CONTROLLERS = (1, 2, 3)
 BROKERS = (4, 5)

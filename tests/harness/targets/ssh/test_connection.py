@@ -46,6 +46,7 @@ def refused(inventory: Path, software: Software = NODES) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_files_that_nodes_read_are_copied_once(lab: Hosts, tmp_path: Path) -> None:
     """A directory and a file; a changed file is copied again."""
     jars, file = tmp_path / "jars", tmp_path / "log.properties"

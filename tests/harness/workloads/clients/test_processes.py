@@ -24,6 +24,8 @@ from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes.cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 CLIENTS: list[ClientName] = list(get_args(ClientName))
 CONNECTING: list[ClientName] = ["kafka-python", "aiokafka"]
 """Whose clients do not begin before a broker has answered."""

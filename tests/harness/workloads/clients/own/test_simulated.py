@@ -11,6 +11,8 @@ from harness.simulation.world.network.link_faults import SimLinks
 from nemesis.hosts import CLIENTS, Cut
 from tests.support.clients.own_client_worlds import SimulatedWorkload, Trouble, simulate
 
+pytestmark = pytest.mark.slow
+
 NODES = (1, 2, 3)
 
 
@@ -99,7 +101,6 @@ def test_given_up_messages_begin_epochs_and_nothing_is_written_twice() -> None:
     assert all(row["error"].startswith("left its epoch") for row in epochs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_under_random_faults(seed: int) -> None:
     """A few of many seeds."""

@@ -1,0 +1,24 @@
+"""The modules in which the broker decides: pure functions, without sockets, files or clocks."""
+
+import importlib
+from types import ModuleType
+from typing import Final
+
+_NAMES: Final = {
+    "nodes.replication": "partition progress throttle",
+    "nodes.raft": "election_state elections epochs leadership membership positions quorum roles "
+    "snapshot timing voters",
+    "nodes.controller": "configs controller deletions elections isr partition_changes placement "
+    "reassignments recovery sessions situation topics",
+    "nodes.metadata": "image snapshot",
+    "nodes.log": "appending deletion divergence leader_epochs log producer_snapshots "
+    "producer_state record_validation recovery retention timestamps",
+}
+NAMES: Final = tuple(
+    f"{package}.{name}" for package, names in _NAMES.items() for name in names.split()
+)
+
+
+def modules() -> list[ModuleType]:
+    """Return the modules, always in the same order."""
+    return [importlib.import_module(name) for name in NAMES]

@@ -32,8 +32,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbedFunction:
-    """A function with probes; its n-th probe sets bit n + 1."""
+    """A function with probes; its n-th probe sets bit n."""
 
+    module: str
+    name: str
     probes: tuple[Probe, ...]
 
 
@@ -47,7 +49,7 @@ def add_probes(
             continue
         writer = _Writer(module, name)
         writer.rewrite(function, first + len(found))
-        found.append(ProbedFunction(tuple(writer.probes)))
+        found.append(ProbedFunction(module, name, tuple(writer.probes)))
     return tree, found
 
 

@@ -44,6 +44,11 @@ def _probed() -> _Probed:
     return _Probed(tuple(found), tuple(codes))
 
 
+def functions() -> list[tuple[str, str]]:
+    """Return the module and qualified name of each function, by its number in a state."""
+    return [(each.module, each.name) for each in _probed().functions]
+
+
 @contextmanager
 def noted() -> Iterator[set[State]]:
     """Put probes into the broker's decisions, and yield the set into which they note states."""
@@ -84,7 +89,7 @@ class Reached:
                 counts[probe.module][0] += 1
                 counts[probe.module][1] += bits[number] >> at & 1
             if function.probes:
-                counts[function.probes[0].module][2] += states[number]
+                counts[function.module][2] += states[number]
         return [Share(module, *found) for module, found in counts.items()]
 
     def missed(self) -> list[Probe]:

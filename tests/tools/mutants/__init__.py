@@ -1,0 +1,1 @@
+"""Automatic mutants of the broker's decisions, and what finds them."""

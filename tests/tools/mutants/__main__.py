@@ -1,0 +1,91 @@
+"""Counts which automatic mutants of the broker's decisions are found by tests, by invariants, and
+by what clients see.
+
+`python -m tests.tools.mutants --sample 60 --seeds 40` draws mutants at random, so that the share is
+that of all. Survivors are printed one by one: each is equivalent, or a rule, a draw or a test is
+missing. `--only MODULE:NUMBER` tries one.
+"""
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.simulation.campaign import Campaign
+from harness.simulation.decisions import catalogue, mutations, reached
+from harness.simulation.decisions.mutations import Mutation
+from tests.tools.mutants.table import table
+from tests.tools.mutants.trial import Baseline, Tried, task, try_mutant
+
+
+def main() -> None:
+    """Try the mutants, and print what found them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.mutants", description=__doc__)
+    parser.add_argument("--sample", type=int, default=60, help="how many mutants")
+    parser.add_argument("--draw", type=int, default=1, help="the seed that draws the sample")
+    parser.add_argument("--seeds", type=int, default=40, help="simulated seeds per mutant, from 1")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", nargs="*", default=[], metavar="MODULE:NUMBER")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    given = parser.parse_args()
+    chosen = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
+    tried: list[Tried] = []
+    with tempfile.TemporaryDirectory() as folder:
+        baselines = unmodified(range(1, given.seeds + 1), Path(folder), given.jobs)
+        for each in trials(chosen, baselines, Path(folder), given.jobs):
+            tried.append(each)
+            print(f"{len(tried)}/{len(chosen)} {line(each)}", flush=True)
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(each) for each in tried], indent=1))
+    print(table(tried))
+
+
+def sample(count: int, draw: int) -> list[Mutation]:
+    """Return as many mutants, each as likely as any other."""
+    every = [each for module in catalogue.NAMES for each in mutations.mutations(module)]
+    return random.Random(draw).sample(every, min(count, len(every)))
+
+
+def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
+    """Return the seeds on the unmodified broker."""
+    places = reached.functions()
+    found = [
+        Baseline(
+            each.seed,
+            each.digest,
+            each.outcome,
+            frozenset(places[number] for number, _ in each.states),
+        )
+        for each in Campaign(task(root, coverage=True), seeds, jobs=jobs).results()
+    ]
+    return sorted(found)
+
+
+def trials(
+    chosen: Sequence[Mutation], baselines: Sequence[Baseline], root: Path, jobs: int
+) -> Iterator[Tried]:
+    """Yield what found each mutant, as they end."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(try_mutant, each, baselines, root) for each in chosen]
+        for future in as_completed(running):
+            yield future.result()
+
+
+def line(tried: Tried) -> str:
+    """Return one mutant for people."""
+    seen = [
+        f"tests: {tried.tests}" if tried.tests else "",
+        "invariants: seed {}, {}".format(*tried.invariants) if tried.invariants else "",
+        "clients: seed {}, {}".format(*tried.clients) if tried.clients else "",
+    ]
+    where = f"{tried.changed} of {tried.reached} seeds that reach it differ"
+    return f"{tried.mutation.name} {'; '.join(filter(None, seen)) or 'NOT FOUND'} ({where})"
+
+
+if __name__ == "__main__":
+    main()

@@ -111,7 +111,9 @@ def _record_bytes(engine: Engine, replicas: Frame) -> dict[tuple[str, int], int]
     replicas."""
     F = engine.functions
     count = (F.col("last_offset") - F.col("base_offset") + F.lit(1)).alias("count")
-    sizes = replicas.select(*TP, count, "size").groupBy(*TP, "count").agg(F.max("size").alias("size"))
+    sizes = (
+        replicas.select(*TP, count, "size").groupBy(*TP, "count").agg(F.max("size").alias("size"))
+    )
     found: dict[tuple[str, int], int] = {}
     for row in engine.rows(sizes):
         place = row["topic"], row["partition"]

@@ -63,6 +63,14 @@ def simulate(
             "--swarm", help="Draw the cluster, topics, clients and faults of each seed at random."
         ),
     ] = False,
+    guided: Annotated[
+        bool,
+        typer.Option(
+            "--guided",
+            help="As --swarm, but most seeds change the plan of an earlier one that reached "
+            "something new in the broker's decisions.",
+        ),
+    ] = False,
     trace: Annotated[
         bool,
         typer.Option("--trace", help="Keep the run directory of every seed, with the node logs."),
@@ -115,16 +123,20 @@ def simulate(
         "expect": expect,
     }
 
+    if guided and (replay is not None or diagram is not None):
+        raise typer.BadParameter(
+            "--guided searches: it goes with --seeds, not with --replay or --diagram"
+        )
     if replay is not None:
         task, wanted = _repeated(replay, plan, flags, store)
     else:
-        task = _task(plan, flags, store, swarm=swarm, keep=trace)
+        task = _task(plan, flags, store, swarm=swarm or guided, keep=trace)
         wanted = summary.seeds(seeds)
-    task = dataclasses.replace(task, invariants=invariants, coverage=coverage)
+    task = dataclasses.replace(task, invariants=invariants, coverage=coverage or guided)
     if len(wanted) > summary.ENDLESS // 2 and time_s is None:
         warn("the seeds have no end: the command runs until it is interrupted (--time bounds it)")
     _check(task, wanted, diagram)
-    total = _run(task, wanted, jobs, time_s, keep_going=keep_going, as_json=as_json, plan=plan)
+    total = _run(task, wanted, jobs, time_s, guided=guided, keep_going=keep_going, as_json=as_json)
     if not as_json:
         print(total.line())
         print(f"digest of all seeds: {total.digest}")
@@ -146,7 +158,7 @@ def _draw(task: "Task", seed: int, total: "CampaignSummary", path: Path | None) 
     if not total.outcomes[INVALID]:
         warn(f"seed {seed} is not INVALID: there is nothing to draw")
         return
-    repeat = " ".join(_command(seed))
+    repeat = " ".join(_command_of_seed(seed))
     page = render_diagram(
         prepared(task, seed), sign=None, invariants=task.invariants, repeat=repeat
     )
@@ -198,13 +210,15 @@ def _run(
     jobs: int | None,
     time_s: float | None,
     *,
+    guided: bool,
     keep_going: bool,
     as_json: bool,
-    plan: str | None,
 ) -> "CampaignSummary":
     from harness.simulation import campaign, summary
+    from harness.simulation.guided.search import GuidedSearch
 
-    running = campaign.Campaign(task, seeds, jobs=min(jobs or os.cpu_count() or 1, len(seeds)))
+    source = GuidedSearch(task, seeds) if guided else campaign.Seeds(task, seeds)
+    running = campaign.Campaign(source, jobs=min(jobs or os.cpu_count() or 1, len(seeds)))
     on_signals(running.stop)
     until_s = None if time_s is None else time.monotonic() + time_s
     total = summary.CampaignSummary()
@@ -215,7 +229,7 @@ def _run(
             if as_json:
                 display.print(json.dumps(_as_json(result)))
             elif result.outcome not in (campaign.VALID, campaign.IDLE):
-                display.print(summary.failure(result, _command(result.seed)))
+                display.print(summary.failure(result, _command(result, guided=guided)))
             elif task.keep:
                 display.print(f"seed {result.seed} VALID, digest {result.digest}, run {result.run}")
             bad = (campaign.INVALID, campaign.UNMET, campaign.FAILED)
@@ -224,7 +238,15 @@ def _run(
     return total
 
 
-def _command(seed: int) -> list[str]:
+def _command(result: "Result", *, guided: bool) -> list[str]:
+    """Return the command that repeats a seed. A guided search finds a plan on its way there: its
+    run has it."""
+    if guided and result.run is not None:
+        return ["highwater", "simulate", "--replay", shlex.quote(str(result.run))]
+    return _command_of_seed(result.seed)
+
+
+def _command_of_seed(seed: int) -> list[str]:
     """Return the command that repeats this seed: the present command line, for this seed alone."""
     given, kept = iter(sys.argv[1:]), list[str]()
     for argument in given:

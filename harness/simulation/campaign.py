@@ -10,13 +10,13 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from checkers.contract import headline
 from harness.brokers.modules import imported
@@ -59,6 +59,8 @@ class Task:
     """Keep each run directory, with the nodes' log lines."""
     invariants: bool = True
     """Check the nodes' own state after each event."""
+    changed_at_random: bool = False
+    """A search changed the plan: as in a swarm's plan, its faults may do nothing."""
     coverage: bool = False
     """Note which of the broker's decisions are reached."""
 
@@ -153,7 +155,8 @@ def _judged(task: Task, recording: Recording) -> _Judgement:
     outcome = _outcome(verdict)
     why = (*verdict["reasons"], *recording.troubles)
     reasons = (*_expected(found), *why)
-    if outcome == UNKNOWN and task.seeds_are_swarms and len(why) == 1 and _idle(recording):
+    random = task.seeds_are_swarms or task.changed_at_random
+    if outcome == UNKNOWN and random and len(why) == 1 and _idle(recording):
         outcome = IDLE
     if outcome in (VALID, IDLE) and not task.keep:
         shutil.rmtree(run.path)
@@ -208,14 +211,44 @@ def apply_broker_module(module: str) -> Iterator[None]:
         undo()
 
 
-class Campaign:
-    """Runs seeds in processes, in their order, and yields results as they come."""
+class Candidate(NamedTuple):
+    """A run to be made: a task, and the seed of its plan."""
 
-    def __init__(self, task: Task, seeds: Sequence[int], *, jobs: int) -> None:
+    task: Task
+    seed: int
+
+
+class Source(Protocol):
+    """Says what is run next."""
+
+    def take(self) -> Candidate | None:
+        """Return the next candidate; None at the end, or until a result is added."""
+
+    def add(self, result: Result) -> None:
+        """Learn a result."""
+
+
+class Seeds:
+    """The seeds of one task, in their order."""
+
+    def __init__(self, task: Task, seeds: Iterable[int]) -> None:
         self._task = task
         # An iterator, because an endless range of seeds has two thousand million numbers.
-        self._waiting = iter(seeds)
-        self._next = next(self._waiting, None)
+        self._seeds = iter(seeds)
+
+    def take(self) -> Candidate | None:
+        """Return the next seed."""
+        return next((Candidate(self._task, seed) for seed in self._seeds), None)
+
+    def add(self, result: Result) -> None:
+        """Nothing depends on it."""
+
+
+class Campaign:
+    """Runs candidates in processes, in their order, and yields results as they come."""
+
+    def __init__(self, source: Source, *, jobs: int) -> None:
+        self._source = source
         self._jobs = jobs
         self._stopped = False
 
@@ -239,24 +272,19 @@ class Campaign:
             # One seed waits for the next free process; a single process need not be so busy.
             at_once = self._jobs + (self._jobs > 1)
             while True:
-                while self._may_start(until_s) and len(running) < at_once:
-                    seed = self._take_seed()
-                    running[pool.submit(_run_alone, self._task, seed)] = seed
+                while len(running) < at_once and (taken := self._take(until_s)) is not None:
+                    running[pool.submit(_run_alone, *taken)] = taken.seed
                 if not running:
                     return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
-                    seed = running.pop(future)
-                    yield _result_of(future, seed)
+                    result = _result_of(future, running.pop(future))
+                    self._source.add(result)
+                    yield result
 
-    def _take_seed(self) -> int:
-        assert self._next is not None
-        seed, self._next = self._next, next(self._waiting, None)
-        return seed
-
-    def _may_start(self, until_s: float | None) -> bool:
+    def _take(self, until_s: float | None) -> Candidate | None:
         in_time = until_s is None or time.monotonic() < until_s
-        return self._next is not None and not self._stopped and in_time
+        return self._source.take() if in_time and not self._stopped else None
 
 
 def _run_alone(task: Task, seed: int) -> Result:

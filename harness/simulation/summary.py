@@ -83,8 +83,13 @@ class CampaignSummary:
         return (
             f"{seeds:,} seeds, {self.simulated_s / 60:,.1f} simulated minutes, {self.acked:,} "
             f"sends acknowledged: {', '.join(counts) or 'none ended yet'} ({self.screened} by the "
-            f"screen alone); {passed_s:.0f} s, {speed:.0f} simulated s per CPU s"
+            f"screen alone); {passed_s:.0f} s, {speed:.0f} simulated s per CPU s{self._states}"
         )
+
+    @property
+    def _states(self) -> str:
+        states = len(self.reached.runs)
+        return f", {states:,} states of decisions reached" if states else ""
 
 
 def failure(result: Result, replay: Sequence[str]) -> str:

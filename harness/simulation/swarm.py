@@ -62,6 +62,8 @@ DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 SLOW_MS: Final = 10.0
 """A network and disks that together may take longer are slow. A slow plan has no setting that lets
 followers fetch only one batch at a time: they would never catch up."""
+SLOW_SEGMENT_BYTES: Final = 20_000
+"""A fetch returns records of one segment."""
 LONG_DURATION_MS: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Durations of faults that do nothing in a short time."""
 GRAY_FAILURES: Final = ("link.slow", "disk.slow", "cut.port")
@@ -95,7 +97,7 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
     topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some_topics(plan.topics, rng))
     broker = _broker(rng, slow=slow)
     rare = random.Random(f"swarm/rare/{seed}")  # of its own: the other draws stay as they were
-    topics = tuple(_rare_topic(topic, nodes, rare) for topic in topics)
+    topics = tuple(_rare_topic(topic, nodes, rare, slow=slow) for topic in topics)
     return plan.model_copy(
         update={
             "seed": seed,
@@ -109,6 +111,13 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
             "simulated": simulated,
         }
     )
+
+
+def followers_keep_up(plan: Plan) -> bool:
+    """Whether no setting makes followers fetch one batch at a time over a slow network."""
+    sizes = [int(each.configs.get("segment.bytes", SLOW_SEGMENT_BYTES)) for each in plan.topics]
+    at_a_time = min([*sizes, int(plan.broker.get("replica.fetch.max.bytes", SLOW_SEGMENT_BYTES))])
+    return at_a_time >= SLOW_SEGMENT_BYTES or not _is_slow(plan.simulated)
 
 
 def describe(plan: Plan) -> str:
@@ -154,7 +163,8 @@ def _topic(topic: Topic, nodes: int, rng: random.Random, *, slow: bool) -> Topic
     if rng.random() < 0.3:
         configs["flush.messages"] = "1"
     if rng.random() < 0.3:
-        configs["segment.bytes"] = "20000" if slow else str(rng.choice((2_000, 20_000)))
+        small = SLOW_SEGMENT_BYTES if slow else rng.choice((2_000, 20_000))
+        configs["segment.bytes"] = str(small)
     if rng.random() < 0.1:
         configs["unclean.leader.election.enable"] = "true"
     return topic.model_copy(
@@ -168,7 +178,7 @@ def _topic(topic: Topic, nodes: int, rng: random.Random, *, slow: bool) -> Topic
     )
 
 
-def _rare_topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
+def _rare_topic(topic: Topic, nodes: int, rng: random.Random, *, slow: bool) -> Topic:
     """Sometimes add replicas on all nodes, or a retention that is due during the run."""
     changes: dict[str, Any] = {}
     if nodes > 3 and rng.random() < 0.3:
@@ -178,7 +188,8 @@ def _rare_topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
         retention = rng.choice(
             ({"retention.bytes": "6000"}, {"retention.ms": "3000", "segment.ms": "1000"})
         )
-        changes["configs"] = {**topic.configs, "segment.bytes": "2000", **retention}
+        segment = {"segment.bytes": str(SLOW_SEGMENT_BYTES if slow else 2_000)}
+        changes["configs"] = {**topic.configs, **segment, **retention}
     return topic.model_copy(update=changes)
 
 

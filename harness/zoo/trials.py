@@ -26,6 +26,7 @@ from harness.simulation.campaign import (
     INVALID,
     VALID,
     Campaign,
+    Seeds,
     Task,
     apply_broker_module,
     run_seed,
@@ -170,7 +171,7 @@ def try_random(
     for number in range(searches):
         first = number * SEED_STRIDE + 1
         task = _swarm(entry.module, root)
-        campaign = Campaign(task, range(first, first + limit), jobs=jobs)
+        campaign = Campaign(Seeds(task, range(first, first + limit)), jobs=jobs)
         until_s = time.monotonic() + time_s
         caught = {}
         for count, result in enumerate(campaign.results(until_s), start=1):

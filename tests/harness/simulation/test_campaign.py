@@ -11,7 +11,7 @@ import pytest
 from harness.judging import judge
 from harness.plans.plan import PlanError
 from harness.simulation import summary
-from harness.simulation.campaign import Campaign, Result, Task, apply_broker_module, run_seed
+from harness.simulation.campaign import Campaign, Result, Seeds, Task, apply_broker_module, run_seed
 from nodes.replication.partition import PartitionState
 from tests.support.simulation.plans import KILLS, TOPICS, small
 
@@ -157,7 +157,7 @@ def test_swarm_seed_without_effective_faults_is_idle(tmp_path: Path) -> None:
 def test_results_are_equal_in_one_process_and_in_many(tmp_path: Path) -> None:
     """Equal seeds have equal digests in any process, after any other seed."""
     task = Task(plan=small(nemesis=KILLS), root=tmp_path, seeds_are_swarms=True)
-    many = {each.seed: each for each in Campaign(task, range(1, 7), jobs=2).results()}
+    many = {each.seed: each for each in Campaign(Seeds(task, range(1, 7)), jobs=2).results()}
     assert sorted(many) == [1, 2, 3, 4, 5, 6]
     for seed in (6, 2):
         assert run_seed(task, seed).digest == many[seed].digest
@@ -165,16 +165,16 @@ def test_results_are_equal_in_one_process_and_in_many(tmp_path: Path) -> None:
 
 def test_stopped_campaign_begins_no_more_seeds(tmp_path: Path) -> None:
     """It starts no process."""
-    campaign = Campaign(Task(plan=small(), root=tmp_path), range(1000), jobs=1)
+    campaign = Campaign(Seeds(Task(plan=small(), root=tmp_path), range(1000)), jobs=1)
     campaign.stop()
     assert list(campaign.results()) == []
-    late = Campaign(Task(plan=small(), root=tmp_path), range(1000), jobs=1)
+    late = Campaign(Seeds(Task(plan=small(), root=tmp_path), range(1000)), jobs=1)
     assert list(late.results(until_s=0.0)) == []
 
 
 def test_single_process_runs_no_seed_after_the_campaign_was_stopped(tmp_path: Path) -> None:
     """No seed waits for it."""
-    campaign = Campaign(Task(plan=small(), root=tmp_path), range(1, 1000), jobs=1)
+    campaign = Campaign(Seeds(Task(plan=small(), root=tmp_path), range(1, 1000)), jobs=1)
     seen = []
     for result in campaign.results():
         seen.append(result.seed)
@@ -194,7 +194,7 @@ def test_endless_seeds_cost_no_memory(tmp_path: Path) -> None:
     """A list of them once took more memory than the machine had."""
     tracemalloc.start()
     try:
-        Campaign(Task(plan=small(), root=tmp_path), summary.seeds("1.."), jobs=1)
+        Campaign(Seeds(Task(plan=small(), root=tmp_path), summary.seeds("1..")), jobs=1)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

@@ -136,7 +136,9 @@ def test_random_search_ignores_seeds_in_which_the_unmodified_broker_fails(
 
     monkeypatch.setattr(trials, "run_seed", judged)
     monkeypatch.setattr(
-        trials.Campaign, "results", lambda self, _: (judged(self._task, n) for n in self._waiting)
+        trials.Campaign,
+        "results",
+        lambda self, _: (judged(*each) for each in iter(self._source.take, None)),
     )
     found = trials.try_random(
         entries.ENTRIES[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.simulation.campaign import Campaign
+from harness.simulation.campaign import Campaign, Seeds
 from harness.simulation.decisions import catalogue, mutations, reached
 from harness.simulation.decisions.mutations import Mutation
 from tests.tools.mutants.table import table
@@ -61,7 +61,7 @@ def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
             each.outcome,
             frozenset(places[number] for number, _ in each.states),
         )
-        for each in Campaign(task(root, coverage=True), seeds, jobs=jobs).results()
+        for each in Campaign(Seeds(task(root, coverage=True), seeds), jobs=jobs).results()
     ]
     return sorted(found)
 

@@ -1,0 +1,148 @@
+"""Changes a draft: a few of its times, targets, faults and settings. Pure.
+
+What is not changed at random comes from another draft that reached something, so that parts which
+work are joined.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from harness.simulation.guided.draft import Draft
+from harness.simulation.swarm import PARTITION_SELECTORS, SELECTORS
+from nemesis.schedule import Event
+
+Change = Callable[[Draft, Draft, random.Random], Draft]
+"""Takes the draft, another draft to take parts from, and what draws."""
+
+MOST_CHANGES: Final = 4
+MOST_EVENTS: Final = 40
+NEAR_MS: Final = 300
+"""Events so close to each other are likely to meet within one round trip or one time-out."""
+STRETCHES: Final = (0.2, 0.5, 2.0, 4.0)
+LEAST_MS: Final = 10
+
+
+def mutated(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Return the draft with one to four changes. It may be one that cannot be run."""
+    for _ in range(rng.randint(1, MOST_CHANGES)):
+        draft = rng.choice(CHANGES)(draft, other, rng)
+    return draft
+
+
+def _moved(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Move an event close to another one, or anywhere."""
+    events = draft.events
+    if not events:
+        return draft
+    end_ms = round(draft.plan.duration_s * 1000)
+    at_ms = rng.choice(events).at_ms + rng.randint(-NEAR_MS, NEAR_MS)
+    if rng.random() < 0.3:
+        at_ms = rng.randrange(end_ms)
+    return _with_one(draft, rng, at_ms=min(max(at_ms, 0), end_ms - LEAST_MS))
+
+
+def _stretched(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Make an event longer or shorter."""
+    events = draft.events
+    if not events:
+        return draft
+    at = rng.randrange(len(events))
+    lasts_ms = max(LEAST_MS, round(events[at].duration_ms * rng.choice(STRETCHES)))
+    return _with_event(draft, at, duration_ms=lasts_ms)
+
+
+def _aimed(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Aim an event at others: at what another event is aimed at, or at any."""
+    if not draft.events:
+        return draft
+    selector = rng.choice(SELECTORS)
+    topic = rng.choice(draft.plan.topics)
+    if selector in PARTITION_SELECTORS and rng.random() < 0.5:
+        selector = f"{selector}:{topic.name}/{rng.randrange(topic.partitions)}"
+    elsewhere = rng.choice(draft.events).targets
+    return _with_one(draft, rng, targets=rng.choice((selector, elsewhere)))
+
+
+def _without_one(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Leave an event out."""
+    events = list(draft.events)
+    if len(events) > 1:
+        del events[rng.randrange(len(events))]
+    return _with_events(draft, events)
+
+
+def _repeated(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Have an event once more, at another time."""
+    events = draft.events
+    if not events:
+        return draft
+    again = rng.choice(events).model_copy(
+        update={"at_ms": rng.randrange(round(draft.plan.duration_s * 1000)), "name": None}
+    )
+    return _with_events(draft, [*events, again])
+
+
+def _spliced(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Add a few events of the other draft, which follow one another there."""
+    theirs = other.events
+    if not theirs:
+        return draft
+    first = rng.randrange(len(theirs))
+    end_ms = round(draft.plan.duration_s * 1000)
+    few = [e for e in theirs[first : first + rng.randint(1, 4)] if e.at_ms < end_ms]
+    named = [event.model_copy(update={"name": None}) for event in few]
+    return _with_events(draft, [*draft.events, *named])
+
+
+def _their_delays(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Take the other draft's network and disks."""
+    return draft.with_settings(simulated=other.plan.simulated)
+
+
+def _their_load(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Take the other draft's clients."""
+    return draft.with_settings(workload=other.plan.workload)
+
+
+def _their_broker(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Take one property of the other draft's brokers, or leave out one."""
+    names = sorted({*draft.plan.broker, *other.plan.broker})
+    if not names:
+        return draft
+    name = rng.choice(names)
+    rest = {key: value for key, value in draft.plan.broker.items() if key != name}
+    theirs = {name: other.plan.broker[name]} if name in other.plan.broker else {}
+    return draft.with_settings(broker={**rest, **theirs})
+
+
+def _their_cluster(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Take the other draft's nodes and topics."""
+    theirs = other.plan
+    return draft.with_settings(nodes=theirs.nodes, topics=theirs.topics, expect=theirs.expect)
+
+
+def _same(draft: Draft, other: Draft, rng: random.Random) -> Draft:
+    """Change nothing: the new seed alone draws other delays, and other nodes to hit."""
+    return draft
+
+
+CHANGES: Final[Sequence[Change]] = (
+    *(_moved, _moved, _stretched, _aimed, _without_one, _repeated, _spliced, _spliced),
+    *(_their_delays, _their_load, _their_broker, _their_cluster, _same),
+)
+
+
+def _with_events(draft: Draft, events: Iterable[Event]) -> Draft:
+    kept = sorted(events, key=lambda event: event.at_ms)[:MOST_EVENTS]
+    return Draft(draft.plan, tuple(kept))
+
+
+def _with_event(draft: Draft, number: int, **changes: Any) -> Draft:
+    events = list(draft.events)
+    events[number] = events[number].model_copy(update=changes)
+    return _with_events(draft, events)
+
+
+def _with_one(draft: Draft, rng: random.Random, **changes: Any) -> Draft:
+    return _with_event(draft, rng.randrange(len(draft.events)), **changes)

@@ -1,0 +1,97 @@
+"""A campaign that learns: most candidates are earlier plans that reached something new,
+changed.
+
+Candidates come in rounds. All of a round are made from what the rounds before have reached, each by
+its own number. So the candidates do not depend on the number of processes, and a search of N is the
+beginning of every longer one.
+"""
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from harness.plans.plan import PlanError
+from harness.simulation import swarm
+from harness.simulation.campaign import FAILED, INVALID, Candidate, Result, Task, prepared
+from harness.simulation.guided.corpus import Corpus
+from harness.simulation.guided.draft import Draft
+from harness.simulation.guided.mutate import mutated
+from nemesis.base import NemesisError
+
+ROUND: Final = 24
+"""How many candidates are made at a time."""
+FRESH: Final = 0.25
+"""The share of candidates that a swarm's seed draws; of the first round all."""
+
+
+class GuidedSearch:
+    """Makes candidates from a task for swarms, and learns from their results."""
+
+    def __init__(self, task: Task, numbers: range) -> None:
+        self.corpus = Corpus()
+        self._task = replace(task, seeds_are_swarms=True, coverage=True)
+        self._numbers = numbers
+        self._waiting: list[Candidate] = []
+        self._made: dict[int, Draft] = {}
+        self._results: dict[int, Result] = {}
+        self._next = numbers.start
+
+    def take(self) -> Candidate | None:
+        """Return the next candidate; None while the round's last results are not there."""
+        if not self._waiting:
+            if len(self._results) < len(self._made):
+                return None
+            self._learn()
+            self._begin_round()
+        return self._waiting.pop(0) if self._waiting else None
+
+    def add(self, result: Result) -> None:
+        """Note a result of this round."""
+        self._results[result.seed] = result
+
+    def _learn(self) -> None:
+        """Keep what reached something new, in the order of the numbers."""
+        for number in sorted(self._results):
+            result = self._results[number]
+            sound = result.outcome not in (INVALID, FAILED)
+            self.corpus.add(self._made[number], result.states, keep=sound)
+        self._results.clear()
+        self._made.clear()
+
+    def _begin_round(self) -> None:
+        numbers = range(self._next, min(self._next + ROUND, self._numbers.stop))
+        self._next = numbers.stop
+        for number in numbers:
+            candidate, draft = self._candidate(number)
+            self._made[number] = draft
+            self._waiting.append(candidate)
+
+    def _candidate(self, number: int) -> tuple[Candidate, Draft]:
+        """Return a candidate and its draft."""
+        rng = random.Random(f"guided/{number}")
+        if self.corpus.entries and rng.random() >= FRESH:
+            changed = mutated(self.corpus.choose(rng), self.corpus.choose(rng), rng)
+            draft = changed.with_settings(seed=number)
+            if (task := self._task_of(draft)) is not None:
+                return Candidate(task, number), draft
+        drawn = prepared(self._task, number)
+        return Candidate(self._task, number), Draft(drawn.plan, drawn.schedule.events)
+
+    def _task_of(self, draft: Draft) -> Task | None:
+        """Return the task of a changed draft; None if it cannot be run, because what it aims at is
+        gone, or says nothing, because its followers cannot keep up."""
+        if not swarm.followers_keep_up(draft.plan):
+            return None
+        try:
+            schedule = draft.schedule()
+            task = replace(
+                self._task,
+                plan=draft.plan,
+                schedule=schedule,
+                seeds_are_swarms=False,
+                changed_at_random=True,
+            )
+            prepared(task, draft.plan.seed)
+        except (PlanError, NemesisError):
+            return None
+        return task

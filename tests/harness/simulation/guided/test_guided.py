@@ -1,0 +1,149 @@
+"""A search that keeps what reached something new, whatever the order of the results."""
+
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.plans import plan as plans
+from harness.simulation.campaign import INVALID, VALID, Candidate, Result, Task, prepared
+from harness.simulation.guided.corpus import Corpus
+from harness.simulation.guided.draft import Draft
+from harness.simulation.guided.mutate import CHANGES, MOST_EVENTS, mutated
+from harness.simulation.guided.search import ROUND, GuidedSearch
+from tests.test_docs import ROOT
+
+
+def task() -> Task:
+    """Seeds of the swarm."""
+    plan = plans.build(plans.load("simulation"), where="test", flags={})
+    return Task(plan=plan, seeds_are_swarms=True, root=Path())
+
+
+def draft(seed: int) -> Draft:
+    """What a seed draws."""
+    made = prepared(task(), seed)
+    return Draft(made.plan, made.schedule.events)
+
+
+def states(number: int) -> frozenset[tuple[int, int]]:
+    """What a run might reach: something common, and now and then something new."""
+    return frozenset({(0, 1), (1, number % 7), (2, number // 5)})
+
+
+def result(number: int, outcome: str = VALID) -> Result:
+    return Result(seed=number, outcome=outcome, states=states(number))
+
+
+def candidates(search: GuidedSearch, rng: random.Random) -> list[Candidate]:
+    """All candidates; results come in any order."""
+    found: list[Candidate] = []
+    while True:
+        begun = list(iter(search.take, None))
+        if not begun:
+            return found
+        found += begun
+        for each in rng.sample(begun, len(begun)):
+            search.add(result(each.seed))
+
+
+def test_a_corpus_keeps_what_is_new() -> None:
+    corpus = Corpus()
+    one = draft(1)
+    assert corpus.add(one, {(0, 1)})
+    assert not corpus.add(one, {(0, 1)})
+    assert not corpus.add(one, {(0, 2)}, keep=False)
+    assert not corpus.add(one, {(0, 2)})
+    assert corpus.add(one, {(0, 1), (0, 3)})
+    assert len(corpus.entries) == 2
+
+
+def test_rare_states_are_chosen_more_often() -> None:
+    corpus = Corpus()
+    common, rare = draft(1), draft(2)
+    corpus.add(common, {(0, 1)})
+    for _ in range(99):
+        corpus.add(common, {(0, 1)})
+    corpus.add(rare, {(0, 1), (0, 2)})
+    rng = random.Random(1)
+    chosen = Counter(corpus.choose(rng).plan.seed for _ in range(200))
+    assert chosen[2] > 190
+
+
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_changed_drafts_stay_within_bounds(seed: int) -> None:
+    rng = random.Random(seed)
+    made, other = draft(seed), draft(seed + 1)
+    for _ in range(10):
+        made = mutated(made, other, rng)
+    times = [event.at_ms for event in made.events]
+    assert times == sorted(times)
+    assert len(made.events) <= MOST_EVENTS
+    assert all(0 <= at_ms < made.plan.duration_s * 1000 for at_ms in times)
+    assert made.plan.nemesis == draft(seed).plan.nemesis
+
+
+def test_every_change_is_one() -> None:
+    made, other = draft(1), draft(2)
+    changed = {
+        change.__name__
+        for change in CHANGES
+        for seed in range(20)
+        if change(made, other, random.Random(seed)) != made
+    }
+    assert changed == {change.__name__ for change in CHANGES} - {"_same"}
+
+
+def test_candidates_do_not_depend_on_the_order_of_results() -> None:
+    searches = [GuidedSearch(task(), range(1, 80)) for _ in range(2)]
+    first, second = (candidates(each, random.Random(n)) for n, each in enumerate(searches))
+    assert first == second
+    assert [each.seed for each in first] == list(range(1, 80))
+    assert any(not each.task.seeds_are_swarms for each in first)
+    assert all(each.task.coverage for each in first)
+
+
+def test_a_search_is_the_beginning_of_every_longer_one() -> None:
+    short, long = (GuidedSearch(task(), range(1, end)) for end in (40, 60))
+    assert candidates(short, random.Random(0)) == candidates(long, random.Random(1))[:39]
+
+
+def test_a_round_waits_for_all_of_the_one_before() -> None:
+    search = GuidedSearch(task(), range(1, 100))
+    begun = list(iter(search.take, None))
+    assert len(begun) == ROUND
+    for each in begun[:-1]:
+        search.add(result(each.seed))
+        assert search.take() is None
+    search.add(result(begun[-1].seed))
+    assert search.take() is not None
+
+
+def test_what_is_invalid_is_no_parent() -> None:
+    search = GuidedSearch(task(), range(1, 100))
+    for each in list(iter(search.take, None)):
+        search.add(result(each.seed, INVALID if each.seed % 2 else VALID))
+    search.take()
+    assert search.corpus.entries
+    assert all(each.draft.plan.seed % 2 == 0 for each in search.corpus.entries)
+
+
+@pytest.mark.slow
+def test_a_search_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    digests = set()
+    for jobs in ("1", "2"):
+        ended = subprocess.run(
+            [
+                sys.executable, "-m", "harness.cli.main", "simulate", "--guided", "--seeds",
+                f"1..{ROUND + 8}", "--jobs", jobs, "--duration", "3", "--keep-going",
+                "--store", str(tmp_path),
+            ],
+            cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        digests |= {*re.findall("digest of all seeds: (.+)", ended.stdout)}
+        assert "states of decisions reached" in ended.stdout, ended.stderr
+    assert len(digests) == 1

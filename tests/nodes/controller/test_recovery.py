@@ -114,7 +114,9 @@ def test_log_reports_for_an_older_query_are_ignored() -> None:
     older = replace(asked, partition_epoch=asked.partition_epoch - 1)
     assert logs_of_valid_reports(state.image, [older], reports) == {}
     gone = replace(asked, key=asked.key._replace(topic_id=UUID(int=77)))
+    of_gone = [replace(each, topic_id=UUID(int=77)) for each in reports]
     assert logs_of_valid_reports(state.image, [gone], reports) == {}
+    assert logs_of_valid_reports(state.image, [gone], of_gone) == {}
     cluster.beat(2, want_fence=True)
     known = logs_of_valid_reports(cluster.image, [asked], reports)
     assert known == {asked.key: {node(1): LogEnd(Epoch(0), Offset(50))}}

@@ -72,6 +72,19 @@ def test_truncation_removes_epochs_at_or_after_the_end() -> None:
     assert not epochs.truncate_from_end(Offset(5))
 
 
+def test_a_new_start_moves_the_first_epoch_and_removes_older_ones() -> None:
+    """A start at which the first epoch begins already changes nothing."""
+    epochs = table((1, 0), (2, 5), (3, 9))
+    assert not epochs.truncate_from_start(Offset(0))
+    assert epochs.truncate_from_start(Offset(3))
+    assert epochs.entries == ((1, 3), (2, 5), (3, 9))
+    assert epochs.truncate_from_start(Offset(5))
+    assert epochs.entries == ((2, 5), (3, 9))
+    assert not epochs.truncate_from_start(Offset(5))
+    assert epochs.truncate_from_start(Offset(12))
+    assert epochs.entries == ((3, 12),)
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 3)), max_size=30))
 def test_the_table_agrees_with_a_list_of_records(
     steps: list[tuple[int, int, int]],

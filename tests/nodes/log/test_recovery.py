@@ -227,7 +227,15 @@ def test_index_files_without_their_log_are_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    "stored", [b"", b"nonsense", b"0\n1\n5 2\n", b"0\n2\n1 0\n9 77\n", b"0\n1\n0 6\n"]
+    "stored",
+    [
+        b"",
+        b"nonsense",
+        b"0\n1\n5 2\n",
+        b"0\n2\n1 0\n9 77\n",
+        b"0\n1\n0 6\n",
+        b"0\n3\n1 0\n2 4\n3 4\n",
+    ],
 )
 def test_epochs_are_rebuilt_from_the_batches(stored: bytes) -> None:
     """A checkpoint that is damaged, ahead of the log or behind it does not matter."""

@@ -1,13 +1,14 @@
 """The quorum-state file."""
 
 import json
+from uuid import UUID
 
 import pytest
 
 from nodes.ids import Epoch, NodeId
 from nodes.raft.election_state import ElectionState, decode, encode
 from nodes.raft.errors import QuorumStateCorrupt
-from nodes.raft.voters import VoterSet
+from nodes.raft.voters import Voter, VoterSet
 
 VOTERS = VoterSet.static([NodeId(3), NodeId(1), NodeId(2)])
 
@@ -22,6 +23,17 @@ def test_round_trip(leader: int | None, voted: int | None) -> None:
         leader_id=None if leader is None else NodeId(leader),
     )
     assert decode(encode(state, VOTERS)) == state
+
+
+def test_a_vote_for_a_directory_of_node_0_is_kept() -> None:
+    """Node 0 is a node like any other, also where votes name directories."""
+    voters = VoterSet(
+        tuple(Voter(node_id=NodeId(n), directory_id=UUID(int=n + 1)) for n in range(3))
+    )
+    state = ElectionState(
+        epoch=Epoch(7), voted_for=NodeId(0), voted_directory_id=UUID(int=1), leader_id=None
+    )
+    assert decode(encode(state, voters)) == state
 
 
 def test_the_file_has_kafkas_format() -> None:

@@ -62,12 +62,17 @@ def noted() -> Iterator[set[State]]:
 
 
 class Share(NamedTuple):
-    """How many probes and functions a module has, and how many of the probes were reached."""
+    """How many outcomes a module has, how many of them were reached, and in how many states."""
 
     module: str
     probes: int
     reached: int
     states: int
+
+    @property
+    def share(self) -> float:
+        """The share of outcomes that was reached; all, if there is nothing to decide."""
+        return self.reached / self.probes if self.probes else 1.0
 
 
 @dataclass(slots=True)
@@ -88,8 +93,7 @@ class Reached:
             for at, probe in enumerate(function.probes, start=1):
                 counts[probe.module][0] += 1
                 counts[probe.module][1] += bits[number] >> at & 1
-            if function.probes:
-                counts[function.module][2] += states[number]
+            counts[function.module][2] += states[number]
         return [Share(module, *found) for module, found in counts.items()]
 
     def missed(self) -> list[Probe]:
@@ -112,7 +116,7 @@ class Reached:
         lines = ["decisions reached, by module: outcomes, and states (combinations of outcomes)"]
         lines += [
             f"  {each.module:{width}}  {each.reached:4} of {each.probes:4} "
-            f"({each.reached / each.probes:4.0%}), {each.states:6,} states"
+            f"({each.share:4.0%}), {each.states:6,} states"
             for each in (*shares, total)
         ]
         lines.append("never reached:")

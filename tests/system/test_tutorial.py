@@ -14,7 +14,7 @@ from tests.test_docs import ROOT, blocks
 pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "tutorial.md"
-TIMEOUT_S = 600
+TIMEOUT_S = 1800
 VIOLATION = "ack_before_replication"
 """The command with this broker module must end with 1."""
 

@@ -142,7 +142,7 @@ def test_a_search_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> 
                 f"1..{ROUND + 8}", "--jobs", jobs, "--duration", "3", "--keep-going",
                 "--store", str(tmp_path),
             ],
-            cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+            cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False,
         )  # fmt: skip
         digests |= {*re.findall("digest of all seeds: (.+)", ended.stdout)}
         assert "states of decisions reached" in ended.stdout, ended.stderr

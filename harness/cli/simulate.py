@@ -142,7 +142,7 @@ def simulate(
         print(f"digest of all seeds: {total.digest}")
         print(summary.situations(total.met))
     if coverage:
-        warn(total.reached.text()) if as_json else print(total.reached.text())
+        print(total.reached.text(), file=sys.stderr if as_json else sys.stdout)
     _draw(task, wanted[0], total, diagram)
     raise Exit(total.exit_code)
 

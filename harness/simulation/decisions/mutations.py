@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.simulation.decisions.rewriting import Undo, compiled, install, source_tree
+from harness.simulation.decisions.rewriting import (
+    Undo,
+    compiled,
+    function_nodes,
+    install,
+    source_tree,
+)
 
 Edit = tuple[str, Callable[[], None]]
 """The name of an operator, and what changes the node in place."""
@@ -130,18 +136,12 @@ def _short(text: str) -> str:
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
     """Yield the nodes of all functions."""
-    for function, name in _functions(tree, ""):
+    for function, name in function_nodes(tree):
+        if function.name.startswith("__"):  # makes an object: nothing is decided there
+            continue
         body = function.body[1:] if ast.get_docstring(function) is not None else function.body
         for statement in body:
             yield from _inside(statement, statement, name)
-
-
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[ast.FunctionDef, str]]:
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, ast.FunctionDef) and not each.name.startswith("__"):
-            yield each, prefix + each.name
-        elif isinstance(each, ast.ClassDef):
-            yield from _functions(each, f"{prefix}{each.name}.")
 
 
 def _inside(node: ast.AST, statement: ast.stmt, function: str) -> Iterator[_Site]:

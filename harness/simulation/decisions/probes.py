@@ -11,12 +11,13 @@ import ast
 from dataclasses import dataclass
 from typing import Any, Final
 
+from harness.simulation.decisions.rewriting import FunctionNode, function_nodes
+
 BITS: Final = "_highwater_bits"
 LEAVE: Final = "_highwater_leave"
 _TEXT: Final = "highwater_text"
 _ORDERING: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OWN_SCOPE: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def add_probes(
 ) -> tuple[ast.Module, list[ProbedFunction]]:
     """Return the tree with probes, and its functions, numbered from `first` on."""
     found: list[ProbedFunction] = []
-    for function, name in _functions(tree, ""):
+    for function, name in list(function_nodes(tree)):
         if _has_yield(function):
             continue
         writer = _Writer(module, name)
@@ -53,18 +54,7 @@ def add_probes(
     return tree, found
 
 
-def _functions(node: ast.AST, prefix: str) -> list[tuple[_Function, str]]:
-    """Return the functions of a module and of its classes, with their qualified names."""
-    found: list[tuple[_Function, str]] = []
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.append((each, prefix + each.name))
-        elif isinstance(each, ast.ClassDef):
-            found += _functions(each, f"{prefix}{each.name}.")
-    return found
-
-
-def _has_yield(function: _Function) -> bool:
+def _has_yield(function: FunctionNode) -> bool:
     return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(function))
 
 
@@ -78,7 +68,7 @@ class _Writer(ast.NodeTransformer):
         self._compared = 0
         self._number = 0
 
-    def rewrite(self, function: _Function, number: int) -> None:
+    def rewrite(self, function: FunctionNode, number: int) -> None:
         """Rewrite the body of a function, which gets this number."""
         self._number = number
         for each in ast.walk(function):

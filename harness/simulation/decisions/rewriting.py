@@ -15,12 +15,22 @@ from typing import Any
 Undo = Callable[[], None]
 Place = tuple[str, int]
 """A function's qualified name, and the line where its code begins."""
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Codes = Mapping[Place, CodeType]
 
 
 def source_tree(module: ModuleType) -> ast.Module:
     """Return the parsed source of a module."""
     return ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+
+
+def function_nodes(tree: ast.AST, prefix: str = "") -> Iterator[tuple[FunctionNode, str]]:
+    """Yield the functions of a module's tree and of its classes, with their qualified names."""
+    for each in ast.iter_child_nodes(tree):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield each, prefix + each.name
+        elif isinstance(each, ast.ClassDef):
+            yield from function_nodes(each, f"{prefix}{each.name}.")
 
 
 def compiled(module: ModuleType, tree: ast.Module) -> Codes:

@@ -87,6 +87,17 @@ def test_changed_drafts_stay_within_bounds(seed: int) -> None:
     assert made.plan.nemesis == draft(seed).plan.nemesis
 
 
+def test_events_at_the_ends_of_the_chaos_stay_in_it() -> None:
+    made = draft(1)
+    end_ms = round(made.plan.duration_s * 1000)
+    first = made.events[0].model_copy(update={"at_ms": 0})
+    last = made.events[0].model_copy(update={"at_ms": end_ms - 1})
+    for change in CHANGES:
+        for seed in range(50):
+            changed = change(Draft(made.plan, (first, last)), made, random.Random(seed))
+            assert all(0 <= event.at_ms < end_ms for event in changed.events), change
+
+
 def test_every_change_is_one() -> None:
     made, other = draft(1), draft(2)
     changed = {

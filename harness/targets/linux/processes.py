@@ -18,8 +18,8 @@ from harness.targets.linux.network import namespaces
 
 END_TIMEOUT_S = 10.0
 """How long a killed process may take to end: the kernel must release its resources."""
-STILL_TIMEOUT_S = 2.0
-"""How long a stopped process may keep running: until its current system call ends."""
+STILL_TIMEOUT_S = 10.0
+"""How long a stopped process may keep running: until the machine gives it a processor once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

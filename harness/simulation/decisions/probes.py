@@ -46,8 +46,6 @@ def add_probes(
     """Return the tree with probes, and its functions, numbered from `first` on."""
     found: list[ProbedFunction] = []
     for function, name in list(function_nodes(tree)):
-        if _has_yield(function):
-            continue
         writer = _Writer(module, name)
         writer.rewrite(function, first + len(found))
         found.append(ProbedFunction(module, name, tuple(writer.probes)))
@@ -67,19 +65,25 @@ class _Writer(ast.NodeTransformer):
         self._name = name
         self._compared = 0
         self._number = 0
+        self._yields = False
 
     def rewrite(self, function: FunctionNode, number: int) -> None:
         """Rewrite the body of a function, which gets this number."""
         self._number = number
+        self._yields = _has_yield(function)
         for each in ast.walk(function):
             if isinstance(each, (ast.expr, ast.pattern)):
                 vars(each)[_TEXT] = ast.unparse(each)  # as it is in the source, without probes
         body = [self.visit(each) for each in function.body]
         body = [each for made in body for each in (made if isinstance(made, list) else [made])]
         start = 1 if ast.get_docstring(function) is not None else 0
-        body.insert(start, ast.Assign([_store(BITS)], ast.Constant(1)))
-        if not isinstance(body[-1], (ast.Return, ast.Raise)):
-            body.append(ast.Expr(self._leave(ast.Constant(None))))
+        begin, leave = ast.Assign([_store(BITS)], ast.Constant(1)), self._leave(ast.Constant(None))
+        if self._yields:
+            body[start:] = [begin, ast.Try(body[start:], [], [], [ast.Expr(leave)])]
+        else:
+            body.insert(start, begin)
+            if not isinstance(body[-1], (ast.Return, ast.Raise)):
+                body.append(ast.Expr(leave))
         function.body = body
 
     def visit(self, node: ast.AST) -> Any:
@@ -157,12 +161,16 @@ class _Writer(ast.NodeTransformer):
     def visit_Return(self, node: ast.Return) -> ast.AST:
         """The value first: it may have probes."""
         self.generic_visit(node)
+        if self._yields:
+            return node
         node.value = self._leave(node.value or ast.Constant(None))
         return node
 
-    def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt | list[ast.stmt]:
         """An error ends a call too."""
         self.generic_visit(node)
+        if self._yields:
+            return node
         return [ast.Expr(self._leave(ast.Constant(None))), node]
 
     def _statement(self, node: ast.AST, outcome: str) -> ast.stmt:

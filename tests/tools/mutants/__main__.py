@@ -15,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from harness.simulation.campaign import Campaign, Seeds
 from harness.simulation.decisions import catalogue, mutations, reached
 from harness.simulation.decisions.mutations import Mutation
 from tests.tools.mutants.table import table
 from tests.tools.mutants.trial import Baseline, Tried, task, try_mutant
+from tests.tools.mutants.unit_tests import UnitTests
 
 
 def main() -> None:
@@ -31,18 +33,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40, help="simulated seeds per mutant, from 1")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", nargs="*", default=[], metavar="MODULE:NUMBER")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="write the results to this file; mutants in it are not tried again",
+    )
     given = parser.parse_args()
     chosen = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
-    tried: list[Tried] = []
+    tried = [*map(Tried.from_json, _stored(given.json))]
+    done = {each.mutation for each in tried}
+    left = [each for each in chosen if each not in done]
     with tempfile.TemporaryDirectory() as folder:
         baselines = unmodified(range(1, given.seeds + 1), Path(folder), given.jobs)
-        for each in trials(chosen, baselines, Path(folder), given.jobs):
+        for each in trials(left, UnitTests.measured(), baselines, Path(folder), given.jobs):
             tried.append(each)
             print(f"{len(tried)}/{len(chosen)} {line(each)}", flush=True)
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(each) for each in tried], indent=1))
+            if given.json is not None:
+                given.json.write_text(json.dumps([asdict(each) for each in tried], indent=1))
     print(table(tried))
+
+
+def _stored(path: Path | None) -> list[dict[str, Any]]:
+    """Return the results of a file; none if there is no file yet."""
+    return json.loads(path.read_text()) if path is not None and path.exists() else []
 
 
 def sample(count: int, draw: int) -> list[Mutation]:
@@ -67,11 +80,15 @@ def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
 
 
 def trials(
-    chosen: Sequence[Mutation], baselines: Sequence[Baseline], root: Path, jobs: int
+    chosen: Sequence[Mutation],
+    tests: UnitTests,
+    baselines: Sequence[Baseline],
+    root: Path,
+    jobs: int,
 ) -> Iterator[Tried]:
     """Yield what found each mutant, as they end."""
     with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(try_mutant, each, baselines, root) for each in chosen]
+        running = [pool.submit(try_mutant, each, tests, baselines, root) for each in chosen]
         for future in as_completed(running):
             yield future.result()
 

@@ -1,28 +1,22 @@
-"""One mutant's trial: the unit tests of its package, then simulated seeds that reach its function.
+"""One mutant's trial: the fast tests, and then the simulated seeds, that reach its function.
 
 A mutant runs in processes of its own, because it may never end.
 """
 
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.plans import plan as plans
 from harness.simulation.campaign import FAILED, INVALID, Task, run_seed
 from harness.simulation.decisions import mutations
 from harness.simulation.decisions.mutations import Mutation
-from tests.support.mutated import VARIABLE
+from tests.tools.mutants.unit_tests import HANGS, UnitTests
 
-ROOT: Final = Path(__file__).parents[3]
-TESTS_TIMEOUT_S: Final = 300
 SEED_TIMEOUT_S: Final = 120
-HANGS: Final = "hangs"
 
 
 class Baseline(NamedTuple):
@@ -51,6 +45,15 @@ class Tried:
     reached: int
     changed: int
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Tried":
+        """Return what `dataclasses.asdict` made."""
+        seeds = {
+            name: None if value[name] is None else tuple(value[name])
+            for name in ("invariants", "clients")
+        }
+        return cls(**{**value, **seeds, "mutation": Mutation(**value["mutation"])})
+
     @property
     def found(self) -> bool:
         """Whether anything found it."""
@@ -70,44 +73,23 @@ def task(root: Path, *, invariants: bool = True, coverage: bool = False) -> Task
     )
 
 
-def try_mutant(mutation: Mutation, baselines: Sequence[Baseline], root: Path) -> Tried:
+def try_mutant(
+    mutation: Mutation, tests: UnitTests, baselines: Sequence[Baseline], root: Path
+) -> Tried:
     """Try one mutant."""
     at = mutation.module, mutation.function
     reached = [each for each in baselines if at in each.functions]
-    tests = _failed_test(mutation)
     with_invariants = _search(mutation, reached, root, invariants=True)
     differing = [each for each in reached if each.seed in with_invariants.changed]
     alone = _search(mutation, differing, root, invariants=False)
     return Tried(
         mutation=mutation,
-        tests=tests,
+        tests=tests.first_failure(mutation),
         invariants=with_invariants.found,
         clients=alone.found,
         reached=len(reached),
         changed=len(with_invariants.changed),
     )
-
-
-def _failed_test(mutation: Mutation) -> str | None:
-    """Return the first test of the mutant's package that fails, its module's own tests first."""
-    _, package, name = mutation.module.split(".")
-    folder = ROOT / "tests" / "nodes" / package
-    own = folder / f"test_{name}.py"
-    files = [str(own)] if own.exists() else []
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not slow"]
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.mutated", *options]
-    try:
-        ended = subprocess.run(
-            [*command, *files, str(folder)],
-            cwd=ROOT, env={**os.environ, VARIABLE: mutation.name}, timeout=TESTS_TIMEOUT_S,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return HANGS
-    if ended.returncode == 0:
-        return None
-    failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0] if failed else f"exit code {ended.returncode}"
 
 
 class _Searched(NamedTuple):

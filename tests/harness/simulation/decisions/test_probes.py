@@ -56,6 +56,8 @@ def nested(value):
 
 def generated(values):
     for each in values:
+        if each == "b":
+            return
         yield each
 
 
@@ -86,7 +88,7 @@ CALLS: list[Any] = [
     lambda m: [m.matched(10), m.matched(11)],
     lambda m: [m.counted([50, 60, 10], 50), m.counted([], 0)],
     lambda m: m.nested(3),
-    lambda m: list(m.generated("ab")),
+    lambda m: [list(m.generated("aab")), list(m.generated("")), next(m.generated("a"))],
     lambda m: [m.cached(5), m.cached(0), m.cached(-1)],
     lambda m: [m.Held.of(0), m.Held.of(7).doubled, m.Held(0).doubled],
     lambda m: [m.Held.least(1, 2), m.Held.least(2, 2), m.Held.least(3, 2)],
@@ -189,6 +191,18 @@ def test_every_form_of_function_has_its_probes(module: ModuleType, noted: Noted)
         {"value: false"},
         {"self.value: true"},
         {"a <= b: equal", "a <= b: true"},
+    ]
+
+
+def test_a_generator_is_noted_when_it_ends_or_is_left(module: ModuleType, noted: Noted) -> None:
+    list(module.generated("ab"))
+    left = module.generated("ab")
+    next(left)
+    assert len(noted.states) == 1
+    left.close()
+    assert noted.outcomes() == [
+        {"values: not empty", "each == 'b': false", "each == 'b': true"},
+        {"values: not empty", "each == 'b': false"},
     ]
 
 

@@ -26,6 +26,11 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "eligible_leader_replicas": "eligible.leader.replicas.version",
     "max_in_flight": "max.in.flight.requests.per.connection",
 }
+_ACKS: Final[Mapping[int, str]] = {
+    0: "acks=0 (which asks for no acknowledgement)",
+    1: "acks=1 (which waits for no follower)",
+    -1: "acks=all",
+}
 _NO_FLUSH: Final = "no flush before the acknowledgement (flush.messages)"
 
 
@@ -75,8 +80,8 @@ def as_properties(values: Values) -> str:
 
 def _as_property(name: str, value: int | bool) -> str:
     match name, value:
-        case "acks", -1:
-            return "acks=all"
+        case "acks", 0 | 1 | -1:
+            return _ACKS[int(value)]
         case "flush_before_ack", False:
             return _NO_FLUSH
         case (("flush_before_ack" | "eligible_leader_replicas"), _):

@@ -263,7 +263,14 @@ def report(run_dir: StoredRun, debug: Debug = False) -> None:
 
 
 @app.command()
-def faults(as_json: AsJson = False, debug: Debug = False) -> None:
+def faults(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print only this fault, such as disk.stall."),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
     """List the faults and their parameters.
 
     It also lists the selectors of targets, and the conditions that a fault can wait for.
@@ -271,9 +278,9 @@ def faults(as_json: AsJson = False, debug: Debug = False) -> None:
     from harness.plans import fault_catalogue
 
     if as_json:
-        print(json.dumps(fault_catalogue.as_json(), indent=2))
+        print(json.dumps(fault_catalogue.as_json(name), indent=2))
     else:
-        print(fault_catalogue.text())
+        print(fault_catalogue.text() if name is None else fault_catalogue.describe(name))
 
 
 @app.command()
@@ -426,8 +433,9 @@ def _exit_code_of(error: BaseException) -> int:
     from harness.admin.errors import BadRequest
     from harness.plans.plan import PlanError
     from harness.recording.store import StoreError
+    from nemesis.base import UnknownFault
 
-    ours = isinstance(error, PlanError | StoreError | BadRequest | BadExpectation)
+    ours = isinstance(error, PlanError | StoreError | BadRequest | BadExpectation | UnknownFault)
     return BAD_ARGUMENTS if ours else HARNESS_FAILED
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemesis.conditions import FORMS
-from nemesis.faults.catalogue import FAULTS
+from nemesis.faults.catalogue import FAULTS, find
 from nemesis.faults.fault import Fault
 from nemesis.selectors import SELECTORS
 
@@ -26,6 +26,11 @@ def text() -> str:
     )
 
 
+def describe(name: str) -> str:
+    """Return one fault with its parameters. Raises UnknownFault."""
+    return "\n".join(_lines(find(name)))
+
+
 def _lines(fault: Fault) -> list[str]:
     needs = ", ".join(sorted(fault.needs))
     selector = fault.default_selector
@@ -44,8 +49,13 @@ def _pairs(found: Mapping[str, str]) -> list[str]:
     return [f"  {name.ljust(width)}  {about}" for name, about in found.items()]
 
 
-def as_json() -> dict[str, Any]:
-    """Return the same three lists as JSON-able data."""
+def as_json(name: str | None = None) -> dict[str, Any]:
+    """Return the same three lists as JSON-able data; with a name only this fault, alone.
+
+    Raises UnknownFault.
+    """
+    if name is not None:
+        return _fault(find(name))
     return {
         "faults": [_fault(fault) for fault in FAULTS.values()],
         "targets": dict(SELECTORS),

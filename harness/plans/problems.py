@@ -5,6 +5,7 @@ keys that do. The module only writes text; the callers decide which error to rai
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from types import UnionType
@@ -71,7 +72,15 @@ def _described(problem: ErrorDetails, path: _Path, model: type[BaseModel]) -> st
             return str(problem["ctx"]["error"])
         case _:
             message, given = problem["msg"], json.dumps(problem["input"], default=str)
-            return f"{message[0].lower()}{message[1:]}{_GIVEN}{given[:MAX_VALUE_CHARACTERS]}"
+            text = f"{message[0].lower()}{message[1:]}{_GIVEN}{given[:MAX_VALUE_CHARACTERS]}"
+            return text + _nearest_value(problem)
+
+
+def _nearest_value(problem: ErrorDetails) -> str:
+    """What `nearest` says of a text that is none of a few permitted ones."""
+    if problem["type"] != "literal_error" or not isinstance(problem["input"], str):
+        return ""
+    return nearest(problem["input"], re.findall("'([^']*)'", problem["ctx"]["expected"]))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -221,7 +221,7 @@ def _topics(verdict: Mapping[str, Any], counts: Sequence[TopicCounts]) -> list[d
     return [
         {
             "topic": each.topic, "acks": each.acks, "idempotence": False, "sent": each.sent,
-            "acked": each.acked, "failed": each.failed, "info": each.info,
+            "acked": each.acked if each.acks else None, "failed": each.failed, "info": each.info,
             "lost": None, "lost_permitted": None, "lost_forbidden": None, "duplicated": None,
             "reordered": None, "p50_ms": each.p50_ms, "p99_ms": each.p99_ms, "stale": "",
         }
@@ -234,10 +234,15 @@ def _judged_topic(topic: Mapping[str, Any]) -> dict[str, Any]:
         "topic", "acks", "idempotence", "sent", "acked", "failed", "lost", "lost_permitted",
         "lost_forbidden", "duplicated", "reordered", "p50_ms", "p99_ms",
     )  # fmt: skip
-    return {name: topic.get(name) for name in names} | {
-        "info": topic.get("indeterminate"),
-        "stale": words.staleness(topic),
-    }
+    unacknowledged = {"acked": None} if topic.get("acks") == 0 else {}
+    return (
+        {name: topic.get(name) for name in names}
+        | unacknowledged
+        | {
+            "info": topic.get("indeterminate"),
+            "stale": words.staleness(topic),
+        }
+    )
 
 
 def _environment_rows(stored: StoredRun) -> list[tuple[str, str]]:

@@ -126,6 +126,8 @@ def topics_table(topics: list[Mapping[str, Any]]) -> Table:
     for topic in topics:
         acks = topic.get("acks")
         counts = {name: Text(_count(topic.get(name))) for name in _COUNTS}
+        if acks == 0:
+            counts["acked"] = Text("-")  # a send ends when it is handed to the network
         if topic.get("lost_forbidden"):
             counts["lost"].stylize("bold red")
         elif topic.get("lost") and acks != 0:

@@ -217,7 +217,11 @@ def _why_valid(topics: Sequence[Mapping[str, Any]], found: headline.Headline) ->
         label = acks_label(topic.get("acks"))
         lost[label] = lost.get(label, 0) + int(topic.get("lost") or 0)
         acked[label] = acked.get(label, 0) + int(topic.get("acked") or 0)
-    kept = [f"{label} kept all {number(acked[label])}" for label, n in lost.items() if not n]
+    kept = [
+        f"{label} kept all {number(acked[label])}"
+        for label, count in lost.items()
+        if not count and label != acks_label(0)
+    ]
     if found.losses:
         rest = f" {listed(kept)} of its acknowledged writes." if kept else ""
         return f"Acknowledged writes were lost: {found.lost_text}.{rest}"

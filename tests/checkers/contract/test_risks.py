@@ -21,6 +21,7 @@ def permitted(found: dict[str, Any], faults: Any) -> list[str]:
     return [risk.permission.permitted_by for risk in risks(found, faults)]
 
 
+ACKS_1 = "acks=1 (which waits for no follower)"
 NO_FLUSH = "no flush before the acknowledgement (flush.messages)"
 UNCLEAN = {"configs": {"unclean.leader.election.enable": "true"}}
 
@@ -30,7 +31,7 @@ UNCLEAN = {"configs": {"unclean.leader.election.enable": "true"}}
     [
         ({}, KILL, []),
         ({"acks": 0}, KILL, []),
-        ({"acks": 1}, KILL, ["acks=1"]),
+        ({"acks": 1}, KILL, [ACKS_1]),
         ({"acks": 1}, [("clock.jump", {}), ("cut.clients", {})], []),
         ({"acks": 1}, [], []),
         ({"min_insync_replicas": 1}, KILL, ["min.insync.replicas=1"]),
@@ -49,7 +50,7 @@ UNCLEAN = {"configs": {"unclean.leader.election.enable": "true"}}
         (
             {"acks": 1},
             POWER,
-            ["acks=1", f"acks=1 with {NO_FLUSH}"],
+            [ACKS_1, f"{ACKS_1} with {NO_FLUSH}"],
         ),
         ({}, [("elect", {"kind": "unclean"})], ["unclean.leader.election.enable=true"]),
         (
@@ -81,7 +82,7 @@ def test_a_risk_is_one_line_whatever_the_topics() -> None:
     """Who, by what, and what prevents it."""
     (risk,) = risks(plan({"acks": 1}, {}, {"acks": 1}), KILL)
     assert risk.text == (
-        "acks=1: these faults can lose acknowledged writes of t0, t2, by a leader change; "
+        f"{ACKS_1}: these faults can lose acknowledged writes of t0, t2, by a leader change; "
         "prevented by acks=all with min.insync.replicas=2 (and replication factor 3)"
     )
 

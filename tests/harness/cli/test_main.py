@@ -55,6 +55,7 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (None, ["run", "--no-heal"], "--no-teardown too"),
         (None, ["run", "--schedule", "steps.toml"], "steps.toml: cannot be read (No such file"),
         (None, ["run", "quick", "--dry-run", "--faults", "melt.*"], "no fault matches 'melt.*'"),
+        (None, ["faults", "melt"], "there is no fault 'melt'"),
         (None, ["walk"], "No such command 'walk'"),
         (None, ["check"], "Missing argument"),
         (None, ["check", "nowhere"], "nowhere: no such run directory"),
@@ -117,7 +118,9 @@ def test_the_catalogue_tells_of_every_fault_target_and_condition() -> None:
     """With all parameters and their defaults; for programs the same."""
     told, data = fault_catalogue.text(), fault_catalogue.as_json()
     assert [fault["name"] for fault in data["faults"]] == list(FAULTS)
+    assert [fault_catalogue.as_json(name) for name in FAULTS] == data["faults"]
     for name, fault in FAULTS.items():
+        assert f"{fault_catalogue.describe(name)}\n" in told
         assert f"  {name}: {fault.about}\n" in told
         for option in fault.options:
             assert f"      {option.name} = {option.default or '(empty)'}: {option.about}\n" in told

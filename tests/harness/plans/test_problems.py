@@ -60,6 +60,16 @@ def test_unknown_key_that_is_like_no_other_names_only_the_allowed_keys() -> None
     assert "workload.zzz: there is no such key (keys here: client, producers, " in line
 
 
+@pytest.mark.parametrize(
+    ("system", "end"), [("kafak", 'not "kafak"; did you mean kafka?'), ("moon", 'not "moon"')]
+)
+def test_value_that_is_none_of_a_few_names_the_nearest(system: str, end: str) -> None:
+    """If one is near."""
+    (line,) = problems_of(system=system)
+    assert line.startswith("plan test: system: input should be 'nodes', 'kafka' or 'external'")
+    assert line.endswith(end)
+
+
 def test_value_that_fits_no_branch_of_a_union_is_one_problem() -> None:
     """The path has no name of a branch, and the line names the type of each branch."""
     (line,) = problems_of(broker={"x": []})

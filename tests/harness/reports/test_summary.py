@@ -37,6 +37,13 @@ def test_verdict_has_reasons_table_and_replay_command(answer: str) -> None:
     assert "…" not in text
 
 
+def test_sends_without_acknowledgement_count_as_sent_only() -> None:
+    """A send with acks=0 ends when it is handed to the network."""
+    text = shown({"verdict": "VALID", "reasons": [], "topics": [{**TOPIC, "acks": 0}]})
+    assert "123,456 " in text
+    assert "123,000" not in text
+
+
 LOST = {
     "kind": "lost-write", "judgement": "permitted", "acks": -1, "count": 934,
     "permitted_by": "unclean.leader.election.enable=true",

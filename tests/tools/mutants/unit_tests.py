@@ -73,9 +73,11 @@ def _first_failure(mutation: Mutation, tests: Sequence[str]) -> str | None:
     return max(named, key=len, default=tests[0])
 
 
-def _pytest(plugin: str, names: Mapping[str, str], *more: str) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    plugin: str, names: Mapping[str, str], *more: str, timeout_s: float | None = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", plugin, *_OPTIONS, *more],
-        cwd=ROOT, env={**os.environ, **names}, timeout=TIMEOUT_S,
+        cwd=ROOT, env={**os.environ, **names}, timeout=timeout_s,
         capture_output=True, text=True, check=False,
     )  # fmt: skip

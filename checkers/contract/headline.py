@@ -7,7 +7,8 @@ It reads leniently, because a verdict that an earlier version stored lacks parts
 
 The user's expectations beside the contract come third.
 
-An acks=0 write was never acknowledged, so its loss is counted apart. Permitted duplicates and
+An acks=0 write was never acknowledged, so its loss is counted apart. What retention removed
+was not lost, because its owner asked for that; it is counted apart too. Permitted duplicates and
 reorderings are counted too. They change no colour, because nothing is gone.
 """
 
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from checkers.contract.permissions import RETENTION
 
 
 class Standing(StrEnum):
@@ -82,11 +85,15 @@ class LostWrites:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """See the module. losses: the most severe first. unacknowledged: lost writes with acks=0."""
+    """See the module. losses: the most severe first. unacknowledged: lost writes with acks=0.
+
+    expired: acknowledged writes that retention removed before somebody read them.
+    """
 
     verdict: str
     losses: tuple[LostWrites, ...] = ()
     unacknowledged: int = 0
+    expired: int = 0
     also: str = ""
     """Permitted duplicates and reorderings of acknowledged writes; empty without any."""
     unmet: tuple[str, ...] = ()
@@ -157,6 +164,14 @@ class Headline:
         return f"{self.unacknowledged:,} acks=0 {what} lost too; acks=0 asks for no acknowledgement"
 
     @property
+    def expired_text(self) -> str:
+        """The acknowledged writes that retention removed; empty without any."""
+        if not self.expired:
+            return ""
+        what = "write was" if self.expired == 1 else "writes were"
+        return f"{self.expired:,} acknowledged {what} removed by {RETENTION.permitted_by}"
+
+    @property
     def line(self) -> str:
         """All of it in one line."""
         details = {
@@ -176,6 +191,7 @@ class Headline:
             "contract": self.contract,
             "losses": [loss.as_json() for loss in self.losses],
             "unacknowledged": self.unacknowledged,
+            "expired": self.expired,
             "also": self.also,
             "unmet": list(self.unmet),
             "undecided": list(self.undecided),
@@ -185,12 +201,15 @@ class Headline:
 def of(verdict: Mapping[str, Any]) -> Headline:
     """The headline of a verdict.json."""
     anomalies = [row for row in _rows(verdict.get("anomalies")) if _count(row)]
-    lost = [row for row in anomalies if row.get("kind") == "lost-write"]
+    gone = [row for row in anomalies if row.get("kind") == "lost-write"]
+    expired = [row for row in gone if row.get("permitted_by") == RETENTION.permitted_by]
+    lost = [row for row in gone if row not in expired]
     expected = _rows(verdict.get("expectations"))
     return Headline(
         verdict=str(verdict.get("verdict")),
         losses=tuple(_losses([row for row in lost if row.get("acks") != 0])),
         unacknowledged=sum(_count(row) for row in lost if row.get("acks") == 0),
+        expired=sum(_count(row) for row in expired if row.get("acks") != 0),
         also=", ".join(_also(anomalies)),
         unmet=tuple(str(row.get("said")) for row in expected if row.get("outcome") == "failed"),
         undecided=tuple(

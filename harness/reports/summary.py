@@ -93,6 +93,8 @@ def _print_headline(console: Console, found: Headline) -> None:
             console.print(Text(f"    prevented by {loss.remedy}"), soft_wrap=True)
     if found.unacknowledged:
         console.print(Text(f"  {found.unacknowledged_text}"), soft_wrap=True)
+    if found.expired:
+        console.print(Text(f"  {found.expired_text}"), soft_wrap=True)
     if found.also:
         console.print(Text(f"  also permitted: {found.also}"), soft_wrap=True)
     for standing, what, several in (

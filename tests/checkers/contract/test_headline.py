@@ -6,6 +6,7 @@ import pytest
 
 from checkers.contract import headline
 from checkers.contract.headline import Standing
+from checkers.contract.permissions import RETENTION
 
 UNCLEAN = {
     "permitted_by": "unclean.leader.election.enable=true",
@@ -97,6 +98,20 @@ def test_lost_acks_0_writes_are_counted_apart() -> None:
         "2,023 acks=0 writes were lost too; acks=0 asks for no acknowledgement"
     )
     assert of("VALID").unacknowledged_text == ""
+
+
+def test_what_retention_removed_is_counted_apart() -> None:
+    """The topic's owner asked for it, so nothing was lost."""
+    removed = {"permitted_by": RETENTION.permitted_by}
+    found = of("VALID", lost(7, -1, **removed), lost(5, 1, **removed), lost(3, 0, **removed))
+    assert found.standing is Standing.CLEAN
+    assert (found.losses, found.unacknowledged) == ((), 0)
+    assert found.expired_text == (
+        "12 acknowledged writes were removed by the topic's retention "
+        "(retention.ms, retention.bytes)"
+    )
+    assert of("VALID", lost(1, -1, **removed), lost(1, 1)).standing is Standing.LOSSES
+    assert of("VALID").expired_text == ""
 
 
 def test_permitted_duplicates_and_reorderings_are_counted_and_change_no_colour() -> None:

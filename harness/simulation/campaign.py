@@ -60,7 +60,8 @@ class Task:
     invariants: bool = True
     """Check the nodes' own state after each event."""
     changed_at_random: bool = False
-    """A search changed the plan: as in a swarm's plan, its faults may do nothing."""
+    """A search changed the plan: its seed stays, and as in a swarm's plan, its faults may do
+    nothing."""
     coverage: bool = False
     """Note which of the broker's decisions are reached."""
 
@@ -84,13 +85,15 @@ class Result:
     run: Path | None = None
     drawn: str = ""
     met: Counter[str] = field(default_factory=Counter)
-    states: frozenset[State] = frozenset()
-    """What was reached of the broker's decisions, if the task wants to know."""
+    states: Mapping[State, int] = field(default_factory=dict)
+    """What was reached of the broker's decisions, if the task wants to know, and when first: ms of
+    the chaos, negative before it."""
 
 
 def prepared(task: Task, seed: int) -> Prepared:
     """Return the run of a seed. Raises PlanError."""
-    plan = task.plan.model_copy(update={"seed": seed, "target": "sim"})
+    kept = task.plan.seed if task.changed_at_random else seed
+    plan = task.plan.model_copy(update={"seed": kept, "target": "sim"})
     plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
     if task.seeds_are_swarms:
         plan = swarm.draw_plan(plan, seed)
@@ -102,9 +105,11 @@ def run_seed(task: Task, seed: int) -> Result:
     began_s = time.process_time()
     made = prepared(task, seed)
     with contextlib.ExitStack() as stack:
-        states = stack.enter_context(reached.noted()) if task.coverage else set[State]()
+        notes = stack.enter_context(reached.noted()) if task.coverage else reached.Notes()
         stack.enter_context(apply_broker_module(made.plan.broker_module))
-        recording = Simulation(made, keep_logs=task.keep, invariants=task.invariants).run()
+        simulation = Simulation(made, keep_logs=task.keep, invariants=task.invariants)
+        notes.now_ns = simulation.now_ns
+        recording = simulation.run()
     why = screen.reasons(recording)
     clean = not why
     screened = clean and seed % DOUBLE_CHECK_EVERY != 0 and not task.keep
@@ -126,8 +131,14 @@ def run_seed(task: Task, seed: int) -> Result:
         run=judged.run,
         drawn=swarm.describe(made.plan) if task.seeds_are_swarms else "",
         met=situations.situations(recording),
-        states=frozenset(states),
+        states=_in_chaos(notes.first_ns, recording),
     )
+
+
+def _in_chaos(first_ns: Mapping[State, int], recording: Recording) -> dict[State, int]:
+    """Return the times of states as ms of the chaos."""
+    began_ns = recording.phase_ns("chaos")
+    return {state: (at_ns - began_ns) // 1_000_000 for state, at_ns in first_ns.items()}
 
 
 def _acked(recording: Recording) -> int:

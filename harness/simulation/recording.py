@@ -93,6 +93,11 @@ class Recording:
         """Append to the journal. See `nemesis.base.Journal`."""
         self.journal.append({"kind": kind, **fields})
 
+    def phase_ns(self, name: str) -> int:
+        """Return when a phase began; 0 if the run ended before it."""
+        began = (each["at_ns"] for each in self.journal if each.get("phase") == name)
+        return next(began, 0)
+
     def store(self, root: Path, *, versions: Mapping[str, str], commit: str | None) -> Run:
         """Write the recording as a run directory below `root`. Raises StoreError."""
         plan = self.prepared.plan

@@ -134,7 +134,7 @@ class Simulation:
             finally:
                 recording.digest = world.trace.digest()
                 recording.events = world.trace.events
-                recording.simulated_s = self._now_ns() / NS
+                recording.simulated_s = self.now_ns() / NS
                 recording.troubles = [str(each) for each in world.troubles]
                 if self.invariants is not None:
                     recording.facts["excused"] = self.invariants.excused
@@ -151,7 +151,7 @@ class Simulation:
             facts["broken_invariant"] = {
                 "name": error.name,
                 "sentence": error.sentence,
-                "at_ns": self._now_ns(),
+                "at_ns": self.now_ns(),
             }
         self.recording.facts |= facts
 
@@ -190,7 +190,7 @@ class Simulation:
         self._wait_for(self._watching, STOP_TIMEOUT_S)
         with self._phase("collect"):
             self._collect()
-        self.recording.facts["ended_ns"] = self._now_ns()
+        self.recording.facts["ended_ns"] = self.now_ns()
         if unsettled:
             raise InvariantBroken("settles", unsettled)
 
@@ -209,7 +209,7 @@ class Simulation:
                 clients=target.clients,
                 links=target.links,
                 disks=target.disks,
-                clocks=RecordedClocks(target.clocks, recording.cluster.append_named, self._now_ns),
+                clocks=RecordedClocks(target.clocks, recording.cluster.append_named, self.now_ns),
                 power=target.power,
                 cluster=administrator,
                 view=self._watcher,
@@ -217,7 +217,7 @@ class Simulation:
             ),
             view=self._watcher,
             journal=recording,
-            clock=_Clock(self._task_runner, self._now_ns),
+            clock=_Clock(self._task_runner, self.now_ns),
             on_done=record,
         )
         with self._phase("chaos"):
@@ -268,7 +268,7 @@ class Simulation:
 
     def _collect(self) -> None:
         recording = self.recording
-        recording.stopping_ns = self._now_ns()
+        recording.stopping_ns = self.now_ns()
         if killed := self._system.stop():
             recording.notes.append(f"nodes {killed} did not shut down in time and were killed")
         recording.quorum_times = self._watcher.quorum_times
@@ -329,11 +329,12 @@ class Simulation:
     # -- helpers
 
     def _history(self, name: str, writer_id: int) -> History:
-        made = History(name, writer_id, self._now_ns)
+        made = History(name, writer_id, self.now_ns)
         self.recording.histories.append(made)
         return made
 
-    def _now_ns(self) -> int:
+    def now_ns(self) -> int:
+        """Return the world's time since the run began."""
         return self.world.now_ns - self._base_ns
 
     def _on_harness(self, work: Any) -> SimTask:
@@ -350,7 +351,7 @@ class Simulation:
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
         self._phase_name = name
-        self.recording.record("phase", phase=name, at_ns=self._now_ns())
+        self.recording.record("phase", phase=name, at_ns=self.now_ns())
         yield
         self.recording.finished.append(name)
         if self._watching is not None and self._watching.done() and name != "collect":

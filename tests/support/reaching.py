@@ -18,23 +18,23 @@ from harness.simulation.decisions import reached
 VARIABLE = "HIGHWATER_REACHING"
 
 _probes = ExitStack()
-_states: set[reached.State] = set()
+_notes = reached.Notes()
 _tests: list[tuple[str, float, list[str]]] = []
 
 
 def pytest_configure() -> None:
     """Put the probes in before anything is collected."""
-    global _states
-    _states = _probes.enter_context(reached.noted())
+    global _notes
+    _notes = _probes.enter_context(reached.noted())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Note what the test reaches, its fixtures included."""
-    _states.clear()
+    _notes.first_ns.clear()
     began = time.perf_counter()
     answer = yield
-    numbers = sorted({number for number, _ in _states})
+    numbers = sorted({number for number, _ in _notes.first_ns})
     names = [":".join(reached.functions()[number]) for number in numbers]
     _tests.append((item.nodeid, round(time.perf_counter() - began, 4), names))
     return answer

@@ -1,7 +1,7 @@
 """What runs reached of the broker's decisions, and what no run reached."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,14 +16,18 @@ State = tuple[int, int]
 """The number of a function, and the bits that one call of it set."""
 
 
-class _Notes:
-    """The states since the last run began."""
+class Notes:
+    """The states that were reached, and when each was reached first, by the clock `now_ns`."""
 
     def __init__(self) -> None:
-        self.states: set[State] = set()
+        self.first_ns: dict[State, int] = {}
+        self.now_ns: Callable[[], int] = lambda: 0
 
     def leave(self, value: Any, function: int, bits: int) -> Any:
-        self.states.add((function, bits))
+        """Note the state of a call, and return the call's value."""
+        state = function, bits
+        if state not in self.first_ns:
+            self.first_ns[state] = self.now_ns()
         return value
 
 
@@ -50,12 +54,12 @@ def functions() -> list[tuple[str, str]]:
 
 
 @contextmanager
-def noted() -> Iterator[set[State]]:
-    """Put probes into the broker's decisions, and yield the set into which they note states."""
-    notes = _Notes()
+def noted() -> Iterator[Notes]:
+    """Put probes into the broker's decisions, and yield what they note."""
+    notes = Notes()
     undos = [install(module, codes, {LEAVE: notes.leave}) for module, codes in _probed().codes]
     try:
-        yield notes.states
+        yield notes
     finally:
         for undo in undos:
             undo()
@@ -83,7 +87,7 @@ class Reached:
 
     def add(self, states: Iterable[State]) -> None:
         """Add a run."""
-        self.runs.update(states)
+        self.runs.update(iter(states))  # also of a mapping: its keys
 
     def shares(self) -> list[Share]:
         """Return the share of each module."""

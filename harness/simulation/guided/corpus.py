@@ -5,7 +5,7 @@ reached are where more may be hidden ("AFLFast", Böhme, Pham and Roychoudhury, 
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -15,10 +15,10 @@ from harness.simulation.guided.draft import Draft
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A draft, and the states that its run reached."""
+    """A draft, and when its run reached which states: ms of its chaos, negative before it."""
 
     draft: Draft
-    states: frozenset[State]
+    states: Mapping[State, int]
 
 
 class Corpus:
@@ -29,21 +29,29 @@ class Corpus:
         self._reached = Reached()
         self._weights: list[float] | None = None
 
-    def add(self, draft: Draft, states: Collection[State], *, keep: bool = True) -> bool:
+    def add(self, draft: Draft, states: Mapping[State, int], *, keep: bool = True) -> bool:
         """Count a run's states; keep its draft if they are new and `keep` is true. Return whether
         it was kept."""
         new = any(state not in self._reached.runs for state in states)
         self._reached.add(states)
         self._weights = None
         if new and keep:
-            self.entries.append(Entry(draft, frozenset(states)))
+            self.entries.append(Entry(draft, dict(states)))
         return new and keep
 
-    def choose(self, rng: random.Random) -> Draft:
-        """Return a draft, more likely one that reached rare states."""
+    def choose(self, rng: random.Random) -> Entry:
+        """Return an entry, more likely one that reached rare states."""
         if self._weights is None:
-            runs = self._reached.runs
             self._weights = list(
-                accumulate(sum(1 / runs[state] for state in each.states) for each in self.entries)
+                accumulate(sum(map(self._rarity, each.states)) for each in self.entries)
             )
-        return rng.choices(self.entries, cum_weights=self._weights)[0].draft
+        return rng.choices(self.entries, cum_weights=self._weights)[0]
+
+    def moment_ms(self, entry: Entry, rng: random.Random) -> int:
+        """Return when an entry's run reached one of its states, more likely a rare one."""
+        states = list(entry.states)
+        (chosen,) = rng.choices(states, [self._rarity(state) for state in states])
+        return max(0, entry.states[chosen])
+
+    def _rarity(self, state: State) -> float:
+        return 1 / self._reached.runs[state]

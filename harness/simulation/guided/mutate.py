@@ -1,4 +1,5 @@
-"""Changes a draft: a few of its times, targets, faults and settings. Pure.
+"""Changes a draft: its faults from a moment on, or a few of its times, targets, faults and
+settings. Pure.
 
 What is not changed at random comes from another draft that reached something, so that parts which
 work are joined.
@@ -8,19 +9,39 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from harness.plans.plan import Plan
 from harness.simulation.guided.draft import Draft
 from harness.simulation.swarm import PARTITION_SELECTORS, SELECTORS
+from nemesis.faults.catalogue import FAULTS
 from nemesis.schedule import Event
 
 Change = Callable[[Draft, Draft, random.Random], Draft]
 """Takes the draft, another draft to take parts from, and what draws."""
 
 MOST_CHANGES: Final = 4
+MOST_ADDED: Final = 3
 MOST_EVENTS: Final = 40
 NEAR_MS: Final = 300
 """Events so close to each other are likely to meet within one round trip or one time-out."""
 STRETCHES: Final = (0.2, 0.5, 2.0, 4.0)
 LEAST_MS: Final = 10
+
+
+def continued(draft: Draft, other: Draft, moment_ms: int, rng: random.Random) -> Draft:
+    """Return the draft with other faults from a moment on.
+
+    With the draft's seed its run is the same up to then, so what that reached is reached again.
+    """
+    within_ms = rng.choice((NEAR_MS, 10 * NEAR_MS))
+    began = [event for event in draft.events if event.at_ms <= moment_ms]
+    later = [event for event in draft.events if event.at_ms > moment_ms and rng.random() < 0.5]
+    added = [
+        rng.choice(other.events or draft.events).model_copy(
+            update={"at_ms": moment_ms + rng.randint(1, within_ms), "name": None}
+        )
+        for _ in range(rng.randint(1, MOST_ADDED))
+    ]
+    return _with_events(draft, [*began, *later, *added])
 
 
 def mutated(draft: Draft, other: Draft, rng: random.Random) -> Draft:
@@ -89,8 +110,7 @@ def _spliced(draft: Draft, other: Draft, rng: random.Random) -> Draft:
     if not theirs:
         return draft
     first = rng.randrange(len(theirs))
-    end_ms = round(draft.plan.duration_s * 1000)
-    few = [e for e in theirs[first : first + rng.randint(1, 4)] if e.at_ms < end_ms]
+    few = theirs[first : first + rng.randint(1, 4)]
     named = [event.model_copy(update={"name": None}) for event in few]
     return _with_events(draft, [*draft.events, *named])
 
@@ -119,7 +139,8 @@ def _their_broker(draft: Draft, other: Draft, rng: random.Random) -> Draft:
 def _their_cluster(draft: Draft, other: Draft, rng: random.Random) -> Draft:
     """Take the other draft's nodes and topics."""
     theirs = other.plan
-    return draft.with_settings(nodes=theirs.nodes, topics=theirs.topics, expect=theirs.expect)
+    moved = draft.with_settings(nodes=theirs.nodes, topics=theirs.topics, expect=theirs.expect)
+    return _with_events(moved, moved.events)
 
 
 def _same(draft: Draft, other: Draft, rng: random.Random) -> Draft:
@@ -134,8 +155,35 @@ CHANGES: Final[Sequence[Change]] = (
 
 
 def _with_events(draft: Draft, events: Iterable[Event]) -> Draft:
-    kept = sorted(events, key=lambda event: event.at_ms)[:MOST_EVENTS]
-    return Draft(draft.plan, tuple(kept))
+    """Return the draft with those of the events that its chaos and its cluster have room for.
+
+    They are shortened, and aimed at what is there, if need be.
+    """
+    plan = draft.plan
+    end_ms = round(plan.duration_s * 1000)
+    possible = (
+        event.model_copy(
+            update={
+                "targets": _present(event.targets, plan),
+                "duration_ms": min(event.duration_ms, end_ms - event.at_ms),
+            }
+        )
+        for event in events
+        if event.at_ms + LEAST_MS <= end_ms and FAULTS[event.fault].min_nodes <= plan.nodes
+    )
+    return Draft(plan, tuple(sorted(possible, key=lambda event: event.at_ms)[:MOST_EVENTS]))
+
+
+def _present(targets: str, plan: Plan) -> str:
+    """Return the selector, or a wider one if what it names is not in the plan's cluster."""
+    selector, _, place = targets.partition(":")
+    if not place:
+        return targets
+    if selector == "node":
+        return targets if int(place) <= plan.nodes else "one"
+    name, _, number = place.rpartition("/")
+    partitions = {topic.name: topic.partitions for topic in plan.topics}
+    return targets if int(number) < partitions.get(name, 0) else selector
 
 
 def _with_event(draft: Draft, number: int, **changes: Any) -> Draft:

@@ -15,13 +15,15 @@ from harness.simulation import swarm
 from harness.simulation.campaign import FAILED, INVALID, Candidate, Result, Task, prepared
 from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
-from harness.simulation.guided.mutate import mutated
+from harness.simulation.guided.mutate import continued, mutated
 from nemesis.base import NemesisError
 
 ROUND: Final = 24
 """How many candidates are made at a time."""
 FRESH: Final = 0.25
 """The share of candidates that a swarm's seed draws; of the first round all."""
+CONTINUED: Final = 0.5
+"""The share of candidates that go on otherwise from a rare state. The rest changes anything."""
 
 
 class GuidedSearch:
@@ -69,9 +71,13 @@ class GuidedSearch:
     def _candidate(self, number: int) -> tuple[Candidate, Draft]:
         """Return a candidate and its draft."""
         rng = random.Random(f"guided/{number}")
-        if self.corpus.entries and rng.random() >= FRESH:
-            changed = mutated(self.corpus.choose(rng), self.corpus.choose(rng), rng)
-            draft = changed.with_settings(seed=number)
+        if self.corpus.entries and (kind := rng.random()) >= FRESH:
+            entry, other = self.corpus.choose(rng), self.corpus.choose(rng).draft
+            if kind >= FRESH + CONTINUED:
+                draft = mutated(entry.draft, other, rng).with_settings(seed=number)
+            else:
+                moment_ms = self.corpus.moment_ms(entry, rng)
+                draft = continued(entry.draft, other, moment_ms, rng)
             if (task := self._task_of(draft)) is not None:
                 return Candidate(task, number), draft
         drawn = prepared(self._task, number)

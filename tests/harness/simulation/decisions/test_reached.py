@@ -56,10 +56,10 @@ def test_what_no_run_reached_is_told_by_place() -> None:
     nothing, some = Reached(), Reached()
     every = nothing.missed()
     assert len(every) == sum(each.probes for each in nothing.shares()) > 1000
-    with noted() as states:
+    with noted() as notes:
         assert not retention.rolls_by_age(0, 5, 5)
         assert retention.rolls_by_age(0, 6, 5)
-    some.add(states)
+    some.add(notes.first_ns)
     missed = some.missed()
     reached = [each for each in every if each not in missed]
     assert {(each.decided, each.outcome) for each in reached} == {

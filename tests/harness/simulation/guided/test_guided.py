@@ -4,15 +4,25 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.plans import plan as plans
-from harness.simulation.campaign import INVALID, VALID, Campaign, Candidate, Result, Task, prepared
+from harness.simulation.campaign import (
+    INVALID,
+    VALID,
+    Campaign,
+    Candidate,
+    Result,
+    Task,
+    prepared,
+    run_seed,
+)
 from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
-from harness.simulation.guided.mutate import CHANGES, MOST_EVENTS, mutated
+from harness.simulation.guided.mutate import CHANGES, MOST_EVENTS, continued, mutated
 from harness.simulation.guided.search import ROUND, GuidedSearch
 from tests.test_docs import ROOT
 
@@ -29,9 +39,9 @@ def draft(seed: int) -> Draft:
     return Draft(made.plan, made.schedule.events)
 
 
-def states(number: int) -> frozenset[tuple[int, int]]:
+def states(number: int) -> dict[tuple[int, int], int]:
     """What a run might reach: something common, and now and then something new."""
-    return frozenset({(0, 1), (1, number % 7), (2, number // 5)})
+    return {(0, 1): -50, (1, number % 7): 700, (2, number // 5): 100 * number}
 
 
 def result(number: int, outcome: str = VALID) -> Result:
@@ -53,24 +63,40 @@ def candidates(search: GuidedSearch, rng: random.Random) -> list[Candidate]:
 def test_a_corpus_keeps_what_is_new() -> None:
     corpus = Corpus()
     one = draft(1)
-    assert corpus.add(one, {(0, 1)})
-    assert not corpus.add(one, {(0, 1)})
-    assert not corpus.add(one, {(0, 2)}, keep=False)
-    assert not corpus.add(one, {(0, 2)})
-    assert corpus.add(one, {(0, 1), (0, 3)})
+    assert corpus.add(one, {(0, 1): 0})
+    assert not corpus.add(one, {(0, 1): 0})
+    assert not corpus.add(one, {(0, 2): 0}, keep=False)
+    assert not corpus.add(one, {(0, 2): 0})
+    assert corpus.add(one, {(0, 1): 0, (0, 3): 0})
     assert len(corpus.entries) == 2
 
 
 def test_rare_states_are_chosen_more_often() -> None:
     corpus = Corpus()
     common, rare = draft(1), draft(2)
-    corpus.add(common, {(0, 1)})
+    corpus.add(common, {(0, 1): 0})
     for _ in range(99):
-        corpus.add(common, {(0, 1)})
-    corpus.add(rare, {(0, 1), (0, 2)})
+        corpus.add(common, {(0, 1): 0})
+    corpus.add(rare, {(0, 1): -5, (0, 2): 900})
     rng = random.Random(1)
-    chosen = Counter(corpus.choose(rng).plan.seed for _ in range(200))
+    chosen = Counter(corpus.choose(rng).draft.plan.seed for _ in range(200))
     assert chosen[2] > 190
+    moments = Counter(corpus.moment_ms(corpus.entries[1], rng) for _ in range(200))
+    assert set(moments) == {0, 900}, "what was reached before the chaos is its beginning"
+    assert moments[900] > 190
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_a_continued_draft_is_as_before_up_to_the_moment(seed: int) -> None:
+    rng = random.Random(seed)
+    made, other = draft(seed), draft(seed + 1)
+    moment_ms = rng.choice(made.events).at_ms
+    changed = continued(made, other, moment_ms, rng)
+    before = [event for event in made.events if event.at_ms <= moment_ms]
+    assert list(changed.events[: len(before)]) == before
+    assert changed.plan == made.plan
+    assert changed != made
+    assert all(event.at_ms < made.plan.duration_s * 1000 for event in changed.events)
 
 
 @pytest.mark.parametrize("seed", range(1, 41))
@@ -84,6 +110,29 @@ def test_changed_drafts_stay_within_bounds(seed: int) -> None:
     assert len(made.events) <= MOST_EVENTS
     assert all(0 <= at_ms < made.plan.duration_s * 1000 for at_ms in times)
     assert made.plan.nemesis == draft(seed).plan.nemesis
+
+
+def test_a_continued_run_is_the_same_up_to_the_moment(tmp_path: Path) -> None:
+    """It reaches the same states at the same times, and goes on otherwise."""
+    plan = plans.build(plans.load("simulation"), where="test", flags={"duration_s": 4.0})
+    task = Task(plan=plan, seeds_are_swarms=True, root=tmp_path, coverage=True)
+    drawn = prepared(task, 3)
+    made = Draft(drawn.plan, drawn.schedule.events)
+    changed = continued(made, draft(4), 2_000, random.Random(1))
+    runs = []
+    for each in (made, changed):
+        as_changed = replace(
+            task,
+            plan=each.plan,
+            schedule=each.schedule(),
+            seeds_are_swarms=False,
+            changed_at_random=True,
+        )
+        runs.append(run_seed(as_changed, 77))
+    before = [{s: at for s, at in run.states.items() if at < 2_000} for run in runs]
+    assert len(before[0]) > 200
+    assert before[0] == before[1]
+    assert runs[0].digest != runs[1].digest
 
 
 def test_events_at_the_ends_of_the_chaos_stay_in_it() -> None:

@@ -14,9 +14,8 @@ READY := .venv/.ready
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
   tests/checkers/causes tests/checkers/contract tests/checkers/detectors tests/checkers/elle \
   tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
-# Nothing in these folders can notice whether an optional tool is there.
-PURE := tests/nodes/raft tests/nodes/metadata tests/checkers/causes tests/harness/simulation \
-  tests/harness/zoo
+# `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
+BUT :=
 
 .PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka
 .DEFAULT_GOAL := run
@@ -31,13 +30,13 @@ check-fast: lint ## the inner loop: format, lint, types, layers, unit tests (und
 	$(PYTEST) -m "not slow" $(UNIT)
 
 check: lint ## check-fast and the tests of real kernel objects, processes and browsers
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(BUT)
 
 test: check ## everything: check, then whole clusters, Spark and Apache Kafka
 	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m slow --and-before
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
-	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" $(PURE:%=--ignore=%)
+	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" --remember-passed
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

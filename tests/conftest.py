@@ -100,11 +100,31 @@ SKIPPED = "highwater/skipped"
 """Where the cache keeps what the last session skipped."""
 
 
+PASSED = "highwater/passed"
+"""Where the cache keeps what passed in a session that was told to remember it."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make test` has two sessions and one table."""
+    """`make test` has two sessions and one table; `.ci/run` has a session before them."""
+    parser.addoption("--remember-passed", action="store_true", help="for --leave-out-passed")
+    parser.addoption(
+        "--leave-out-passed",
+        action="store_true",
+        help="leave out what the last session with --remember-passed has passed",
+    )
     parser.addoption(
         "--and-before", action="store_true", help="count what the last session skipped, too"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what has passed, if the command line says so."""
+    cache = getattr(config, "cache", None)
+    if cache and config.getoption("--leave-out-passed"):
+        passed = frozenset(cache.get(PASSED, []))
+        config.hook.pytest_deselected(items=[each for each in items if each.nodeid in passed])
+        items[:] = [each for each in items if each.nodeid not in passed]
 
 
 def pytest_terminal_summary(
@@ -117,6 +137,9 @@ def pytest_terminal_summary(
         if config.getoption("--and-before"):
             wanted.update(Counter(cache.get(SKIPPED, {})))
         cache.set(SKIPPED, dict(wanted))
+        if config.getoption("--remember-passed"):
+            passed = terminalreporter.stats.get("passed", ())
+            cache.set(PASSED, sorted({report.nodeid for report in passed}))
     if lines := summary(wanted):
         terminalreporter.section("skipped, since this machine lacks something")
         for line in lines:

@@ -257,7 +257,8 @@ def _anomaly(
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
-    if unread and rule.judgement is Judgement.UNKNOWN:
+    contradicted = grave and (topic, partition) in frames.contradictions
+    if unread and (contradicted or rule.judgement is Judgement.UNKNOWN):
         text = unread + (f"; {text}" if text else "")
     return Anomaly(
         kind=kind,
@@ -307,6 +308,8 @@ def _unread(
             return hidden
         if place in frames.causes.recorded:
             return ""
+        if contradicted := _contradicted(frames, place):
+            return contradicted
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
         return f"the final leader epochs were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
@@ -321,6 +324,15 @@ def _unread(
     if any(each not in frames.causes.led for each in concerned):
         return "the leaders are not recorded"
     return _hidden_by_snapshot(frames, concerned)
+
+
+def _contradicted(frames: Frames, place: tuple[str | None, int | None]) -> str:
+    """Return what contradicts the final leader epochs of a partition; empty if nothing does."""
+    topic, partition = place
+    if topic is None or partition is None:
+        return ""
+    found = frames.contradictions.get((topic, partition))
+    return f"the final leader epochs are contradicted: {found[0].text}" if found else ""
 
 
 def _hidden_by_snapshot(frames: Frames, places: Sequence[tuple[str | None, int | None]]) -> str:

@@ -17,14 +17,15 @@ A permission to lose a write holds only where its cause is recorded. The causes 
   *refusal* that no client was told of: these two explain only lost acks=0 sends (`acks_zero`).
 
 The leaders alone are enough for an anomaly that is explained by time (an end offset that goes back,
-a producer that a broker does not know any more). A partition without a leader in the end has no
-known epoch starts in the final log: its causes explain nothing by offset.
+a producer that a broker does not know any more). A partition without a leader in the end, or whose
+leader's answer about its epochs is contradicted, has no known epoch starts in the final log: its
+causes explain nothing by offset.
 
 Elections and faults are few beside a history, so this part is plain Python over aggregates; losses
 are joined with the result inside the engine. The contract decides whether a cause permits a loss.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -113,19 +114,22 @@ def read_causes(
     complete: Frame,
     first_offsets: Frame,
     settings: SettingsOf,
+    contradicted: Collection[Partition] = (),
 ) -> Causes:
     """Return all recorded causes.
 
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
     log, read_ns: when the log was read (later events explain no loss). first_offsets: topic,
     partition, log_start of the final log, first_read of it (null if it was not read), first_kept
-    in the files.
+    in the files. contradicted: partitions whose recorded leader epochs are not believed.
     """
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     begun = [fault for row in ordered if (fault := read_begun(row)) is not None]
     in_force = IntervalIndex((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
     records = read_cluster(engine, cluster, complete, first_offsets)
+    for partition in contradicted:
+        records[partition].starts.clear()
     fencing = read_fencing(engine, cluster)
     quorum_losses = read_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []

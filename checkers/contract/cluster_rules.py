@@ -7,6 +7,7 @@ from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
     NO_CAUSE_RECORDABLE,
+    NOT_SETTLED,
     QUORUM_LOST,
     Condition,
 )
@@ -105,6 +106,31 @@ LEADERSHIP: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
+EVIDENCE: tuple[Rule, ...] = (
+    _after_quorum_loss("contradicted-evidence", "leader epochs may be used a second time"),
+    rule(
+        Condition(
+            "a fault changed bytes in the log of a replica", lambda c: c.aspect == "changed-bytes"
+        ), "contradicted-evidence", _PERMITTED,
+        "the leader epoch in the header of a batch is not covered by its checksum",
+        "Kafka: record batches",
+        permissions.BIT_FLIPPED,
+    ),
+    rule(
+        Condition(
+            NOT_SETTLED.text, lambda c: c.aspect in ("files", "reads") and not c.settled
+        ), "contradicted-evidence", _UNKNOWN,
+        "the leader may have truncated its log after its answer",
+        "KIP-101",
+    ),
+    rule(
+        ANY, "contradicted-evidence", _FORBIDDEN,
+        "what a broker answers about leader epochs and in-sync replicas is what the logs and the "
+        "metadata log have; clients truncate and resume by it",
+        "KIP-101; KIP-279; KIP-320",
+    ),
+)  # fmt: skip
+
 PROGRESS: tuple[Rule, ...] = (
     rule(
         Condition("any", lambda c: c.aspect == "reassignment"), "stuck", _UNKNOWN,
@@ -134,4 +160,4 @@ PROGRESS: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
-CLUSTER_RULES: tuple[Rule, ...] = (*REAL_TIME, *LEADERSHIP, *PROGRESS)
+CLUSTER_RULES: tuple[Rule, ...] = (*REAL_TIME, *LEADERSHIP, *EVIDENCE, *PROGRESS)

@@ -25,11 +25,11 @@ class Context(Settings):
 
     aspect: of the anomaly. cause: the recorded cause, if any. cause_recorded: the record would show
     a cause if there was one. (Leaders are recorded. For an anomaly that is explained by its offset,
-    the final leader epochs are recorded too.) state_lost: a fault of the run made a node lose state
-    for good. state_loss_uncertain: such a fault began, and its result is not recorded. quorum_lost:
-    at some time of the run a majority of the voters lacked their disks at once. settled: all
-    replicas were in sync again. removal: why the records below the start of the final log are gone,
-    for an anomaly that is about one of them.
+    the final leader epochs are recorded too, and nothing contradicts them.) state_lost: a fault of
+    the run made a node lose state for good. state_loss_uncertain: such a fault began, and its
+    result is not recorded. quorum_lost: at some time of the run a majority of the voters lacked
+    their disks at once. settled: all replicas were in sync again. removal: why the records below
+    the start of the final log are gone, for an anomaly that is about one of them.
     """
 
     aspect: str | None = None
@@ -165,7 +165,9 @@ REMOVAL_NOT_RECORDED: Final = Condition(
     lambda c: c.removal is Removal.NOT_RECORDED,
 )
 
-NO_CAUSE_RECORDABLE: Final = Condition("leader epochs not recorded", lambda c: not c.cause_recorded)
+NO_CAUSE_RECORDABLE: Final = Condition(
+    "leader epochs not recorded, or contradicted", lambda c: not c.cause_recorded
+)
 RISKY_SETTINGS_OR_FAULTS: Final = Condition(
     "unclean elections enabled, min.insync.replicas=1, or a node lost power or its disk",
     lambda c: c.may_lose_committed,

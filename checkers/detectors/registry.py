@@ -6,6 +6,7 @@ from typing import Any
 
 from checkers.detectors.availability import unavailability
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
+from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
@@ -114,5 +115,8 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(name="two-leaders", find=two_leaders, lacking=_cluster, decisive=_never),
     Detector(name="isr-broken", find=broken_isrs, lacking=_cluster, decisive=_never),
     Detector(name="metadata-rollback", find=forgotten_metadata, lacking=_cluster, decisive=_never),
+    Detector(
+        name="contradicted-evidence", find=contradicted_evidence, lacking=_cluster, decisive=_never
+    ),
     Detector(name="refused-head", find=refused_heads, lacking=_acks, decisive=_never),
 )

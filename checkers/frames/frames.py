@@ -18,6 +18,7 @@ from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
+from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
@@ -40,6 +41,7 @@ from checkers.history.history import (
     TP,
     RunSources,
 )
+from checkers.history.recorded_faults import with_changed_bytes
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -375,14 +377,10 @@ class Frames:
     def log_starts(self) -> Mapping[tuple[str, int], LogStart]:
         """The starts of final logs that do not start at 0: see `log_starts.log_starts`."""
         return log_starts.log_starts(
-            self.engine,
-            first_offsets=self.first_offsets,
-            ends=self.read_ends,
-            sends=self.send_outcomes,
-            replicas=self.replicas,
-            replica_ends=self.replica_ends,
+            self.engine, first_offsets=self.first_offsets, ends=self.read_ends,
+            sends=self.send_outcomes, replicas=self.replicas, replica_ends=self.replica_ends,
             cluster=self.cluster,
-        )
+        )  # fmt: skip
 
     @cached_property
     def complete(self) -> Frame:
@@ -425,16 +423,21 @@ class Frames:
         return StateLosses(self.engine, self.fault_rows, self.cluster, self.replica_ends)
 
     @cached_property
+    def contradictions(self) -> Mapping[tuple[str, int], tuple[Contradiction, ...]]:
+        """The answers about leader epochs that something contradicts: see `epoch_answers`."""
+        return read_contradictions(
+            self.engine, cluster=self.cluster, replicas=self.replicas, history=self.history,
+            replica_ends=self.replica_ends, first_offsets=self.first_offsets,
+            changed=with_changed_bytes(self.fault_rows),
+        )  # fmt: skip
+
+    @cached_property
     def causes(self) -> Causes:
         """Every recorded event that can explain a loss."""
         return read_causes(
-            self.engine,
-            self.cluster,
-            self.faults,
-            self.complete,
-            self.first_offsets,
-            self.settings,
-        )
+            self.engine, self.cluster, self.faults, self.complete, self.first_offsets,
+            self.settings, self.contradictions,
+        )  # fmt: skip
 
     @cached_property
     def _causes_frame(self) -> Frame:

@@ -46,6 +46,8 @@ MEANINGS: Mapping[str, str] = {
     "isr-broken": "The controllers elected a replica that was fenced or not in sync, or added one "
     "to the in-sync replicas.",
     "metadata-rollback": "A committed record of the metadata log is gone.",
+    "contradicted-evidence": "A broker answered something about leader epochs or in-sync replicas "
+    "that the logs, the metadata log or another answer contradict.",
     "refused-head": "A broker refused a producer's next batch in line as out of order.",
     "unrecorded": "A value was read. Its send was in flight when the record of it ended.",
 }
@@ -63,6 +65,9 @@ _FOUND: Mapping[str, tuple[str, str]] = {
         "delivered {n} records that no client sent"),
     "aborted-read": (
         "delivered {n} value whose send had failed", "delivered {n} values whose sends had failed",
+    ),
+    "contradicted-evidence": (
+        "gave {n} answer that other evidence contradicts", "gave {n} answers that other evidence contradicts",
     ),
     "divergent-replicas": (
         "ended with {n} difference between replicas", "ended with {n} differences between replicas",

@@ -2,7 +2,7 @@
 
 Clean means: each record that was acknowledged with acks=1 or acks=all is in the final log once, in
 order, at the acknowledged offset; the log has no other records except permitted ones; each read
-agrees with that log; all replicas are equal byte for byte; the run is complete. Then no detector
+agrees with that log, and so do the answers about leader epochs; all replicas are equal byte for byte; the run is complete. Then no detector
 finds anything, and each assumption holds. The checkers judge a recording that is not clean; "not
 clean" alone means nothing.
 
@@ -66,6 +66,7 @@ def _reasons(recording: Recording) -> Iterator[str]:
             index.by_f[row[_F]].append(row)
     yield from _clients(index)
     yield from _final_log(recording, index)
+    yield from _epochs(recording, index)
     yield from _sends(recording, index)
     yield from _reads(recording, index)
     yield from _watermarks(index)
@@ -160,6 +161,18 @@ def _order(logs: Mapping[Partition, Mapping[int, FinalRecord]]) -> Iterator[str]
                 epoch = record.epoch
             seen.add(record.value)
             last[client] = record.value
+
+
+def _epochs(recording: Recording, index: _RowIndex) -> Iterator[str]:
+    """The leaders' answers give each record the leader epoch that it has."""
+    answered: dict[Partition, list[int]] = defaultdict(list)
+    for row in recording.cluster.named():
+        if row["kind"] == "epoch":
+            length = row["end_offset"] - row["start_offset"]
+            answered[row["topic"], row["partition"]] += [row["leader_epoch"]] * length
+    for at in sorted(index.logs.keys() | answered.keys()):
+        if answered[at] != [record.epoch for record in index.logs[at].values()]:
+            yield f"{at} has records of other epochs than its leader answered"
 
 
 # -- operations compared with the final log

@@ -52,10 +52,12 @@ def expected(story: Story) -> Found:
         if kind == "lost-write" and ACKS[topic] == 1:
             continue
         counts[kind, aspect, topic, judged(kind, aspect, ACKS[topic])] += count
+    contradicted = {topic for kind, _, topic, _ in counts if kind == "contradicted-evidence"}
     for row in story.rows("send"):
         lost = row["type"] == "ok" and row["acks"] == 1
         if lost and (part := _lost(story, row)) is not None:
             judgement = "permitted" if may_be_lost(story, row) else "forbidden"
+            judgement = "unknown" if row["topic"] in contradicted else judgement
             counts["lost-write", part, row["topic"], judgement] += 1
     return counts
 

@@ -87,6 +87,13 @@ NOT_RECORDED = {"cause_recorded": False}
         ("uncommitted-read", Context(acks=1, cause=SOLE), "informational"),
         ("uncommitted-read", Context(acks=1, state_loss_uncertain=True), "unknown"),
         ("uncommitted-read", Context(acks=1), "forbidden"),
+        ("contradicted-evidence", Context(acks=1, aspect="files"), "forbidden"),
+        ("contradicted-evidence", Context(acks=1, aspect="files", settled=False), "unknown"),
+        ("contradicted-evidence", Context(acks=1, aspect="reads", settled=False), "unknown"),
+        ("contradicted-evidence", Context(acks=1, aspect="answers", settled=False), "forbidden"),
+        ("contradicted-evidence", Context(acks=1, aspect="isr", settled=False), "forbidden"),
+        ("contradicted-evidence", Context(acks=1, aspect="changed-bytes"), "permitted"),
+        ("contradicted-evidence", Context(acks=1, aspect="isr", quorum_lost=True), "permitted"),
         ("refused-head", Context(acks=-1, cause_recorded=False), "unknown"),
         (
             "refused-head",

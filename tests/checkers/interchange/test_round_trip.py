@@ -31,6 +31,7 @@ WITHOUT_A_FORM = {
     **dict.fromkeys(CLUSTERS, "nodes say what they hold, who leads and who is in sync"),
     **dict.fromkeys(ENDS, "a client asks where a log ends"),
     "refused-head": "a client says why it left its producer epoch",
+    "contradicted-evidence": "nodes answer where leader epochs begin, and who is in sync",
     "stuck": "faults have times",
 }
 """By the kind of anomaly, what shows it, and is said of no operation."""

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.history.history import HISTORY
+from checkers.history.history import CLUSTER, HISTORY
 from harness.simulation import screen
-from harness.simulation.recording import History, Recording
+from harness.simulation.recording import History, Recording, Rows
 from harness.simulation.run import Simulation
 from tests.support.simulation.plans import KILLS, prepared, quiet
 
@@ -82,6 +82,15 @@ def bit_flipped(recording: Recording) -> None:
     recording.disks[2].corrupt("acks-all-0/00000000000000000000.log", 100)
 
 
+def epoch_moved(recording: Recording) -> None:
+    """The first epoch is answered to begin at 1."""
+    columns = list(CLUSTER.names)
+    rows = [dict(zip(columns, row, strict=True)) for row in recording.cluster.rows]
+    next(row for row in rows if row["kind"] == "epoch")["start_offset"] = 1
+    recording.cluster = Rows(columns)
+    recording.cluster.rows = [tuple(row.values()) for row in rows]
+
+
 def replica_gone(recording: Recording) -> None:
     """One of three, in all partitions."""
     del recording.disks[2]
@@ -135,6 +144,7 @@ DOUBTS: dict[str, Change] = {
     "the cluster is not whole": fact(settled=False),
     "the final reads are not": fact(final_reads_complete=False),
     "the epochs are not known": fact(epoch_problems=["t-0 has no leader"]),
+    "an epoch is answered to begin later": epoch_moved,
     "something was noted": noted,
 }
 

@@ -33,8 +33,10 @@ Plant = tuple[str, str | None, str]
 
 MOVED = ("inconsistent-offset", "acknowledged")
 
-NEEDS_THE_END = (("lost-write", None), ("truncated-read", None), MOVED)
-"""What is judged only where the final read reached the end."""
+NEEDS_THE_END = (
+    ("lost-write", None), ("truncated-read", None), MOVED, ("contradicted-evidence", None),
+)  # fmt: skip
+"""What is judged only where the final read reached the end, or where somebody led in the end."""
 
 OTHER = 50
 """Added to a client's number: the second one."""
@@ -325,6 +327,17 @@ def _two_leaders(story: Story, rng: random.Random, log: Log) -> list[Plant]:
     return [("two-leaders", "told", log.topic)]
 
 
+def _answer_wrong(story: Story, rng: random.Random, log: Log) -> list[Plant]:
+    """The leader answers that an epoch with records begins one later than it does."""
+    ends = [*(start for _, _, start in log.elected[1:]), len(log.values)]
+    told = [r for r in story.cluster if (r["kind"], r["topic"]) == ("epoch", log.topic)]
+    full = [r for r, end in zip(told, ends, strict=False) if r["start_offset"] < end]
+    if not full:
+        return []
+    rng.choice(full)["start_offset"] += 1
+    return [("contradicted-evidence", "files", log.topic)]
+
+
 def _write_apart(story: Story, rng: random.Random, log: Log) -> list[Plant]:
     mine = [r for r in story.replicas if (r["topic"], r["node"]) == (log.topic, 3)]
     rng.choice(mine).update(crc=-1, digest="another")
@@ -381,7 +394,7 @@ def _lead_nobody(story: Story, rng: random.Random, log: Log) -> list[Plant]:
 
 PLANTS: tuple[Callable[[Story, random.Random, Log], list[Plant]], ...] = (
     _lose, _repeat, _fail, _move, _swap, _invent, _corrupt, _contradict, _skip, _go_back, _recede,
-    _two_leaders, _write_apart, _lack, _refuse, _stick, _unread,
+    _two_leaders, _answer_wrong, _write_apart, _lack, _refuse, _stick, _unread,
     _lead_nobody,
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What the tables beside a history show, counted in the plainest Python; see `reference`."""
 
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -27,6 +28,8 @@ def find_in_cluster(story: Story) -> Counts:
             *_leaders(cluster, history, batches),
             *_replicas(batches, ends, copied=topic == METADATA_TOPIC),
             *_stuck(story, cluster, history),
+            *_contradicted(story, cluster, history, batches, ends),
+            *_isrs(cluster, history, trimmed=_trimmed(story)),
         ):
             found[kind, aspect, topic, partition] += 1
     return found
@@ -79,6 +82,88 @@ def _replicas(
                 yield "divergent-replicas", "extra"
             elif mine[offset]["digest"] != theirs[offset]["digest"]:
                 yield "divergent-replicas", "bytes"
+
+
+def _contradicted(
+    story: Story, cluster: list[Row], history: list[Row], batches: list[Row], ends: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    starts: dict[int, list[int]] = defaultdict(list)
+    told = [r for r in cluster if r["kind"] == "epoch"]
+    for row in told:
+        starts[row["leader_epoch"]].append(row["start_offset"])
+    if not starts:
+        return
+    begins = {epoch: min(starts[epoch]) for epoch in sorted(starts)}
+    over = dict(zip(begins, [*begins.values()][1:], strict=False))
+    for row in told:
+        if row.get("end_offset") is not None and row["leader_epoch"] in over:
+            over[row["leader_epoch"]] = min(over[row["leader_epoch"]], row["end_offset"])
+    for several in starts.values():
+        if len(set(several)) > 1:
+            yield "contradicted-evidence", "answers"
+    for one, next_one in itertools.pairwise(begins.values()):
+        if next_one < one:
+            yield "contradicted-evidence", "answers"
+    read = {r["offset"]: r.get("leader_epoch") for r in history if r["f"] == "final-read"}
+    first = max([min(read, default=0), *(r["start_offset"] for r in ends)])
+    changed = _with_changed_bytes(story)
+    known = [r for r in ends if r["node"] not in changed]
+    known.sort(key=lambda r: (r["node"] != told[0].get("node"), -r["high_watermark"], r["node"]))
+    held: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for row in batches:
+        if known and row["node"] == known[0]["node"]:
+            offsets = range(row["base_offset"], row["last_offset"] + 1)
+            held["files"] |= {(row["leader_epoch"], offset) for offset in offsets}
+    held["reads"] = {(epoch, offset) for offset, epoch in read.items() if epoch is not None}
+    for source, records in held.items():
+        wrong = {
+            epoch
+            for epoch, offset in records
+            if offset >= first
+            and epoch <= max(begins)
+            and not (epoch in begins and begins[epoch] <= offset < over.get(epoch, 1 << 62))
+        }
+        for _ in wrong:
+            on_it = changed & {r["node"] for r in ends}
+            yield "contradicted-evidence", "changed-bytes" if on_it else source
+    reaches = [*begins.values(), *(r["end_offset"] for r in told if r.get("end_offset"))]
+    if known and max(reaches) > known[0]["end_offset"]:
+        yield "contradicted-evidence", "files"
+
+
+def _with_changed_bytes(story: Story) -> set[int]:
+    found: set[int] = set()
+    for row in story.faults:
+        targets = json.loads(row["targets"])
+        if row["fault"] == "disk.bit-flip" and targets["details"].get("file", "log") == "log":
+            found |= set(targets["nodes"])
+    return found
+
+
+def _trimmed(story: Story) -> bool:
+    """Whether no node has the metadata log from its beginning."""
+    copies = [r for r in story.replica_ends if r["topic"] == METADATA_TOPIC]
+    return bool(copies) and min(r["start_offset"] for r in copies) > 0
+
+
+def _isrs(
+    cluster: list[Row], history: list[Row], *, trimmed: bool
+) -> Iterable[tuple[str, str | None]]:
+    decided = [r for r in cluster if (r["kind"], r.get("source")) == ("leader", "metadata-log")]
+    read = [r["complete_ns"] for r in history if r["f"] == "final-read-end" and r["type"] == "ok"]
+    if not decided or not read:
+        return
+    first = min(r["leader_epoch"] for r in decided)
+    wrong = set()
+    for row in cluster:
+        if row["kind"] == "view" and row.get("isr") is not None and row["at_ns"] <= max(read):
+            term = row["leader_epoch"], row["leader"]
+            mine = [r["isr"] for r in decided if (r["leader_epoch"], r["leader"]) == term]
+            same = any(set(isr) == set(row["isr"]) for isr in mine)
+            if mine and not same and not (trimmed and row["leader_epoch"] == first):
+                wrong.add((*term, row["node"], *sorted(row["isr"])))
+    for _ in wrong:
+        yield "contradicted-evidence", "isr"
 
 
 def _stuck(

@@ -20,6 +20,7 @@ _OF_KIND = {
     "reordered-ack": FORBIDDEN,
     "two-leaders": FORBIDDEN,
     "isr-broken": FORBIDDEN,
+    "contradicted-evidence": FORBIDDEN,
     "metadata-rollback": FORBIDDEN,
     "divergent-replicas": FORBIDDEN,
     "refused-head": FORBIDDEN,

@@ -8,6 +8,7 @@ consumer per topic reads them all, ten at a time. Everything is as it should be.
 """
 
 import copy
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,6 +165,23 @@ class Story:
                 "source": "story",
             }
         )
+
+    def file_by_epochs(self, topic: str) -> None:
+        """Cut the batches in the topic's files anew: each belongs to the epoch that the leader's
+        answers, as they are now, give its offsets to."""
+        told = [r for r in self.cluster if (r["kind"], r["topic"]) == ("epoch", topic)]
+        starts = sorted((r["start_offset"], r["leader_epoch"]) for r in told)
+        mine = [r for r in self.replicas if r["topic"] == topic]
+        end = max(r["last_offset"] for r in mine) + 1
+        cuts = {r["base_offset"] for r in mine} | {at for at, _ in starts if at < end} | {end}
+        self.replicas = [r for r in self.replicas if r["topic"] != topic]
+        for base, after in itertools.pairwise(sorted(cuts)):
+            epoch = max(epoch for at, epoch in starts if at <= base)
+            where = {"base_offset": base, "last_offset": after - 1, "leader_epoch": epoch}
+            made = {"crc": base, "digest": f"{topic}-{base}", "size": 100 * (after - base)}
+            for node in sorted({r["node"] for r in mine}):
+                row = {"node": node, "topic": topic, "partition": 0}
+                self.replicas.append(row | where | made)
 
     def set_topic(self, topic: str, **settings: Any) -> None:
         """Change the plan of a topic."""

@@ -63,7 +63,7 @@ def replicas_have_batches_of_two_epochs(s: Story) -> None:
             row["leader_epoch"] = 0
 
 
-def _decided(s: Story, *isrs: tuple[float, int, int, Sequence[int]]) -> None:
+def decided(s: Story, *isrs: tuple[float, int, int, Sequence[int]]) -> None:
     """What the controllers decided, at offsets 10, 20, … of the metadata log."""
     led(s, ALL, *isrs)
     mine = [row for row in s.cluster if (row["kind"], row["topic"]) == ("leader", ALL)]
@@ -83,7 +83,7 @@ START, END = (0, 1, 0, (1, 2, 3)), (16, 2, 1, (2, 3, 1))
 @golden("INVALID", {("isr-broken", "outside"): (F, 1)})
 def outsider_is_elected(s: Story) -> None:
     """Node 2 had left the in-sync replicas, which were enough without it."""
-    _decided(s, START, (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), END)
+    decided(s, START, (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), END)
 
 
 @golden("VALID", {("isr-broken", "outside"): (P, 1)})
@@ -96,7 +96,7 @@ def outsider_is_elected_as_configured(s: Story) -> None:
 @golden("VALID")
 def eligible_replica_is_elected(s: Story) -> None:
     """Near miss: node 2 left when they were fewer than min.insync.replicas."""
-    _decided(s, START, (7, 1, 0, (1, 2)), (8, 1, 0, (1,)), (10, 2, 1, (2,)), END)
+    decided(s, START, (7, 1, 0, (1, 2)), (8, 1, 0, (1,)), (10, 2, 1, (2,)), END)
 
 
 @golden("INVALID", {("isr-broken", "outside"): (F, 1)})
@@ -118,34 +118,34 @@ def _hosted(s: Story, *replicas: Sequence[int]) -> None:
 @golden("VALID")
 def new_replica_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
     """One record adds node 2 to the in-sync replicas, ends the reassignment, and elects it."""
-    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
+    decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
     _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
 
 
 @golden("INVALID", {("isr-broken", "outside"): (F, 1)})
 def new_replica_is_elected_though_the_leader_stays(s: Story) -> None:
     """Near miss: the reassignment is over, and node 1 is still one of the replicas."""
-    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
+    decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
     _hosted(s, (1, 3, 2), (2, 3, 1), (2, 3, 1))
 
 
 @golden("INVALID", {("isr-broken", "absent"): (F, 1)})
 def somebody_else_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
     """Near miss: node 2 was not in sync before, and is not now."""
-    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (3,)), END)
+    decided(s, (*START[:3], (1, 3)), (10, 2, 1, (3,)), END)
     _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
 
 
 @golden("INVALID", {("isr-broken", "absent"): (F, 1)})
 def leader_is_not_in_sync_itself(s: Story) -> None:
     """Node 2 leads, and only nodes 1 and 3 are in sync."""
-    _decided(s, START, (10, 2, 1, (1, 3)), END)
+    decided(s, START, (10, 2, 1, (1, 3)), END)
 
 
 @golden("INVALID", {("isr-broken", "fenced-in-sync"): (F, 1)})
 def fenced_broker_is_taken_into_the_in_sync_replicas(s: Story) -> None:
     """Node 3 was fenced, left, and is back while it still is fenced."""
-    _decided(s, START, (8, 1, 0, (1, 2)), (10, 2, 1, (2, 3)), END)
+    decided(s, START, (8, 1, 0, (1, 2)), (10, 2, 1, (2, 3)), END)
     _fencing(s, 3, 20)
 
 
@@ -159,28 +159,28 @@ def unfenced_broker_is_taken_into_the_in_sync_replicas(s: Story) -> None:
 @golden("INVALID", {("isr-broken", "fenced-leader"): (F, 1)})
 def fenced_broker_is_elected(s: Story) -> None:
     """Node 2 was fenced, and nobody took it out."""
-    _decided(s, START, (8, 1, 0, (1, 2)), (10, 2, 1, (2,)), END)
+    decided(s, START, (8, 1, 0, (1, 2)), (10, 2, 1, (2,)), END)
     _fencing(s, 2, 25)
 
 
 @golden("INVALID", {("metadata-rollback", "leader"): (F, 1)})
 def metadata_log_has_forgotten_a_leader(s: Story) -> None:
     """Node 3 knew of a leader in epoch 2, which is in nobody's log."""
-    _decided(s, START, (10, 2, 1, (2, 3)), END)
+    decided(s, START, (10, 2, 1, (2, 3)), END)
     _viewed(s, 30, 3, 3, 2)
 
 
 @golden("VALID")
 def leader_was_told_after_the_final_read(s: Story) -> None:
     """Near miss: of a shutdown the log is read without its last decisions."""
-    _decided(s, START, (10, 2, 1, (2, 3)), END)
+    decided(s, START, (10, 2, 1, (2, 3)), END)
     _viewed(s, 62, 3, 3, 2)
 
 
 @golden("VALID")
 def leader_was_told_before_the_log_begins(s: Story) -> None:
     """Near miss: the log was trimmed, and begins with epoch 1."""
-    _decided(s, (10, 2, 1, (2, 3)), END)
+    decided(s, (10, 2, 1, (2, 3)), END)
 
 
 def _copies(s: Story, *ends: int, committed: int) -> None:

@@ -61,6 +61,7 @@ def _two_more_elections(s: Story) -> None:
     s.cluster.append(first | {"leader_epoch": 3, "start_offset": 13})
     [*_, view] = [r for r in s.cluster if r["kind"] == "view" and r["topic"] == ONE]
     s.cluster.append(view | {"node": 3, "leader": 2, "leader_epoch": 3, "at_ns": 13 * S})
+    s.file_by_epochs(ONE)
 
 
 @golden(
@@ -91,6 +92,7 @@ def acks_1_loses_to_a_leader_that_nobody_saw(s: Story) -> None:
     for row in s.cluster:
         if row["topic"] == ONE and row["kind"] in ("leader", "view", "epoch"):
             row["leader_epoch"] *= 2
+    s.file_by_epochs(ONE)
     s.send(ONE, 99, 12, 14.5, node=3)
 
 
@@ -116,6 +118,7 @@ def _led_again_before(s: Story) -> None:
     s.leader(ONE, 8, 1, 1, [1, 2, 3])
     [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ONE]
     s.cluster.append(first | {"leader_epoch": 1, "start_offset": 5})
+    s.file_by_epochs(ONE)
 
 
 @golden(
@@ -214,6 +217,7 @@ def acks_1_loses_to_an_epoch_without_records(s: Story) -> None:
                 "start_offset": start_offset,
             }
         )
+    s.file_by_epochs(ONE)
     s.send(ONE, 99, 10, 9.4)
 
 
@@ -229,6 +233,7 @@ def _reign_between(s: Story, *, kept: bool) -> None:
     starts = {0: 0, 1: 9, 2: 10} if kept else {0: 0, 2: 10}
     for epoch, start_offset in starts.items():
         s.cluster.append(common | {"leader_epoch": epoch, "start_offset": start_offset})
+    s.file_by_epochs(ONE)
     for at_s, node, leader, epoch in ((9.7, 3, 3, 1), (10.4, 3, 2, 2), (15, 1, 2, 2)):
         s.cluster.append({"at_ns": round(at_s * S), "kind": "view", "topic": ONE, "partition": 0,
                           "node": node, "leader": leader, "leader_epoch": epoch})  # fmt: skip
@@ -421,6 +426,7 @@ def _older_tail_takes_the_place(s: Story) -> None:
     s.leader(ALL, 16, 1, 3, [1, 2, 3])
     [_, last] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
     last["leader_epoch"] = 3
+    s.file_by_epochs(ALL)
     s.send(ALL, 99, 7, 6, node=2, leader_epoch=1)
 
 
@@ -436,6 +442,7 @@ def unclean_leader_had_what_was_accepted_after_it(s: Story) -> None:
     _older_tail_takes_the_place(s)
     [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
     s.cluster.append(first | {"leader_epoch": 1, "start_offset": 8})
+    s.file_by_epochs(ALL)
 
 
 @golden("UNKNOWN", {("unseen", None): (U, 1)}, because="failed check: final reads are complete")

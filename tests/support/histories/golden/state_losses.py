@@ -218,6 +218,7 @@ def _after_a_clean_election(s: Story) -> None:
     first["end_offset"] = 8
     s.cluster.append(second | {"leader_epoch": 2})
     second.update(start_offset=8, end_offset=10)
+    s.file_by_epochs(ALL)
     s.cluster = [r for r in s.cluster if r["kind"] != "view" or r["topic"] != ALL]
 
 
@@ -275,6 +276,7 @@ def _leads_three_epochs(s: Story) -> None:
     led(s, ONE, (0, 1, 0, (1, 2, 3)), (10, 1, 1, (1,)), (13, 1, 2, (1,)), (16, 1, 2, (1, 2, 3)))
     [second] = [r for r in s.cluster if (r["kind"], r["topic"]) == ("epoch", ONE)][1:]
     s.cluster.append(second | {"leader_epoch": 2})
+    s.file_by_epochs(ONE)
     s.send(ONE, 99, 10, 9.4)
     taken(s, 2, fault="disk.lost")
 
@@ -415,7 +417,7 @@ def write_without_its_offset_came_after_the_power_loss(s: Story) -> None:
     taken(s, 1, 2)
 
 
-def _metadata_logs(s: Story, *extents: tuple[int, int]) -> None:
+def metadata_logs(s: Story, *extents: tuple[int, int]) -> None:
     """Where the nodes' copies of the metadata log start and end."""
     s.replica_ends += [
         {
@@ -431,7 +433,7 @@ def snapshot_hides_what_led_to_a_loss(s: Story) -> None:
     """Only node 1 lost power, which excuses nothing; but who was in sync before is not known."""
     taken(s, 1)
     s.send(ALL, OTHER, 10, 9.4)
-    _metadata_logs(s, (40, 90), (50, 90), (60, 90))
+    metadata_logs(s, (40, 90), (50, 90), (60, 90))
 
 
 @golden("INVALID", {LOST: (F, 1)})
@@ -439,11 +441,11 @@ def snapshot_hides_nothing_that_another_node_still_has(s: Story) -> None:
     """Node 3 has the log from the beginning."""
     taken(s, 1)
     s.send(ALL, OTHER, 10, 9.4)
-    _metadata_logs(s, (40, 90), (50, 90), (0, 90))
+    metadata_logs(s, (40, 90), (50, 90), (0, 90))
 
 
 @golden("INVALID", {LOST: (F, 1)})
 def snapshot_without_any_lost_state(s: Story) -> None:
     """Nothing could have excused the loss."""
     s.send(ALL, OTHER, 10, 9.4)
-    _metadata_logs(s, (40, 90), (50, 90), (60, 90))
+    metadata_logs(s, (40, 90), (50, 90), (60, 90))

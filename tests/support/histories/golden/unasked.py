@@ -66,6 +66,7 @@ def acks_0_loses_to_either_of_two_elections(s: Story) -> None:
     s.cluster = [r for r in s.cluster if not (r["topic"] == NONE and r["leader_epoch"] == 1)]
     s.leader(NONE, 10, 2, 1, [2, 3])
     _elected(s, 11, 3, 2, 10)
+    s.file_by_epochs(NONE)
     s.send(NONE, 99, None, 9.4)
 
 

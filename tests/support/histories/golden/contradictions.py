@@ -1,0 +1,207 @@
+"""Answers of brokers that their logs, the metadata log or other answers contradict."""
+
+from collections.abc import Sequence
+
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.leadership import END, START, decided
+from tests.support.histories.golden.state_losses import metadata_logs, taken
+from tests.support.histories.story import ALL, ONE, Row, S, Story, v
+
+FILES, READS = ("contradicted-evidence", "files"), ("contradicted-evidence", "reads")
+ANSWERS, ISR = ("contradicted-evidence", "answers"), ("contradicted-evidence", "isr")
+LOST = ("lost-write", "middle")
+
+
+def _answers(s: Story, topic: str) -> list[Row]:
+    """The leader's answers about its epochs, oldest first."""
+    return [r for r in s.cluster if (r["kind"], r["topic"]) == ("epoch", topic)]
+
+
+def _answer(s: Story, topic: str, epoch: int, start: int, **more: int) -> None:
+    """One more answer about an epoch."""
+    row = _answers(s, topic)[-1] | {"leader_epoch": epoch, "start_offset": start}
+    s.cluster.append(row | more)
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def epoch_is_answered_to_begin_after_its_first_record(s: Story) -> None:
+    """Epoch 1 begins at 10 in all files."""
+    _answers(s, ALL)[1]["start_offset"] = 11
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def epoch_is_answered_to_begin_before_its_first_record(s: Story) -> None:
+    """Offset 9 is of epoch 0 in all files."""
+    _answers(s, ALL)[1]["start_offset"] = 9
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def leader_leaves_out_an_epoch(s: Story) -> None:
+    """It answers only about epoch 1, as if its log began with that."""
+    first, second = _answers(s, ALL)
+    s.cluster.remove(first)
+    second["start_offset"] = 0
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def log_is_answered_to_be_longer_than_it_is(s: Story) -> None:
+    """All files end at 20."""
+    _answer(s, ALL, 2, 21)
+
+
+@golden("INVALID", {READS: (F, 1)})
+def final_reads_return_an_earlier_epoch(s: Story) -> None:
+    """The record at offset 10 is of epoch 0 for whoever reads it; files need not exist for that."""
+    _without_files(s)
+    _read_in_epochs(s, ALL, first_of_1=11)
+
+
+@golden("VALID")
+def final_reads_return_the_answered_epochs(s: Story) -> None:
+    """Near miss: epoch 1 begins at 10 in the answer and in the records."""
+    _without_files(s)
+    _read_in_epochs(s, ALL, first_of_1=10)
+
+
+def _without_files(s: Story) -> None:
+    s.plan["system"] = "external"
+    s.replicas.clear()
+    s.replica_ends.clear()
+
+
+def _read_in_epochs(s: Story, topic: str, first_of_1: int) -> None:
+    for offset, row in s.final(topic).items():
+        row["leader_epoch"] = int(offset >= first_of_1)
+
+
+@golden("INVALID", {ANSWERS: (F, 1)})
+def two_answers_differ(s: Story) -> None:
+    """About where epoch 2 begins, of which there are no records."""
+    _answer(s, ALL, 2, 20)
+    _answer(s, ALL, 2, 21)
+
+
+@golden("INVALID", {FILES: (F, 1), LOST: (U, 1)},
+        cause="leader epochs are contradicted: the leader answered that epoch 1 begins at 11; its "
+        "files hold records of epoch 1 from 10 on")  # fmt: skip
+def wrong_answer_hides_what_explains_a_loss(s: Story) -> None:
+    """The election would permit the loss at 10, and by the answer it removed nothing there."""
+    _answers(s, ONE)[1]["start_offset"] = 11
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("INVALID", {FILES: (F, 1), LOST: (U, 1)}, cause="leader epochs are contradicted")
+def wrong_answer_would_excuse_a_loss(s: Story) -> None:
+    """By the answer the election removed the write at 7, which both leaders had."""
+    _answers(s, ONE)[1]["start_offset"] = 5
+    s.send(ONE, 99, 7, 9.4)
+
+
+@golden("INVALID", {FILES: (F, 1), LOST: (F, 1)}, cause="leader epochs are contradicted: ")
+def wrong_answer_about_a_loss_that_nothing_excuses(s: Story) -> None:
+    """An election excuses no loss with acks=all; the loss names the contradiction all the same."""
+    _answers(s, ALL)[1]["start_offset"] = 11
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID")
+def epoch_without_records_is_answered(s: Story) -> None:
+    """Near miss: epoch 2 begins where the log ends."""
+    s.leader(ALL, 17, 3, 2, [1, 2, 3])
+    _answer(s, ALL, 2, 20, end_offset=20)
+
+
+@golden("VALID")
+def epoch_begins_after_the_answer(s: Story) -> None:
+    """Near miss: the files have records of epoch 2, which began after the leader was asked."""
+    for node in (1, 2, 3):
+        [last] = [r for r in s.replicas if _is_at(r, node, 15)]
+        where = {"base_offset": 20, "last_offset": 20, "leader_epoch": 2, "digest": "late"}
+        s.replicas.append(last | where)
+        [end] = [r for r in s.replica_ends if (r["node"], r["topic"]) == (node, ALL)]
+        end["end_offset"] = 21
+
+
+def _is_at(row: Row, node: int, base: int) -> bool:
+    return (row["node"], row["topic"], row["base_offset"]) == (node, ALL, base)
+
+
+@golden("VALID")
+def files_of_the_node_that_answered_hold_what_it_says(s: Story) -> None:
+    """Near miss: node 3 answered; node 1 has not yet replaced its tail of an older epoch."""
+    for row in _answers(s, ALL):
+        row["node"] = 3
+    for row in s.replicas:
+        if _is_at(row, 1, 15):
+            row.update(leader_epoch=0, digest="not truncated yet")
+    for row in s.replica_ends:
+        if (row["node"], row["topic"]) == (1, ALL):
+            row["high_watermark"] = 15
+
+
+GONE = 12
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, GONE), ("truncated-read", "prefix"): (P, GONE)})
+def log_starts_within_an_epoch(s: Story) -> None:
+    """Near miss: the records below 12 are deleted, so epoch 1 is answered to begin there; the batch
+    with the first of the others begins at 10."""
+    s.forget(topic=ALL, values={v(ALL, n) for n in range(1, GONE + 1)}, but_polls=True)
+    s.replicas = [r for r in s.replicas if r["topic"] != ALL or r["last_offset"] >= GONE]
+    for row in s.replica_ends:
+        if row["topic"] == ALL:
+            row["start_offset"] = GONE
+    s.set_topic(ALL, configs={"retention.bytes": "1000"})
+    first, second = _answers(s, ALL)
+    first["end_offset"] = second["start_offset"] = GONE
+
+
+@golden("UNKNOWN", {FILES: (U, 1)}, because="the leader may have truncated its log")
+def wrong_answer_of_a_cluster_that_did_not_settle(s: Story) -> None:
+    """Node 1 was never in sync again."""
+    epoch_is_answered_to_begin_after_its_first_record(s)
+    settled = ("leader", ALL, 16 * S)
+    s.cluster = [r for r in s.cluster if (r["kind"], r["topic"], r["at_ns"]) != settled]
+    s.plan["name"] = "one that did not settle"
+
+
+@golden("VALID", {("contradicted-evidence", "changed-bytes"): (P, 1)})
+def epochs_in_the_files_were_with_changed_bytes(s: Story) -> None:
+    """No checksum covers the leader epoch in a batch; node 2 may have copied what node 3 read."""
+    epoch_is_answered_to_begin_after_its_first_record(s)
+    taken(s, 3, fault="disk.bit-flip", details={"file": "log"})
+
+
+def _viewed(s: Story, at_s: float, isr: Sequence[int]) -> None:
+    """Node 3 answers about the second leader, in a cluster whose controllers' decisions are
+    known."""
+    decided(s, START, (10, 2, 1, (2, 3)), END)
+    s.cluster.append({"at_ns": round(at_s * S), "kind": "view", "topic": ALL, "partition": 0,
+                      "node": 3, "leader": 2, "leader_epoch": 1, "isr": list(isr)})  # fmt: skip
+
+
+@golden("INVALID", {ISR: (F, 1)})
+def in_sync_replicas_are_answered_that_nobody_decided(s: Story) -> None:
+    """Of the leader alone."""
+    _viewed(s, 11, [2])
+
+
+@golden("VALID")
+def in_sync_replicas_are_answered_in_another_order(s: Story) -> None:
+    """Near miss: the same nodes."""
+    _viewed(s, 11, [3, 2])
+
+
+@golden("VALID")
+def in_sync_replicas_are_answered_after_the_final_read(s: Story) -> None:
+    """Near miss: the last decisions of a shutdown are not in the log that was read."""
+    _viewed(s, 62, [2])
+
+
+@golden("VALID")
+def in_sync_replicas_are_answered_from_before_the_log(s: Story) -> None:
+    """Near miss: a snapshot replaced the beginning of epoch 1."""
+    _viewed(s, 11, [2])
+    mine = [r for r in s.cluster if (r["kind"], r["topic"]) == ("leader", ALL)]
+    s.cluster.remove(mine[0])
+    metadata_logs(s, (90, 90), (90, 90), (90, 90))

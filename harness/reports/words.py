@@ -67,7 +67,8 @@ _FOUND: Mapping[str, tuple[str, str]] = {
         "delivered {n} value whose send had failed", "delivered {n} values whose sends had failed",
     ),
     "contradicted-evidence": (
-        "gave {n} answer that other evidence contradicts", "gave {n} answers that other evidence contradicts",
+        "gave {n} answer that other evidence contradicts",
+        "gave {n} answers that other evidence contradicts",
     ),
     "divergent-replicas": (
         "ended with {n} difference between replicas", "ended with {n} differences between replicas",

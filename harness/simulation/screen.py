@@ -2,9 +2,9 @@
 
 Clean means: each record that was acknowledged with acks=1 or acks=all is in the final log once, in
 order, at the acknowledged offset; the log has no other records except permitted ones; each read
-agrees with that log, and so do the answers about leader epochs; all replicas are equal byte for byte; the run is complete. Then no detector
-finds anything, and each assumption holds. The checkers judge a recording that is not clean; "not
-clean" alone means nothing.
+agrees with that log, and so do the answers about leader epochs; all replicas are equal byte for
+byte; the run is complete. Then no detector finds anything, and each assumption holds. The checkers
+judge a recording that is not clean; "not clean" alone means nothing.
 
 The screen must not call a recording clean that the contract would forbid. It knows no causes, and
 permits only what acks=0 always permits: a loss with acks=1 that the contract permits is not clean.

@@ -35,6 +35,7 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "sessions_by_wall_clock": "clock-set-back",
     "metadata_in_page_cache": "page-cache-trusted",
     "ack_before_replication": "leader-on-its-own",
+    "forgets_epoch_ends": "leader-on-its-own",
 }
 """The mutant's name -> the file (in `scenarios`) of the plan that catches it, also with real
 processes. One scenario may serve several mutants."""

@@ -45,7 +45,7 @@ CAUGHT_BY = {
     "votes_by_node_id": "leader-has-all-committed: ",
     "votes_in_memory": "votes-are-on-disk: ",
 }
-NOT_HERE = {"sessions_by_wall_clock", "trusts_the_last_leader"}
+NOT_HERE = {"forgets_epoch_ends", "sessions_by_wall_clock", "trusts_the_last_leader"}
 """These mutants have scenarios only (`harness/zoo/entries.py`)."""
 ONCE = list({schedule.play: name for name, schedule in SCHEDULES.items()}.values())
 """One mutant for each play function."""

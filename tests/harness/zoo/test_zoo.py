@@ -35,6 +35,7 @@ from nodes.server.replicas.log_directory import LogDirectory
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch import read
 from nodes.server.requests.fetch.read import PartitionReader
+from nodes.server.requests.list_offsets import OffsetsHandler
 from tests.scenarios import prepared
 from tests.support.require import require
 
@@ -45,7 +46,7 @@ DECIDE: tuple[Any, ...] = (
     isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
     Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher,
     ReplicaFetcherManager,
-    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, QuorumMember, Replica,
+    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, OffsetsHandler, QuorumMember, Replica,
 )  # fmt: skip
 """The classes and modules that mutants patch."""
 
@@ -118,7 +119,10 @@ def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark"])
+@pytest.mark.parametrize(
+    "name",
+    ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark", "forgets_epoch_ends"],
+)
 def test_schedule_catches_the_mutant_in_simulated_worlds(name: str) -> None:
     """Some schedules control single messages; others are scenarios for all targets."""
     found = trials.try_schedule("harness.zoo.entries", name, range(1, 3))

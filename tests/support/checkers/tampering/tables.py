@@ -190,6 +190,10 @@ def _cluster() -> Iterator[Named]:
     yield "nobody leads", _with_all("leader", lambda _: -1, kind="leader")
     yield "nobody in sync", _with_all("isr", lambda _: [], kind="leader")
     yield "all of another topic", _with_all("topic", lambda _: "other", kind="leader")
+    yield "an epoch begins one later", _with_one("start_offset", lambda at: at + 1, kind="epoch")
+    yield "an epoch begins one earlier", _with_one("start_offset", lambda at: at - 1, kind="epoch")
+    yield "an epoch less", _without_one(kind="epoch")
+    yield "an answer with other in-sync replicas", _with_one("isr", lambda _: [7], kind="view")
     yield "other replicas", _with_all("replicas", lambda _: [7, 8, 9], kind="leader")
 
 

@@ -5,7 +5,6 @@ write. An answer that something else contradicts is an anomaly, because clients 
 and truncate or resume by them (KIP-101, KIP-320). It excuses no loss: `Frames.contradictions`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -22,6 +21,8 @@ from checkers.history.recorded_faults import with_changed_bytes
 KIND: Final = "contradicted-evidence"
 CHANGED: Final = "changed-bytes"
 ISR: Final = "isr"
+LEADER: Final = "leader"
+_TERM: Final = (*TP, "leader_epoch", "leader")
 
 _FOUND: Final = pa.schema(
     [
@@ -45,7 +46,8 @@ def contradicted_evidence(frames: Frames) -> Iterator[Frame]:
     the files of the node, by the records that the final reads returned (offset: of the
     contradicting record; other_offset: in the answer). changed-bytes: the same as files or reads,
     and a fault had changed bytes in the log of a replica. isr: an answer names in-sync replicas
-    that the metadata log never had in that leader epoch.
+    that the metadata log never had in that leader epoch. leader: an answer names a leader epoch
+    without a leader, and the metadata log lacks the epoch.
     """
     changed = _with_changed_bytes(frames)
     rows = [
@@ -63,7 +65,7 @@ def contradicted_evidence(frames: Frames) -> Iterator[Frame]:
         for partition, contradictions in frames.contradictions.items()
         for each in contradictions
     ]
-    rows += _unknown_isrs(frames)
+    rows += _not_decided(frames)
     if rows:
         made = as_frame(frames.engine, rows, _FOUND)
         yield evidence(frames.engine, made, kind=frames.engine.functions.lit(KIND))
@@ -79,58 +81,78 @@ def _with_changed_bytes(frames: Frames) -> frozenset[tuple[str, int]]:
     return frozenset((row["topic"], row["partition"]) for row in frames.engine.rows(replicas))
 
 
-def _unknown_isrs(frames: Frames) -> list[dict[str, Any]]:
-    """Return the first of the equal answers with in-sync replicas that the metadata log never had
-    in the same epoch of the same leader.
+def _not_decided(frames: Frames) -> list[dict[str, Any]]:
+    """Return the first of equal answers to Metadata requests that name what the metadata log never
+    had: in-sync replicas in an epoch of a leader, or an epoch without a leader.
 
     Only epochs that the log has from their beginning are judged, and only answers before the final
-    read. A leader that the log does not have is a metadata-rollback.
+    read. An epoch with a leader that the log does not have is a metadata-rollback.
     """
-    F = frames.engine.functions
-    columns = [*TP, "leader_epoch", "leader", "isr", "at_ns"]
-    decided = frames.cluster.where(
-        (F.col("source") == F.lit(METADATA_LOG)) & (F.col("kind") == F.lit("leader"))
-    )
-    had: dict[tuple[Any, ...], set[frozenset[int]]] = defaultdict(set)
-    first: dict[tuple[str, int], int] = {}
-    for row in frames.engine.rows(decided.select(*columns)):
-        if row["isr"] is not None and row["leader_epoch"] is not None:
-            had[_term(row)].add(frozenset(row["isr"]))
-            place = row["topic"], row["partition"]
-            first[place] = min(first.get(place, row["leader_epoch"]), row["leader_epoch"])
-    if not had:
+    decisions = _decisions(frames)
+    if not decisions:
         return []
     since_beginning = frames.state_losses.metadata_start == 0
+    F = frames.engine.functions
     views = frames.cluster.where((F.col("kind") == F.lit("view")) & F.col("isr").isNotNull())
     views = views.join(frames.complete.select(*TP, "read_ns"), on=TP, how="inner")
-    views = views.where(F.col("at_ns") <= F.col("read_ns")).select("node", *columns)
+    views = views.where(F.col("at_ns") <= F.col("read_ns")).select("node", *_TERM, "isr", "at_ns")
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sorted(frames.engine.rows(views), key=lambda row: (row["at_ns"], row["node"])):
-        place, isr = (row["topic"], row["partition"]), frozenset(row["isr"])
-        known = had.get(_term(row))
-        whole = since_beginning or row["leader_epoch"] != first.get(place)
-        if known is not None and isr not in known and whole:
-            found.setdefault((*_term(row), row["node"], isr), _unknown_isr(row, known))
+        epochs = decisions.get((row["topic"], row["partition"]))
+        if epochs is None or row["leader_epoch"] is None:
+            continue
+        begun = min(epochs) + (not since_beginning)
+        wrong = _unknown(row, epochs) if row["leader_epoch"] >= begun else None
+        if wrong is not None:
+            key = (*(row[name] for name in _TERM), row["node"], *sorted(row["isr"]))
+            found.setdefault(key, wrong)
     return [found[key] for key in sorted(found, key=str)]
 
 
-def _term(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the partition, its leader epoch, and its leader; -1 for none."""
-    leader = -1 if row["leader"] is None else row["leader"]
-    return row["topic"], row["partition"], row["leader_epoch"], leader
+_Isrs = Mapping[int, set[frozenset[int]]]
+"""The in-sync replicas that the metadata log had in one epoch, by leader; -1: without one."""
 
 
-def _unknown_isr(row: Mapping[str, Any], known: set[frozenset[int]]) -> dict[str, Any]:
-    had = " or ".join(map(str, sorted(sorted(each) for each in known)))
+def _decisions(frames: Frames) -> Mapping[tuple[str, int], Mapping[int, _Isrs]]:
+    """Return what the metadata log had, by partition and leader epoch."""
+    F = frames.engine.functions
+    decided = frames.cluster.where(
+        (F.col("source") == F.lit(METADATA_LOG)) & (F.col("kind") == F.lit("leader"))
+    )
+    found: dict[tuple[str, int], dict[int, dict[int, set[frozenset[int]]]]] = {}
+    for row in frames.engine.rows(decided.select(*_TERM, "isr")):
+        if row["isr"] is not None and row["leader_epoch"] is not None:
+            epochs = found.setdefault((row["topic"], row["partition"]), {})
+            isrs = epochs.setdefault(row["leader_epoch"], {})
+            isrs.setdefault(_leader(row), set()).add(frozenset(row["isr"]))
+    return found
+
+
+def _leader(row: Mapping[str, Any]) -> int:
+    return -1 if row["leader"] is None else int(row["leader"])
+
+
+def _unknown(row: Mapping[str, Any], epochs: Mapping[int, _Isrs]) -> dict[str, Any] | None:
+    """Return the evidence of an answer that names what the metadata log never had; None if it had
+    it, or if a leader is unknown."""
+    leader, epoch, isr = _leader(row), row["leader_epoch"], frozenset(row["isr"])
+    known = epochs.get(epoch)
+    if known is None and leader < 0:
+        aspect, what = LEADER, f"an epoch {epoch} without a leader; the metadata log lacks it"
+    elif known is not None and leader in known and isr not in known[leader]:
+        had = " or ".join(map(str, sorted(sorted(each) for each in known[leader])))
+        aspect = ISR
+        what = f"that {sorted(isr)} are in sync in epoch {epoch}; the metadata log has {had}"
+    else:
+        return None
     return {
         "topic": row["topic"],
         "partition": row["partition"],
-        "aspect": ISR,
+        "aspect": aspect,
         "node": row["node"],
         "invoke_ns": row["at_ns"],
         "complete_ns": row["at_ns"],
-        "detail": f"node {row['node']} answered that {sorted(row['isr'])} are in sync in epoch "
-        f"{row['leader_epoch']}; the metadata log has {had}",
+        "detail": f"node {row['node']} answered {what}",
     }
 
 

@@ -36,8 +36,9 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     """kind two-leaders: two leaders of one partition, or of the quorum, in one leader epoch.
 
     aspect told: nodes, or the metadata log, name two leaders. aspect answered: two nodes answered
-    as the leader (node, other_op: the second one). aspect wrote: the files of two nodes have
-    different batches of one epoch at one offset, so two leaders wrote them.
+    as the leader (node, other_op: the second one). aspect unelected: one node answered as the
+    leader of an epoch, and all nodes that name its leader name another one. aspect wrote: the files
+    of two nodes have different batches of one epoch at one offset, so two leaders wrote them.
     """
     F = frames.engine.functions
     named = frames.cluster.where(
@@ -52,6 +53,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     ]
     answered = frames.acked.select(*columns).unionByName(frames.watermark_rows.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
+    yield from _unelected(frames, named, answered)
     batches = frames.replicas
     if flipped := with_changed_bytes(frames.fault_rows):
         batches = batches.where(~F.col("node").isin(*flipped))
@@ -79,17 +81,8 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
 def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Frame]:
     """claims: topic, partition, leader_epoch, leader, at_ns."""
     F = frames.engine.functions
-    two = frames.none_if_empty(
-        claims.where(F.col("leader_epoch").isNotNull() & F.col("leader").isNotNull())
-        .groupBy(*TP, "leader_epoch")
-        .agg(
-            F.min("leader").alias("node"),
-            F.max("leader").alias("other_node"),
-            F.min("at_ns").alias("invoke_ns"),
-            F.max("at_ns").alias("complete_ns"),
-        )
-        .where(F.col("node") < F.col("other_node"))
-    )
+    by_epoch = _by_epoch(frames, claims)
+    two = frames.none_if_empty(by_epoch.where(F.col("node") < F.col("other_node")))
     if two is not None:
         yield evidence(
             frames.engine,
@@ -97,6 +90,39 @@ def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Fr
             kind=F.lit("two-leaders"),
             aspect=F.lit(aspect),
             detail=_in_epoch(frames, "node", "other_node"),
+        )
+
+
+def _by_epoch(frames: Frames, claims: Frame) -> Frame:
+    """Return topic, partition, leader_epoch, node and other_node (the least and the greatest leader
+    of the epoch by these claims), invoke_ns and complete_ns (the first and the last claim)."""
+    F = frames.engine.functions
+    known = claims.where(F.col("leader_epoch").isNotNull() & F.col("leader").isNotNull())
+    return known.groupBy(*TP, "leader_epoch").agg(
+        F.min("leader").alias("node"),
+        F.max("leader").alias("other_node"),
+        F.min("at_ns").alias("invoke_ns"),
+        F.max("at_ns").alias("complete_ns"),
+    )
+
+
+def _unelected(frames: Frames, named: Frame, answered: Frame) -> Iterator[Frame]:
+    """Where one node answered as the leader of an epoch, and another one alone is named as its
+    leader. Both arguments: see `_two_in_one_epoch`, which finds two that answered or are named."""
+    F = frames.engine.functions
+    single = F.col("node") == F.col("other_node")
+    epochs = [*TP, "leader_epoch"]
+    leaders = _by_epoch(frames, named).where(single).select(*epochs, F.col("node").alias("leader"))
+    mine = _by_epoch(frames, answered).where(single).drop("other_node")
+    pairs = mine.join(frames.engine.materialize(leaders), on=epochs, how="inner")
+    wrong = frames.none_if_empty(pairs.where(F.col("node") != F.col("leader")))
+    if wrong is not None:
+        yield evidence(
+            frames.engine,
+            wrong,
+            kind=F.lit("two-leaders"),
+            aspect=F.lit("unelected"),
+            detail=_in_epoch(frames, "node", "leader"),
         )
 
 

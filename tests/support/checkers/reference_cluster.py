@@ -52,6 +52,9 @@ def _leaders(
         for several in claims.values():
             if len(several) > 1:
                 yield "two-leaders", aspect
+    for epoch, nodes in answered.items():
+        if len(nodes) == len(told[epoch]) == 1 and nodes != told[epoch]:
+            yield "two-leaders", "unelected"
 
 
 def _replicas(
@@ -153,17 +156,21 @@ def _isrs(
     read = [r["complete_ns"] for r in history if r["f"] == "final-read-end" and r["type"] == "ok"]
     if not decided or not read:
         return
-    first = min(r["leader_epoch"] for r in decided)
+    known = {r["leader_epoch"] for r in decided}
+    first = min(known)
     wrong = set()
     for row in cluster:
         if row["kind"] == "view" and row.get("isr") is not None and row["at_ns"] <= max(read):
             term = row["leader_epoch"], row["leader"]
             mine = [r["isr"] for r in decided if (r["leader_epoch"], r["leader"]) == term]
             same = any(set(isr) == set(row["isr"]) for isr in mine)
-            if mine and not same and not (trimmed and row["leader_epoch"] == first):
-                wrong.add((*term, row["node"], *sorted(row["isr"])))
-    for _ in wrong:
-        yield "contradicted-evidence", "isr"
+            aspect = "isr" if mine and not same else None
+            if row["leader"] is None and row["leader_epoch"] not in known:
+                aspect = "leader"
+            if aspect and row["leader_epoch"] >= first + trimmed:
+                wrong.add((aspect, *term, row["node"], *sorted(row["isr"])))
+    for aspect, *_ in wrong:
+        yield "contradicted-evidence", aspect
 
 
 def _stuck(

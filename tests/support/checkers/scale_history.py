@@ -244,6 +244,7 @@ def _plant_beside(run: _Run) -> None:
         run.append(partition, failed, "aborted-read")
         run.append(partition, FAILING << 32 | 1 << 30 | number, "phantom")
     run.planted["divergent-replicas"] += size.each
+    run.planted["contradicted-evidence"] += min(size.each, size.partitions)
 
 
 def _ask_for_ends(run: _Run) -> None:
@@ -322,7 +323,8 @@ def _write_tables(folder: Path, run: _Run) -> None:
         for number, isr in enumerate(([leader, *others], [leader, others[0]], [leader, *others])):
             cluster.append(common | {"kind": "leader", "at_ns": number * third, "isr": isr,
                                      "partition_epoch": number, "source": "story"})  # fmt: skip
-        cluster.append(common | {"kind": "epoch", "at_ns": size.end_ns, "start_offset": 0})
+        begins = int(partition < size.each)  # at 0 in truth
+        cluster.append(common | {"kind": "epoch", "at_ns": size.end_ns, "start_offset": begins})
         for node in NODES:
             end = run.ends.get(partition, size.per_partition)
             ends.append({"node": node, "topic": TOPIC, "partition": partition, "start_offset": 0,

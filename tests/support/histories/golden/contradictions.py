@@ -172,18 +172,32 @@ def epochs_in_the_files_were_with_changed_bytes(s: Story) -> None:
     taken(s, 3, fault="disk.bit-flip", details={"file": "log"})
 
 
-def _viewed(s: Story, at_s: float, isr: Sequence[int]) -> None:
-    """Node 3 answers about the second leader, in a cluster whose controllers' decisions are
-    known."""
+def _viewed(
+    s: Story, at_s: float, isr: Sequence[int], leader: int | None = 2, epoch: int = 1
+) -> None:
+    """Node 3 answers about a leader, in a cluster whose controllers' decisions are known."""
     decided(s, START, (10, 2, 1, (2, 3)), END)
     s.cluster.append({"at_ns": round(at_s * S), "kind": "view", "topic": ALL, "partition": 0,
-                      "node": 3, "leader": 2, "leader_epoch": 1, "isr": list(isr)})  # fmt: skip
+                      "node": 3, "leader": leader, "leader_epoch": epoch,
+                      "isr": list(isr)})  # fmt: skip
 
 
 @golden("INVALID", {ISR: (F, 1)})
 def in_sync_replicas_are_answered_that_nobody_decided(s: Story) -> None:
     """Of the leader alone."""
     _viewed(s, 11, [2])
+
+
+@golden("INVALID", {("contradicted-evidence", "leader"): (F, 1)})
+def epoch_without_a_leader_is_answered_that_nobody_decided(s: Story) -> None:
+    """There are two epochs."""
+    _viewed(s, 11, [2], None, 2)
+
+
+@golden("VALID")
+def leader_is_answered_to_be_unreachable(s: Story) -> None:
+    """Near miss: node 3 does not know how to reach the leader of epoch 1, and so names none."""
+    _viewed(s, 11, [2, 3], None)
 
 
 @golden("VALID")

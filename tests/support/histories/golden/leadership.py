@@ -37,6 +37,22 @@ def two_nodes_answer_in_one_epoch(s: Story) -> None:
     s.row("end", OTHER, 61)
 
 
+@golden("INVALID", {("two-leaders", "unelected"): (F, 1)})
+def node_answers_in_the_epoch_of_another(s: Story) -> None:
+    """Node 3 told the end of the log as the leader of epoch 1; all name node 2."""
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 31, 20, client=OTHER, node=3, leader_epoch=1)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID")
+def node_answers_in_an_epoch_of_which_no_leader_is_known(s: Story) -> None:
+    """Near miss: nothing names the leader of epoch 2."""
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 31, 20, client=OTHER, node=3, leader_epoch=2)
+    s.row("end", OTHER, 61)
+
+
 @golden("VALID")
 def two_nodes_answer_in_two_epochs(s: Story) -> None:
     """Near miss: the deposed leader answered for its own."""

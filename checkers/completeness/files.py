@@ -81,3 +81,19 @@ def ends_reached(e: Collected) -> Iterator[str]:
             short.append(place)
     if short:
         yield f"every replica ends before what the final reads returned: {listed(sorted(short))}"
+
+
+def committed_read(e: Collected) -> Iterator[str]:
+    """The final reads that came to an end returned all that any replica knows to be committed."""
+    known: dict[tuple[str, int], int] = {}
+    for (_, topic, partition), end in e.ends.items():
+        place = topic, partition
+        known[place] = max(known.get(place, 0), end["high_watermark"])
+    rows = e.frames.engine.rows(e.frames.complete)
+    short = [
+        (row["topic"], row["partition"])
+        for row in rows
+        if row["end_offset"] < known.get((row["topic"], row["partition"]), 0)
+    ]
+    if short:
+        yield f"replicas know of committed records beyond the final reads: {listed(sorted(short))}"

@@ -74,6 +74,12 @@ REQUIRED: Final = tuple(
         (FILES, "every node's metadata log was read", DEPLOYED, files.metadata),
         (FILES, "a replica's batches reach from its start to its end", DEPLOYED, files.whole),
         (FILES, "some replica has all that the final reads returned", DEPLOYED, files.ends_reached),
+        (
+            FILES,
+            "the final reads returned all that a replica knows to be committed",
+            DEPLOYED,
+            files.committed_read,
+        ),
     )
 )
 """The evidence that a run must contain, by kinds of runs. docs/evidence.md shows this table."""

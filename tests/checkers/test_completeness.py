@@ -18,8 +18,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 
 
 def test_the_page_has_the_table() -> None:
-    """Every line of it, in its order."""
-    rows = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if line[:1] == "|"]
+    """Every line of the first table, in its order."""
+    _, *after = PAGE.read_text().split("\n|", 1)
+    first = f"|{after[0]}".split("\n\n")[0]
+    rows = [line.split("|")[1:-1] for line in first.splitlines()]
     shown = [tuple(cell.strip() for cell in row[1:]) for row in rows[2:]]
     assert shown == [(OF[each.of], each.must) for each in REQUIRED]
     groups = [row[0].strip() for row in rows[2:] if row[0].strip()]

@@ -18,6 +18,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     state_losses,
     transactions,
     unasked,
+    unclean,
     unread,
 )
 from tests.support.histories.golden.base import ALL_GOLDEN, Golden

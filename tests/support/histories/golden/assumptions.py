@@ -1,7 +1,7 @@
 """Times without acknowledgements, and what a verdict takes for granted."""
 
-from tests.support.histories.golden.base import U, golden
-from tests.support.histories.story import ALL, ONE, S, Story
+from tests.support.histories.golden.base import P, U, golden
+from tests.support.histories.story import ALL, NONE, ONE, S, Story, v
 
 
 @golden("VALID", expectation="failed")
@@ -97,6 +97,22 @@ def replicas_were_not_collected(s: Story) -> None:
     """The files of our own broker can be read, so their absence is a gap."""
     s.replicas.clear()
     s.replica_ends.clear()
+
+
+@golden("UNKNOWN", {("lost-write", None): (P, 1)},
+        because="replicas know of committed records beyond the final reads: none-0")  # fmt: skip
+def final_reads_end_before_what_is_committed(s: Story) -> None:
+    """The final read was told that the log ends at 19; all files have 20 as committed."""
+    s.forget(topic=NONE, values={v(NONE, 20)})
+    s.rows("final-read-end", NONE)[0]["offset"] = 19
+
+
+@golden("VALID")
+def replica_knows_less_to_be_committed_than_was_read(s: Story) -> None:
+    """Near miss: a node wrote down its high watermark some time before it stopped."""
+    for row in s.replica_ends:
+        if (row["node"], row["topic"]) == (3, NONE):
+            row["high_watermark"] = 15
 
 
 @golden("UNKNOWN", because="no acknowledged write")

@@ -1,0 +1,109 @@
+"""Elections from outside the in-sync and the eligible replicas, and near misses of them."""
+
+from tests.support.histories.golden.base import F, P, golden
+from tests.support.histories.story import ALL, Story
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
+def unclean_election_loses(s: Story) -> None:
+    """Configured, and it took place."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 8, 1, 0, [1])
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_election_was_on_but_clean(s: Story) -> None:
+    """Near miss of a permission: node 2 was in sync when it was elected."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.send(ALL, 99, 10, 9.4)
+
+
+def _nobody_in_sync(s: Story, eligible: list[int]) -> None:
+    """All have left the in-sync replicas before node 2 is elected, uncleanly if it must be."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 9.7, -1, 0, [])
+    s.cluster[-1]["elr"] = eligible
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
+def unclean_election_passes_over_the_eligible(s: Story) -> None:
+    """Node 2 had been in sync with the last leader, and was not eligible any more."""
+    _nobody_in_sync(s, [1, 3])
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_election_was_on_and_an_eligible_one_led(s: Story) -> None:
+    """Near miss of a permission: who is eligible has everything."""
+    _nobody_in_sync(s, [1, 2])
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
+def unclean_election_where_nobody_was_eligible(s: Story) -> None:
+    """Node 2 had been in sync with the last leader, and nobody was eligible any more."""
+    _nobody_in_sync(s, [])
+
+
+def _leads_again(s: Story, eligible: list[int]) -> None:
+    """Node 1 was the leader, and leads again after all had left the in-sync replicas."""
+    _nobody_in_sync(s, eligible)
+    for row in s.cluster:
+        if row["topic"] == ALL and row["leader_epoch"] == 1 and row["kind"] in ("leader", "view"):
+            row["leader"] = 1
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="node 1 became leader again at")
+def unclean_election_of_the_leader_itself(s: Story) -> None:
+    """It had come back without what it had, and was not eligible any more."""
+    _leads_again(s, [2, 3])
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="node 1 became leader again at")
+def unclean_election_of_the_leader_itself_where_nobody_was_eligible(s: Story) -> None:
+    """Nor was anybody else."""
+    _leads_again(s, [])
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def nobody_was_eligible_and_unclean_election_was_off(s: Story) -> None:
+    """Near miss: without leave to lose anything."""
+    _leads_again(s, [])
+    s.set_topic(ALL, configs={})
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def leader_itself_was_eligible(s: Story) -> None:
+    """Near miss of a permission: it should have had everything."""
+    _leads_again(s, [1, 2])
+
+
+def _older_tail_takes_the_place(s: Story) -> None:
+    """Node 1 was cut off and went on; node 2 led then, and node 3, in epochs 1 and 2; node 1 is
+    elected, uncleanly, and has ten records of epoch 0."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.cluster = [
+        r for r in s.cluster if not (r["kind"] in ("leader", "view") and r["topic"] == ALL)
+    ]
+    for at_s, epoch, isr in ((0, 0, [1, 2]), (5, 1, [2, 3]), (9, 2, [3]), (10, 3, [1])):
+        s.leader(ALL, at_s, isr[0], epoch, isr)
+    s.leader(ALL, 16, 1, 3, [1, 2, 3])
+    [_, last] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    last["leader_epoch"] = 3
+    s.file_by_epochs(ALL)
+    s.send(ALL, 99, 7, 6, node=2, leader_epoch=1)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="(epoch 3). Writes from offset 10 on")
+def unclean_leader_brings_an_older_tail(s: Story) -> None:
+    """Nothing that either of the leaders before it had accepted is in the final log."""
+    _older_tail_takes_the_place(s)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_leader_had_what_was_accepted_after_it(s: Story) -> None:
+    """Near miss: the final log has records of epoch 1, from offset 8 on."""
+    _older_tail_takes_the_place(s)
+    [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    s.cluster.append(first | {"leader_epoch": 1, "start_offset": 8})
+    s.file_by_epochs(ALL)

@@ -257,7 +257,7 @@ def _anomaly(
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
-    contradicted = grave and (topic, partition) in frames.contradictions
+    contradicted = grave and bool(_contradicted(frames, (topic, partition)))
     if unread and (contradicted or rule.judgement is Judgement.UNKNOWN):
         text = unread + (f"; {text}" if text else "")
     return Anomaly(
@@ -321,16 +321,20 @@ def _unread(
         concerned = [*filter(partial(_excusable, frames), concerned)]
     if concerned and frames.sources.run_file.cut_short:
         return "the leaders until the end are not recorded: the run ended before"
-    if any(each not in frames.causes.led for each in concerned):
-        return "the leaders are not recorded"
+    for each in concerned:
+        if each not in frames.causes.led:
+            return _contradicted(frames, each) or "the leaders are not recorded"
     return _hidden_by_snapshot(frames, concerned)
 
 
 def _contradicted(frames: Frames, place: tuple[str | None, int | None]) -> str:
-    """Return what contradicts the final leader epochs of a partition; empty if nothing does."""
+    """Return what contradicts the leaders or the final leader epochs of a partition; empty if
+    nothing does."""
     topic, partition = place
     if topic is None or partition is None:
         return ""
+    if leader := frames.causes.contradicted.get((topic, partition)):
+        return f"the leaders are contradicted: {leader}"
     found = frames.contradictions.get((topic, partition))
     return f"the final leader epochs are contradicted: {found[0].text}" if found else ""
 

@@ -64,12 +64,14 @@ class Causes:
 
     led: partitions whose leaders are recorded; for other partitions a missing cause means nothing.
     recorded: partitions of `led` whose final leader epochs are recorded too; for other partitions a
-    missing cause means nothing for an anomaly that is explained by its offset.
+    missing cause means nothing for an anomaly that is explained by its offset. contradicted:
+    partitions of neither, because the metadata log contradicts an answer about a leader; how.
     """
 
     causes: tuple[Cause, ...]
     led: frozenset[Partition]
     recorded: frozenset[Partition]
+    contradicted: Mapping[Partition, str]
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [
@@ -127,11 +129,12 @@ def read_causes(
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     begun = [fault for row in ordered if (fault := read_begun(row)) is not None]
     in_force = IntervalIndex((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
-    records = read_cluster(engine, cluster, complete, first_offsets)
+    quorum_losses = read_quorum_losses(engine, cluster, known)
+    lost = bool(quorum_losses)
+    records = read_cluster(engine, cluster, complete, first_offsets, metadata_lost=lost)
     for partition in contradicted:
         records[partition].starts.clear()
     fencing = read_fencing(engine, cluster)
-    quorum_losses = read_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []
     losses: list[Cause] = []
     unacknowledged: list[Cause] = []
@@ -141,10 +144,12 @@ def read_causes(
         losses.extend(_quorum_loss(partition, record, each) for each in quorum_losses)
         unacknowledged.extend(leader_faults(partition, record, begun))
     unacknowledged.extend(refusals(records, elections, settings))
+    led = {p: r for p, r in records.items() if r.leaders and not r.contradiction}
     return Causes(
         causes=(*elections, *losses, *unacknowledged),
-        led=frozenset(p for p, r in records.items() if r.leaders),
-        recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
+        led=frozenset(led),
+        recorded=frozenset(p for p, r in led.items() if r.starts),
+        contradicted={p: r.contradiction for p, r in records.items() if r.contradiction},
     )
 
 

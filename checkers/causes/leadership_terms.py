@@ -11,6 +11,7 @@ from typing import Any
 
 from checkers.causes.lookup import SuffixMinimum
 from checkers.engines.engine import Engine, Frame
+from checkers.history.history import METADATA_LOG
 
 LAST_EPOCH = 1 << 20
 """More leader epochs than a partition has in any run."""
@@ -27,6 +28,7 @@ class PartitionLeadership:
     learned_ns: dict[int, list[tuple[int, int]]] = field(
         default_factory=dict
     )  # node -> (epoch, at)
+    contradiction: str = ""  # an answer about a leader that the metadata log contradicts
     end_offset: int | None = None
     read_ns: int | None = None  # when the final read of the partition ended
 
@@ -94,12 +96,19 @@ class PartitionLeadership:
 
 
 def read_cluster(
-    engine: Engine, cluster: Frame, complete: Frame, first_offsets: Frame
+    engine: Engine,
+    cluster: Frame,
+    complete: Frame,
+    first_offsets: Frame,
+    *,
+    metadata_lost: bool = False,
 ) -> dict[Partition, PartitionLeadership]:
     """Return the leadership of each partition. cluster: of CLUSTER; the others: see `read_causes`.
 
-    Where retention removed the first records of an epoch, leaders report that the epoch begins at
-    the start of the log. It may have begun anywhere before, so it counts as begun at 0.
+    A leader that a node named and the metadata log does not have is left out, unless metadata_lost:
+    the quorum may have lost what it had decided. Where retention removed the first records of an
+    epoch, leaders report that the epoch begins at the start of the log. It may have begun anywhere
+    before, so it counts as begun at 0.
     """
     F = engine.functions
     records: dict[Partition, PartitionLeadership] = defaultdict(PartitionLeadership)
@@ -108,7 +117,7 @@ def read_cluster(
         named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
         .select(
             *("topic", "partition", "leader", "leader_epoch", "partition_epoch"),
-            *("isr", "elr", "at_ns", "log_offset"),
+            *("isr", "elr", "at_ns", "log_offset", "source"),
         )
         .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
     )
@@ -142,7 +151,38 @@ def read_cluster(
     for row in engine.rows(complete):
         record = records[row["topic"], row["partition"]]
         record.end_offset, record.read_ns = row["end_offset"], row["read_ns"]
+        if not metadata_lost:
+            _drop_undecided(record)
     return dict(records)
+
+
+def _drop_undecided(record: PartitionLeadership) -> None:
+    """Remove the leaders that nodes named before the final read ended and the metadata log does not
+    have; note the first of them. Leaders of epochs before those of the log are believed."""
+    decided = {
+        row["leader_epoch"]: row["leader"]
+        for row in record.leaders
+        if row["source"] == METADATA_LOG and has_leader(row)
+    }
+    first = min(decided, default=LAST_EPOCH)
+
+    def believed(row: Mapping[str, Any]) -> bool:
+        known = row["leader"] == decided.get(row["leader_epoch"])
+        return (
+            known
+            or not has_leader(row)
+            or row["leader_epoch"] < first
+            or record.was_read_before(row["at_ns"])
+        )
+
+    wrong = next((row for row in record.leaders if not believed(row)), None)
+    if wrong is not None:
+        epoch, leader = wrong["leader_epoch"], wrong["leader"]
+        has = f"node {decided[epoch]}" if epoch in decided else "no leader of this epoch"
+        record.contradiction = (
+            f"node {leader} was named as the leader of epoch {epoch}; the metadata log has {has}"
+        )
+        record.leaders = [row for row in record.leaders if believed(row)]
 
 
 def read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkers.detectors.leadership import METADATA_LOG
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.epoch_answers import ANSWERS
 from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import TP
+from checkers.history.history import METADATA_LOG, TP
 from checkers.history.recorded_faults import with_changed_bytes
 
 KIND: Final = "contradicted-evidence"

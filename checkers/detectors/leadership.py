@@ -13,11 +13,8 @@ import pyarrow as pa
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import METADATA_TOPIC, TP
+from checkers.history.history import METADATA_LOG, METADATA_TOPIC, TP
 from checkers.history.recorded_faults import with_changed_bytes
-
-METADATA_LOG = "metadata-log"
-"""The source of rows of the cluster's table that are the controllers' own decisions."""
 
 _BROKEN = pa.schema(
     [

@@ -147,6 +147,9 @@ FAULTS = pa.schema(
     ]
 )
 
+METADATA_LOG = "metadata-log"
+"""The source of rows of CLUSTER that are the controllers' own decisions."""
+
 METADATA_TOPIC = "__cluster_metadata"
 """The metadata log's name among the replicas; its partition is 0."""
 

@@ -207,17 +207,23 @@ def _stuck(
     read = [r["complete_ns"] for r in history if r["f"] == "final-read-end"]
     rows = [r for r in cluster if r["kind"] == "leader" and read and r["at_ns"] <= max(read)]
     if rows:
-        last = max(rows, key=lambda r: (r["leader_epoch"], r["partition_epoch"], r["at_ns"]))
+        last = max(rows, key=_newest)
         nobody = last["leader"] is None or last["leader"] < 0
         if nobody and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
             yield "stuck", "election"
     told = [r for r in rows if r.get("replicas") is not None]
     if told:
-        last = max(told, key=lambda r: (r["leader_epoch"], r["partition_epoch"], r["at_ns"]))
+        last = max(told, key=_newest)
         (planned,) = [t for t in story.plan["topics"] if t["name"] == last["topic"]]
         moving = len(last["replicas"]) > planned["replication_factor"]
         if moving and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
             yield "stuck", "reassignment"
+
+
+def _newest(row: Row) -> tuple[int, int, int]:
+    """By what the last of a partition's rows is found; nodes do not tell partition epochs."""
+    epoch = row["partition_epoch"]
+    return row["leader_epoch"], -1 if epoch is None else epoch, row["at_ns"]
 
 
 def elections(story: Story, topic: str) -> list[tuple[int, int, int, int]]:

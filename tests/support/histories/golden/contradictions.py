@@ -219,3 +219,39 @@ def in_sync_replicas_are_answered_from_before_the_log(s: Story) -> None:
     mine = [r for r in s.cluster if (r["kind"], r["topic"]) == ("leader", ALL)]
     s.cluster.remove(mine[0])
     metadata_logs(s, (90, 90), (90, 90), (90, 90))
+
+
+LED = (
+    "the leaders are contradicted: node 2 was named as the leader of epoch 1; the metadata log has"
+)
+
+
+def _leads_on(s: Story, named: int) -> None:
+    """The controllers let node 1 lead on in epoch 1; a node names a leader of epoch 1 at 10 s. A
+    write of node 1 is lost."""
+    decided(s, START, (10, 1, 1, (1, 2, 3)), topic=ONE)
+    s.leader(ONE, 9.9, named, 1, [1, 2, 3])
+    s.cluster[-1].update(source="polled", partition_epoch=None)
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("INVALID", {("two-leaders", "told"): (F, 1), LOST: (U, 1)}, cause=f"{LED} node 1")
+def leader_is_named_that_the_controllers_did_not_elect(s: Story) -> None:
+    """If node 2 had led, the loss would be permitted."""
+    _leads_on(s, 2)
+
+
+@golden("INVALID", {LOST: (F, 1)}, because="no new leader that could have removed the write")
+def leader_is_named_that_the_controllers_elected(s: Story) -> None:
+    """Near miss: there is nothing that contradicts, and nothing that excuses."""
+    _leads_on(s, 1)
+
+
+@golden("INVALID", {("metadata-rollback", "leader"): (F, 1), LOST: (U, 1)},
+        cause=f"{LED} no leader of this epoch")  # fmt: skip
+def leader_is_named_of_an_epoch_that_the_controllers_lack(s: Story) -> None:
+    """By the metadata log nobody led after epoch 0."""
+    decided(s, START, topic=ONE)
+    s.leader(ONE, 9.9, 2, 1, [1, 2, 3])
+    s.cluster[-1].update(source="polled", partition_epoch=None)
+    s.send(ONE, 99, 10, 9.4)

@@ -79,10 +79,10 @@ def replicas_have_batches_of_two_epochs(s: Story) -> None:
             row["leader_epoch"] = 0
 
 
-def decided(s: Story, *isrs: tuple[float, int, int, Sequence[int]]) -> None:
+def decided(s: Story, *isrs: tuple[float, int, int, Sequence[int]], topic: str = ALL) -> None:
     """What the controllers decided, at offsets 10, 20, … of the metadata log."""
-    led(s, ALL, *isrs)
-    mine = [row for row in s.cluster if (row["kind"], row["topic"]) == ("leader", ALL)]
+    led(s, topic, *isrs)
+    mine = [row for row in s.cluster if (row["kind"], row["topic"]) == ("leader", topic)]
     for number, row in enumerate(mine, 1):
         row.update(source="metadata-log", log_offset=10 * number)
 

@@ -31,8 +31,10 @@ def epoch_is_answered_to_begin_after_its_first_record(s: Story) -> None:
 
 @golden("INVALID", {FILES: (F, 1)})
 def epoch_is_answered_to_begin_before_its_first_record(s: Story) -> None:
-    """Offset 9 is of epoch 0 in all files."""
-    _answers(s, ALL)[1]["start_offset"] = 9
+    """Offset 9 is of epoch 0 in all files, and in the answer about the end of epoch 0."""
+    first, second = _answers(s, ALL)
+    first["end_offset"] = 10
+    second["start_offset"] = 9
 
 
 @golden("INVALID", {FILES: (F, 1)})
@@ -81,6 +83,14 @@ def two_answers_differ(s: Story) -> None:
     _answer(s, ALL, 2, 21)
 
 
+@golden("INVALID", {ANSWERS: (F, 1)})
+def answers_go_back(s: Story) -> None:
+    """Epoch 2 begins at 10, and epoch 1, without records, at 15."""
+    for row in [r for r in s.cluster + s.replicas if r["topic"] == ALL]:
+        row["leader_epoch"] *= 1 + row["leader_epoch"]
+    _answer(s, ALL, 1, 15)
+
+
 @golden("INVALID", {FILES: (F, 1), LOST: (U, 1)},
         cause="leader epochs are contradicted: the leader answered that epoch 1 begins at 11; its "
         "files hold records of epoch 1 from 10 on")  # fmt: skip
@@ -115,11 +125,7 @@ def epoch_without_records_is_answered(s: Story) -> None:
 def epoch_begins_after_the_answer(s: Story) -> None:
     """Near miss: the files have records of epoch 2, which began after the leader was asked."""
     for node in (1, 2, 3):
-        [last] = [r for r in s.replicas if _is_at(r, node, 15)]
-        where = {"base_offset": 20, "last_offset": 20, "leader_epoch": 2, "digest": "late"}
-        s.replicas.append(last | where)
-        [end] = [r for r in s.replica_ends if (r["node"], r["topic"]) == (node, ALL)]
-        end["end_offset"] = 21
+        _append(s, node, 2)
 
 
 def _is_at(row: Row, node: int, base: int) -> bool:
@@ -127,16 +133,24 @@ def _is_at(row: Row, node: int, base: int) -> bool:
 
 
 @golden("VALID")
-def files_of_the_node_that_answered_hold_what_it_says(s: Story) -> None:
-    """Near miss: node 3 answered; node 1 has not yet replaced its tail of an older epoch."""
+def another_replica_has_not_truncated_its_tail_yet(s: Story) -> None:
+    """Near miss: node 3 answered, and has a record of epoch 2 at 20; node 1 still has one of epoch
+    1 there. Neither is committed."""
+    s.leader(ALL, 17, 3, 2, [1, 2, 3])
+    _answer(s, ALL, 2, 20)
     for row in _answers(s, ALL):
         row["node"] = 3
-    for row in s.replicas:
-        if _is_at(row, 1, 15):
-            row.update(leader_epoch=0, digest="not truncated yet")
-    for row in s.replica_ends:
-        if (row["node"], row["topic"]) == (1, ALL):
-            row["high_watermark"] = 15
+    for node, epoch in ((1, 1), (2, 2), (3, 2)):
+        _append(s, node, epoch)
+
+
+def _append(s: Story, node: int, epoch: int) -> None:
+    """One more record of a replica, at offset 20."""
+    [last] = [r for r in s.replicas if _is_at(r, node, 15)]
+    where = {"base_offset": 20, "last_offset": 20, "leader_epoch": epoch}
+    s.replicas.append(last | where | {"digest": f"of {epoch}", "crc": epoch})
+    [end] = [r for r in s.replica_ends if (r["node"], r["topic"]) == (node, ALL)]
+    end["end_offset"] = 21
 
 
 GONE = 12
@@ -156,6 +170,20 @@ def log_starts_within_an_epoch(s: Story) -> None:
     first["end_offset"] = second["start_offset"] = GONE
 
 
+OLD = 5
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, OLD), ("truncated-read", "prefix"): (P, OLD)})
+def retention_moves_the_start_between_final_read_and_answer(s: Story) -> None:
+    """Near miss: the final reads began at 5; when the leader was asked, the log began at 12."""
+    _without_files(s)
+    s.forget(topic=ALL, values={v(ALL, n) for n in range(1, OLD + 1)}, but_polls=True)
+    s.set_topic(ALL, configs={"retention.ms": "50000"})
+    _read_in_epochs(s, ALL, first_of_1=10)
+    first, second = _answers(s, ALL)
+    first["end_offset"] = second["start_offset"] = 12
+
+
 @golden("UNKNOWN", {FILES: (U, 1)}, because="the leader may have truncated its log")
 def wrong_answer_of_a_cluster_that_did_not_settle(s: Story) -> None:
     """Node 1 was never in sync again."""
@@ -166,7 +194,7 @@ def wrong_answer_of_a_cluster_that_did_not_settle(s: Story) -> None:
 
 
 @golden("VALID", {("contradicted-evidence", "changed-bytes"): (P, 1)})
-def epochs_in_the_files_were_with_changed_bytes(s: Story) -> None:
+def bytes_in_the_files_were_changed(s: Story) -> None:
     """No checksum covers the leader epoch in a batch; node 2 may have copied what node 3 read."""
     epoch_is_answered_to_begin_after_its_first_record(s)
     taken(s, 3, fault="disk.bit-flip", details={"file": "log"})

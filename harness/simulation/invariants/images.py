@@ -6,6 +6,7 @@
   that have a leader.
 - A replica in the ISR or among the eligible leader replicas (KIP-966) has each committed record,
   unless it lost power or its disk and the image does not know that yet.
+- Assignments change as `assignments` says.
 
 The newest image is checked for what it says of the cluster. Older images, on nodes that lag behind,
 are only compared.
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+from harness.simulation.invariants.assignments import check_assignment
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import NEVER, PartitionHistory
@@ -185,6 +187,7 @@ class Images:
                 f"{old.partition_epoch} becomes {new.partition_epoch} and leader epoch "
                 f"{old.leader_epoch} becomes {new.leader_epoch}",
             )
+        check_assignment(name, image.offset, old, new)
         if new.leader != NO_NODE:
             found.history.leader_known(new.leader_epoch, new.leader, new.leader)
         if new.leader_recovery_state == RECOVERING:

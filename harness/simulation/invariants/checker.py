@@ -11,11 +11,18 @@ from harness.simulation.invariants.acknowledgements import (
 )
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.durable import is_durable, was_set_aside
+from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
+from harness.simulation.invariants.set_aside import (
+    DiskPast,
+    check_set_aside,
+    has_mark,
+    is_set_aside,
+    was_set_aside,
+)
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS
@@ -45,6 +52,7 @@ class Invariants:
         self._disks: dict[int, SimDisk] = {}
         self._incarnations: dict[int, list[UUID]] = defaultdict(list)
         """The broker incarnations of each node."""
+        self._disk_pasts: dict[int, DiskPast] = defaultdict(partial(DiskPast, False, False))
         cluster.on_node = self._node_created
 
     def damaged(self, node: int, *, wiped: bool = False) -> None:
@@ -55,6 +63,7 @@ class Invariants:
         checked no more: it is as exposed as a static quorum (KIP-853).
         """
         self._mark_lost(node, everything=True)
+        self._disk_pasts[node] = self._disk_pasts[node]._replace(damaged=not wiped)
         self.quorum_record.persisted.pop(node, None)
         if wiped and node in self.cluster.layout.controllers and not self._voters_are_known():
             self.quorum_record.excused = f"the disk of node {node}, a voter, was wiped"
@@ -76,6 +85,7 @@ class Invariants:
 
     def _node_replaced(self, node: int) -> None:
         """A machine of that number was removed, and another one was added."""
+        self._disk_pasts.pop(node, None)
         self.quorum_record.persisted.pop(node, None)
         self.quorum_record.copy(node).retired = True
         for partition in self.images.partitions.values():
@@ -123,6 +133,11 @@ class Invariants:
     def power_lost(self, node: int) -> None:
         """Record that the node may have lost what it had not flushed."""
         self._mark_lost(node, everything=False)
+        self._disk_pasts[node] = self._disk_pasts[node]._replace(lost_power=True)
+
+    def disk_past(self, node: int) -> DiskPast:
+        """Return what happened to the node's disk."""
+        return self._disk_pasts[node]
 
 
 class _InvariantDiskObserver(DiskObserver):
@@ -132,12 +147,16 @@ class _InvariantDiskObserver(DiskObserver):
         self._invariants = invariants
         self._node = node
         self._written = checker.written
+        self._renamed = checker.renamed
 
     def written(self, path: str) -> None:
         self._written(path)
 
+    def renamed(self, source: str, target: str) -> None:
+        self._renamed(source, target)
+
     def ended(self) -> None:
-        self._written = _ignore_write
+        self._written, self._renamed = _ignore_write, _ignore_rename
         self._invariants.node_ended(self._node)
 
     def power_lost(self) -> None:
@@ -146,6 +165,10 @@ class _InvariantDiskObserver(DiskObserver):
 
 def _ignore_write(path: str) -> None:
     """Ignore the write: the incarnation is gone."""
+
+
+def _ignore_rename(source: str, target: str) -> None:
+    """Ignore the new name: the incarnation is gone."""
 
 
 class NodeChecker:
@@ -170,6 +193,7 @@ class NodeChecker:
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
         self._states: dict[ReplicaChecker, None] = {}
+        self._set_aside: list[tuple[str, str]] = []
         self._acknowledged: list[Acknowledged] = []
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
@@ -187,6 +211,12 @@ class NodeChecker:
         copy = self._by_directory.get(path.partition("/")[0])
         if copy is not None and copy not in self._to_read:
             self._to_read[copy] = None
+            self._invariants.touch(self)
+
+    def renamed(self, source: str, target: str) -> None:
+        """A file or a directory has a new name."""
+        if is_set_aside(target):
+            self._set_aside.append((source, target))
             self._invariants.touch(self)
 
     def _on_parts(self) -> None:
@@ -222,6 +252,7 @@ class NodeChecker:
         try:
             excuses = self._look()
             self._check_acknowledged()
+            self._check_set_aside()
             return excuses
         finally:
             self._disk.read_by_program = True
@@ -259,6 +290,15 @@ class NodeChecker:
             topic, number = replica.partition.topic, replica.partition.partition
             found = self._images.partition(topic, replica.topic_id, number)
             check_acknowledged(found, self.node, end)
+
+    def _check_set_aside(self) -> None:
+        set_aside, self._set_aside = self._set_aside, []
+        for partition, directory in set_aside:
+            named = [p for p in self._images.partitions.values() if p.history.name == partition]
+            copies = [p.copies[self.node] for p in named if self.node in p.copies]
+            past = self._invariants.disk_past(self.node)
+            marked = has_mark(self._disk, directory)
+            check_set_aside(self.node, partition, past, copies, marked=marked)
 
     def _find_parts(self) -> None:
         raft, broker = self._node_created.raft, self._node_created.broker

@@ -1,8 +1,7 @@
-"""What certainly survives a loss of power on a simulated disk, and the marks of damaged logs."""
+"""What certainly survives a loss of power on a simulated disk."""
 
 from harness.simulation.world.disk import SimDisk
 from nodes.log.log import Log
-from nodes.server.replicas.log_directory import REFETCH_MARK
 from nodes.storage.memory import _Directory, _Inode
 
 
@@ -26,14 +25,6 @@ def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
             if inode is None or inode.same < wanted:
                 return False
     return True
-
-
-def was_set_aside(disk: SimDisk, partition: str) -> bool:
-    """Whether a damaged log of the partition was set aside and not replaced yet."""
-    return any(
-        name.startswith(f"{partition}.") and disk.content.exists(f"{name}/{REFETCH_MARK}")
-        for name in disk.content.listdir("")
-    )
 
 
 def _durable(disk: SimDisk, path: str) -> _Inode | None:

@@ -25,6 +25,7 @@ INVARIANTS: Final = (
     "reassigned-in-sync",
     "sequences",
     "settles",
+    "undamaged-logs-stay",
     "votes-are-on-disk",
     "votes-stay",
 )

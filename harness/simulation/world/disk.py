@@ -50,6 +50,9 @@ class DiskObserver:
     def written(self, path: str) -> None:
         """A program appended to the file or truncated it."""
 
+    def renamed(self, source: str, target: str) -> None:
+        """A program renamed a file or a directory."""
+
     def ended(self) -> None:
         """The program that mounted the disk is gone."""
 
@@ -374,6 +377,7 @@ class Mount:
     def rename(self, source: str, target: str) -> None:
         self.writing()
         self._content.rename(source, target)
+        self._disk.observer.renamed(source, target)
 
     def unlink(self, path: str) -> None:
         self.writing()

@@ -13,6 +13,7 @@ from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
+from harness.simulation.invariants.leader_epochs import LeaderEpochChecker, watch_responses
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
@@ -190,6 +191,7 @@ class NodeChecker:
         self._publisher: MetadataPublisher | None = None
         self._manager: ReplicaManager | None = None
         self._by_directory: dict[str, Copy] = {}
+        self._epoch_checkers: dict[Copy, LeaderEpochChecker] = {}
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
         self._states: dict[ReplicaChecker, None] = {}
@@ -210,8 +212,11 @@ class NodeChecker:
         """A file was written or truncated."""
         copy = self._by_directory.get(path.partition("/")[0])
         if copy is not None and copy not in self._to_read:
-            self._to_read[copy] = None
-            self._invariants.touch(self)
+            self._read_later(copy)
+
+    def _read_later(self, copy: Copy) -> None:
+        self._to_read[copy] = None
+        self._invariants.touch(self)
 
     def renamed(self, source: str, target: str) -> None:
         """A file or a directory has a new name."""
@@ -239,6 +244,11 @@ class NodeChecker:
     def _on_acknowledged(self, batch: Acknowledged) -> None:
         self._acknowledged.append(batch)
         self._invariants.touch(self)
+
+    def _on_epoch_end(self, partition: TopicPartition, asked: int, epoch: int, end: int) -> None:
+        copy = self._by_directory.get(str(partition))
+        if copy in self._epoch_checkers:
+            self._epoch_checkers[copy].answered(asked, epoch, end)
 
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
@@ -321,6 +331,7 @@ class NodeChecker:
             self._manager = broker.replicas
             watch(self._manager, self._on_replicas)
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
+            watch_responses(broker._handlers.offsets, self._on_epoch_end)
 
     def _find_replicas(self) -> None:
         if self._manager is None:
@@ -336,7 +347,9 @@ class NodeChecker:
     def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
         """Drop a replica whose files were removed; if it is hosted again, it begins empty."""
         del self.replica_checkers[partition]
-        self._by_directory.pop(str(partition)).close()
+        copy = self._by_directory.pop(str(partition))
+        self._epoch_checkers.pop(copy, None)
+        copy.close()
         replica_checker.copy.retired = True
         self._states.pop(replica_checker, None)
 
@@ -354,6 +367,10 @@ class NodeChecker:
     def _open(self, directory: str, log: Log, copy: Copy, *, set_aside: bool = False) -> None:
         self._by_directory[directory] = copy
         copy.open(log, set_aside=set_aside)
+        if not self._invariants.disk_past(self.node).damaged:
+            checker = LeaderEpochChecker(copy, log, partial(self._read_later, copy))
+            self._epoch_checkers[copy] = checker
+            self._read_later(copy)
         watch(log._flusher, partial(self._on_flush, directory, log))
         self._to_flush[directory] = log
 
@@ -361,6 +378,8 @@ class NodeChecker:
         to_read, self._to_read = self._to_read, {}
         for copy in to_read:
             copy.read()
+            if copy in self._epoch_checkers:
+                self._epoch_checkers[copy].check()
 
     def _check_flushed(self) -> None:
         to_flush, self._to_flush = self._to_flush, {}

@@ -25,6 +25,8 @@ class Copy:
         self.batches: dict[int, Batch] = {}
         """Batches by the offset after their last record, in order."""
         self.last: Batch | None = None
+        self.epoch_starts: list[tuple[int, int]] = []
+        """The leader epochs of the batches, and the offset of the first batch of each."""
         self.flushed = 0
         """Everything below this offset was seen on the disk."""
         self.lost_before: frozenset[UUID] | None = None
@@ -107,7 +109,7 @@ class Copy:
         """Read the whole log; return the batches that are missing now, oldest first."""
         assert self._log is not None
         before, self.batches, self.last = self.batches, {}, None
-        self._sequences = Sequences()
+        self._sequences, self.epoch_starts = Sequences(), []
         self._start = self._log.start_offset
         self._cuts = self._log._segments.cuts
         try:
@@ -136,6 +138,8 @@ class Copy:
             )
         batch = self.history.appended(self.node, header, last, self._sequences)
         self.batches[batch.end] = self.last = batch
+        if last is None or last.epoch != batch.epoch:
+            self.epoch_starts.append((batch.epoch, batch.base))
         if batch.sent is not None:
             self._sequences.note(batch.sent)
 

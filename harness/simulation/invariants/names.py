@@ -9,6 +9,8 @@ INVARIANTS: Final = (
     "commits-its-own-epoch",
     "commits-with-enough",
     "dense-offsets",
+    "epoch-ends-are-true",
+    "epochs-match-batches",
     "epochs-rise",
     "equal-images",
     "flushed-is-on-disk",

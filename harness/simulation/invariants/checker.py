@@ -13,7 +13,7 @@ from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
-from harness.simulation.invariants.leader_epochs import LeaderEpochChecker, watch_responses
+from harness.simulation.invariants.leader_epochs import watch_responses
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
@@ -24,6 +24,7 @@ from harness.simulation.invariants.set_aside import (
     is_set_aside,
     was_set_aside,
 )
+from harness.simulation.invariants.sound_log import SoundLogChecker
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS
@@ -191,7 +192,7 @@ class NodeChecker:
         self._publisher: MetadataPublisher | None = None
         self._manager: ReplicaManager | None = None
         self._by_directory: dict[str, Copy] = {}
-        self._epoch_checkers: dict[Copy, LeaderEpochChecker] = {}
+        self._sound_logs: dict[Copy, SoundLogChecker] = {}
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
         self._states: dict[ReplicaChecker, None] = {}
@@ -211,8 +212,12 @@ class NodeChecker:
     def written(self, path: str) -> None:
         """A file was written or truncated."""
         copy = self._by_directory.get(path.partition("/")[0])
-        if copy is not None and copy not in self._to_read:
+        if copy is None:
+            return
+        if copy not in self._to_read:
             self._read_later(copy)
+        if copy in self._sound_logs:
+            self._sound_logs[copy].indexes.written(path)
 
     def _read_later(self, copy: Copy) -> None:
         self._to_read[copy] = None
@@ -247,8 +252,8 @@ class NodeChecker:
 
     def _on_epoch_end(self, partition: TopicPartition, asked: int, epoch: int, end: int) -> None:
         copy = self._by_directory.get(str(partition))
-        if copy in self._epoch_checkers:
-            self._epoch_checkers[copy].answered(asked, epoch, end)
+        if copy in self._sound_logs:
+            self._sound_logs[copy].epochs.answered(asked, epoch, end)
 
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
@@ -348,7 +353,7 @@ class NodeChecker:
         """Drop a replica whose files were removed; if it is hosted again, it begins empty."""
         del self.replica_checkers[partition]
         copy = self._by_directory.pop(str(partition))
-        self._epoch_checkers.pop(copy, None)
+        self._sound_logs.pop(copy, None)
         copy.close()
         replica_checker.copy.retired = True
         self._states.pop(replica_checker, None)
@@ -368,9 +373,9 @@ class NodeChecker:
         self._by_directory[directory] = copy
         copy.open(log, set_aside=set_aside)
         if not self._invariants.disk_past(self.node).damaged:
-            checker = LeaderEpochChecker(copy, log, partial(self._read_later, copy))
-            self._epoch_checkers[copy] = checker
-            self._read_later(copy)
+            note = partial(self._read_later, copy)
+            self._sound_logs[copy] = SoundLogChecker(copy, log, self._disk, note)
+            note()
         watch(log._flusher, partial(self._on_flush, directory, log))
         self._to_flush[directory] = log
 
@@ -378,8 +383,8 @@ class NodeChecker:
         to_read, self._to_read = self._to_read, {}
         for copy in to_read:
             copy.read()
-            if copy in self._epoch_checkers:
-                self._epoch_checkers[copy].check()
+            if copy in self._sound_logs:
+                self._sound_logs[copy].check()
 
     def _check_flushed(self) -> None:
         to_flush, self._to_flush = self._to_flush, {}

@@ -7,8 +7,6 @@ with a wrong table, or with a wrong answer from a right one, makes them keep or 
   last record at most one more epoch begins: the leader's, which has no records yet.
 - `Log.end_offset_for_epoch` answers with the largest epoch not above the requested one, and with
   the start of the next one or the log's end. A response to OffsetForLeaderEpoch says the same.
-
-A log that failed a write, and a log on a disk that a fault damaged, are not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,8 +56,8 @@ class LeaderEpochChecker:
     def answered(self, asked: int, epoch: int, end: int) -> None:
         """Somebody asked about the epoch `asked`, and was told that `epoch` ends at `end`."""
         log = self._log
-        # Most followers ask about the newest epoch.
-        if not (asked == epoch == log._epochs.latest and end == log.end_offset):
+        newest = asked == epoch == log._epochs.latest and end == log.end_offset
+        if not newest and not log.offline:  # most followers ask about the newest epoch
             self._answers.append(Answer(asked, epoch, end, log.epochs, log.end_offset))
             self._note()
 
@@ -67,8 +65,6 @@ class LeaderEpochChecker:
         """Check the table if it may have changed, and new answers. Raises InvariantBroken."""
         answers, self._answers = self._answers, []
         copy, log = self._copy, self._log
-        if copy.unreadable or log.offline:
-            return
         name = f"{copy.history.name}: node {copy.node}"
         starts, table = copy.epoch_starts, log.epochs
         beyond = max(0, table[-1][1] - log.end_offset) if table else 0

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
+from harness.simulation.invariants.segment_layout import SegmentLayout
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import LogError
 from nodes.log.log import Log
@@ -27,6 +28,8 @@ class Copy:
         self.last: Batch | None = None
         self.epoch_starts: list[tuple[int, int]] = []
         """The leader epochs of the batches, and the offset of the first batch of each."""
+        self.layouts: dict[int, SegmentLayout] = {}
+        """The batches by segment, with the segments' base offsets."""
         self.flushed = 0
         """Everything below this offset was seen on the disk."""
         self.lost_before: frozenset[UUID] | None = None
@@ -109,7 +112,7 @@ class Copy:
         """Read the whole log; return the batches that are missing now, oldest first."""
         assert self._log is not None
         before, self.batches, self.last = self.batches, {}, None
-        self._sequences, self.epoch_starts = Sequences(), []
+        self._sequences, self.epoch_starts, self.layouts = Sequences(), [], {}
         self._start = self._log.start_offset
         self._cuts = self._log._segments.cuts
         try:
@@ -124,7 +127,11 @@ class Copy:
     def _scan(self, segment: Segment, position: int) -> None:
         self._segment, self._position = segment, position
         if segment.size > position:
+            layout = self.layouts.get(segment.base_offset)
+            if layout is None:
+                layout = self.layouts[segment.base_offset] = SegmentLayout(segment.base_offset)
             for at, header in segment.scan(position):
+                layout.add(at, header)
                 self._append(header)
                 self._position = at + header.size
 

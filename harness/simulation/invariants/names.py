@@ -17,6 +17,7 @@ INVARIANTS: Final = (
     "follower-high-watermark",
     "high-watermark-in-log",
     "high-watermark-rises",
+    "indexes-match-batches",
     "isr-has-all-committed",
     "isr-within-replicas",
     "leader-has-all-committed",

@@ -192,7 +192,8 @@ DelayRange = tuple[_Delay, _Delay]
 
 
 class Simulated(_Frozen):
-    """Delays of simulated networks and disks while no fault is in force."""
+    """Delays of simulated networks and disks while no fault is in force, and requests that only
+    simulated clients make."""
 
     latency_ms: DelayRange = (0.1, 0.6)
     """Each link draws its minimal latency of a packet from this range."""
@@ -200,6 +201,9 @@ class Simulated(_Frozen):
     """Each link draws the largest addition to its latency from this range."""
     sync_ms: DelayRange = (0.2, 2.0)
     """How long an fsync takes, without the time for the bytes that it writes."""
+    lookups_per_s: float = Field(default=0.0, ge=0, le=1_000)
+    """How often a client asks for offsets by time, on average; 0 means never. The answers are
+    judged, and are not part of the history."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

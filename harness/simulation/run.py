@@ -20,6 +20,7 @@ from harness.run.prepare import Prepared
 from harness.run.runner import MONITOR_CLIENT, PENDING_WORK_S, POLL_S, RunFailed
 from harness.simulation import liveness, logs
 from harness.simulation.invariants import InvariantBroken, Invariants
+from harness.simulation.lookups import ask_by_time
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
 from harness.simulation.world.clocks import EPOCH_MS
@@ -281,7 +282,15 @@ class Simulation:
 
     async def _client_program(self) -> None:
         """The clients of all topics, in one process."""
+        plan = self._plan
         async with asyncio.TaskGroup() as group:
+            if plan.simulated.lookups_per_s:
+                rate = plan.simulated.lookups_per_s
+                world = self._client_environment("lookups")
+                asking = ask_by_time(
+                    self._system.bootstrap, plan.topics, rate, world, self._stop_clients
+                )
+                group.create_task(asking)
             for config in self._client_configs():
                 history = self._history(
                     f"{config.topic}.{config.first_client}", config.first_client

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name, with_topics
+from harness.simulation import later_draws
 from nemesis.faults.catalogue import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
@@ -98,7 +99,7 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
     broker = _broker(rng, slow=slow)
     rare = random.Random(f"swarm/rare/{seed}")  # of its own: the other draws stay as they were
     topics = tuple(_rare_topic(topic, nodes, rare, slow=slow) for topic in topics)
-    return plan.model_copy(
+    drawn = plan.model_copy(
         update={
             "seed": seed,
             "nodes": nodes,
@@ -111,6 +112,7 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
             "simulated": simulated,
         }
     )
+    return later_draws.add(drawn, seed)
 
 
 def followers_keep_up(plan: Plan) -> bool:
@@ -139,7 +141,8 @@ def describe(plan: Plan) -> str:
         f"{nemesis.overlap}, burst = {list(nemesis.burst)}, interval_ms = "
         f"{list(nemesis.interval_ms)}, duration_ms = {list(nemesis.duration_ms)} }}, "
         f"simulated = {{ latency_ms = {list(plan.simulated.latency_ms)}, jitter_ms = "
-        f"{list(plan.simulated.jitter_ms)}, sync_ms = {list(plan.simulated.sync_ms)} }}"
+        f"{list(plan.simulated.jitter_ms)}, sync_ms = {list(plan.simulated.sync_ms)}, "
+        f"lookups_per_s = {plan.simulated.lookups_per_s:g} }}"
     ).replace("'", '"')
 
 

@@ -99,7 +99,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "params": {"delay_ms": [20, 200]},
     },
     "QuietPeriods": {"every_ms": 60_000, "for_ms": 20_000},
-    "Simulated": {"latency_ms": [0.1, 0.6], "jitter_ms": [0.02, 0.4], "sync_ms": [0.2, 2.0]},
+    "Simulated": {
+        "latency_ms": [0.1, 0.6],
+        "jitter_ms": [0.02, 0.4],
+        "sync_ms": [0.2, 2.0],
+        "lookups_per_s": 2.0,
+    },
     "External": {
         "bootstrap_servers": "kafka-1:9092,kafka-2:9092",
         "properties": {"security.protocol": "SSL"},

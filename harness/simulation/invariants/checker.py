@@ -15,6 +15,7 @@ from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.leader_epochs import watch_responses
 from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.lookups import check_lookup, watch_lookups
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.invariants.set_aside import (
@@ -36,6 +37,7 @@ from nodes.server.quorum.metadata_publisher import MetadataPublisher
 from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
+from nodes.server.requests.list_offsets import ListedOffset
 
 
 class Invariants:
@@ -198,6 +200,7 @@ class NodeChecker:
         self._states: dict[ReplicaChecker, None] = {}
         self._set_aside: list[tuple[str, str]] = []
         self._acknowledged: list[Acknowledged] = []
+        self._wrong_lookup: InvariantBroken | None = None
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
 
@@ -255,6 +258,19 @@ class NodeChecker:
         if copy in self._sound_logs:
             self._sound_logs[copy].epochs.answered(asked, epoch, end)
 
+    def _on_lookup(self, replica: Replica, wanted_ms: int, answer: ListedOffset) -> None:
+        """Judge the answer at once: the log may change before the event ends."""
+        if self._invariants.disk_past(self.node).damaged:
+            return  # an index may be wrong without any sign of it
+        self._disk.read_by_program = False
+        try:
+            check_lookup(replica, self.node, wanted_ms, answer)
+        except InvariantBroken as error:
+            self._wrong_lookup = error
+            self._invariants.touch(self)
+        finally:
+            self._disk.read_by_program = True
+
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
         self._invariants.touch(self)
@@ -268,6 +284,8 @@ class NodeChecker:
             excuses = self._look()
             self._check_acknowledged()
             self._check_set_aside()
+            if self._wrong_lookup is not None:
+                raise self._wrong_lookup
             return excuses
         finally:
             self._disk.read_by_program = True
@@ -337,6 +355,7 @@ class NodeChecker:
             watch(self._manager, self._on_replicas)
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
             watch_responses(broker._handlers.offsets, self._on_epoch_end)
+            watch_lookups(broker._handlers.offsets, self._on_lookup)
 
     def _find_replicas(self) -> None:
         if self._manager is None:

@@ -22,6 +22,7 @@ INVARIANTS: Final = (
     "isr-within-replicas",
     "leader-has-all-committed",
     "log-matching",
+    "lookups-find-the-first",
     "majority-has-committed",
     "no-fenced-member",
     "one-leader",

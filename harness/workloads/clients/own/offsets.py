@@ -1,4 +1,4 @@
-"""The first and last offset of a partition, from its leader (ListOffsets)."""
+"""Offsets of a partition, from its leader (ListOffsets): the first, the last, and by time."""
 
 from typing import Final, NamedTuple
 
@@ -13,8 +13,11 @@ LATEST: Final = -1
 CONSUMER: Final = -1
 
 
+MAX_TIMESTAMP: Final = -3
+
+
 class BoundsUnknown(Exception):
-    """The bounds are unknown; the message is the name of an error code or of an exception."""
+    """The offset is unknown; the message is the name of an error code or of an exception."""
 
 
 class Bounds(NamedTuple):
@@ -24,15 +27,35 @@ class Bounds(NamedTuple):
     high: int
 
 
+class Found(NamedTuple):
+    """An offset, and its record's timestamp in milliseconds since 1970; -1 for none."""
+
+    offset: int
+    timestamp_ms: int
+
+
 async def bounds(cluster: Cluster, partition: int) -> Bounds:
     """Ask the leader once. Raises BoundsUnknown; then metadata is requested."""
+    low, high = await _find(cluster, partition, EARLIEST, LATEST)
+    return Bounds(low.offset, high.offset)
+
+
+async def find(cluster: Cluster, partition: int, wanted_ms: int) -> Found:
+    """Ask the leader once for the first record at or after a time, or for a special timestamp.
+
+    Raises BoundsUnknown; then metadata is requested.
+    """
+    (found,) = await _find(cluster, partition, wanted_ms)
+    return found
+
+
+async def _find(cluster: Cluster, partition: int, *wanted_ms: int) -> list[Found]:
     leader = cluster.leader(partition)
     connection = None if leader is None else cluster.connection(leader.node)
     if leader is None or connection is None:
         raise BoundsUnknown("LEADER_NOT_AVAILABLE")
     try:
-        low = await _offset(cluster, connection, partition, leader.epoch, EARLIEST)
-        return Bounds(low, await _offset(cluster, connection, partition, leader.epoch, LATEST))
+        return [await _ask(cluster, connection, partition, leader.epoch, ms) for ms in wanted_ms]
     except (BoundsUnknown, ChannelError) as error:
         cluster.refresh()
         if isinstance(error, BoundsUnknown):
@@ -40,10 +63,10 @@ async def bounds(cluster: Cluster, partition: int) -> Bounds:
         raise BoundsUnknown(type(error).__name__) from error
 
 
-async def _offset(
-    cluster: Cluster, connection: BrokerConnection, partition: int, epoch: int, when: int
-) -> int:
-    wanted = {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": when}
+async def _ask(
+    cluster: Cluster, connection: BrokerConnection, partition: int, epoch: int, wanted_ms: int
+) -> Found:
+    wanted = {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": wanted_ms}
     answer = await connection.start(
         "list_offsets",
         replica_id=CONSUMER,
@@ -54,4 +77,4 @@ async def _offset(
     if row.error_code is not ErrorCode.none:
         cluster.hint(partition, answer, row)
         raise BoundsUnknown(row.error_code.name.upper())
-    return int(row.offset)
+    return Found(int(row.offset), int(row.timestamp))

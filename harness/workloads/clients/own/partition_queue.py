@@ -64,11 +64,13 @@ class MessageOutcome(Enum):
 
 
 class Message(NamedTuple):
-    """One message. `tag` identifies it for the sender; `since_s` is when it was added."""
+    """One message. `tag` identifies it for the sender; `since_s` is when it was added, and
+    `timestamp_ms` is that moment's time of day, in milliseconds since 1970."""
 
     tag: int
     payload: bytes
     since_s: float
+    timestamp_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

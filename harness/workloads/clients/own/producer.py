@@ -110,7 +110,7 @@ class Producer:
             )
             self._queues[partition] = queue
         now_s = self._loop.time()
-        queue.add(Message(tag, payload, now_s))
+        queue.add(Message(tag, payload, now_s, self._wall_clock_ms()))
         self.pending += 1
         self._wake_at(min(queue.due_s(), queue.expires_s()), now_s)
 
@@ -215,8 +215,7 @@ class Producer:
         if batch.encoded is None:
             assert self._producer_id is not None
             batch.encoded = records.encode(
-                [message.payload for message in batch.messages],
-                timestamp_ms=self._wall_clock_ms(),
+                [(message.timestamp_ms, message.payload) for message in batch.messages],
                 producer_id=self._producer_id,
                 epoch=batch.epoch,
                 sequence=batch.sequence,

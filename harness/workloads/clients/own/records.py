@@ -27,12 +27,15 @@ class Fetched(NamedTuple):
 
 
 def encode(
-    values: Sequence[bytes], *, timestamp_ms: int, producer_id: int, epoch: int, sequence: int
+    values: Sequence[tuple[int, bytes]], *, producer_id: int, epoch: int, sequence: int
 ) -> bytes:
-    """Return a batch of at least one value. A producer without idempotence gives -1 for the ids."""
+    """Return a batch of at least one record: its timestamp (milliseconds since 1970) and its value.
+
+    A producer without idempotence gives -1 for the ids.
+    """
     return encode_batch(
-        [Record(value=value) for value in values],
-        timestamp_ms=timestamp_ms,
+        [Record(timestamp=timestamp_ms, value=value) for timestamp_ms, value in values],
+        timestamp_ms=values[0][0],
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,

@@ -10,7 +10,7 @@ from harness.workloads.clients.own import records
 from harness.workloads.clients.own.leaders import Leader, Leaders
 from harness.workloads.clients.own.waiting import Backoff, Signal
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import Record, encode_batch, read_header
+from nodes.log.batch import Record, decode_records, encode_batch, read_header
 from nodes.log.errors import CorruptBatch
 
 
@@ -73,10 +73,17 @@ def test_batches_before_a_damaged_one_are_read() -> None:
 
 def test_batch_has_producer_id_epoch_and_sequence() -> None:
     """KIP-98."""
-    data = records.encode([b"a", b"b"], timestamp_ms=5, producer_id=7, epoch=2, sequence=9)
+    data = records.encode([(5, b"a"), (6, b"b")], producer_id=7, epoch=2, sequence=9)
     header = read_header(data)
     written = (header.producer_id, header.producer_epoch, header.base_sequence)
     assert (*written, header.record_count) == (7, 2, 9, 2)
+
+
+def test_each_record_has_its_own_timestamp() -> None:
+    """Records of one batch were made at different times, and a clock may have gone back."""
+    data = records.encode([(5, b"a"), (9, b"b"), (7, b"c")], producer_id=-1, epoch=-1, sequence=-1)
+    assert [record.timestamp for record in decode_records(data)] == [5, 9, 7]
+    assert read_header(data).max_timestamp == 9
 
 
 def test_pauses_double_up_to_a_bound() -> None:

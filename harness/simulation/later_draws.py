@@ -1,0 +1,42 @@
+"""Draws of a swarm that were added to old ones: each has a random stream of its own, so a seed's
+other draws stay as they were.
+"""
+
+import random
+from typing import Any, Final
+
+from harness.plans.plan import Plan, Topic
+
+LOOKUPS_PER_S: Final = (1.0, 4.0)
+APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
+INDEX_INTERVALS: Final = ("0", "200")
+"""Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
+
+
+def add(plan: Plan, seed: int) -> Plan:
+    """Return the plan of a seed with these draws too."""
+    lookups = _stream("lookups", seed)
+    changes: dict[str, Any] = {
+        "simulated": _with_lookups(plan, lookups),
+        "topics": tuple(_with_times(topic, lookups) for topic in plan.topics),
+    }
+    return plan.model_copy(update=changes)
+
+
+def _stream(draw: str, seed: int) -> random.Random:
+    return random.Random(f"swarm/{draw}/{seed}")
+
+
+def _with_lookups(plan: Plan, rng: random.Random) -> Any:
+    rate = rng.choice(LOOKUPS_PER_S) if rng.random() < 0.5 else 0.0
+    return plan.simulated.model_copy(update={"lookups_per_s": rate})
+
+
+def _with_times(topic: Topic, rng: random.Random) -> Topic:
+    """Sometimes let leaders replace the records' timestamps, and index most batches."""
+    configs = dict(topic.configs)
+    if rng.random() < 0.1:
+        configs |= APPEND_TIME
+    if rng.random() < 0.3:
+        configs["index.interval.bytes"] = rng.choice(INDEX_INTERVALS)
+    return topic.model_copy(update={"configs": configs})

@@ -202,7 +202,7 @@ def run(
 
     Without a plan it runs first-light: about a minute, three nodes, one topic for each acks mode.
     """
-    from harness.plans.plan import seconds
+    from harness.plans.durations import seconds
     from harness.run.teardown import EndOptions
 
     flags: dict[str, Any] = {

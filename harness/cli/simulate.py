@@ -110,7 +110,7 @@ def simulate(
     A simulated run is repeatable, and faster than real time. Without a plan it is the packaged plan
     simulation: half a minute of most faults.
     """
-    from harness.plans.plan import seconds
+    from harness.plans.durations import seconds
     from harness.simulation import summary
 
     flags: dict[str, Any] = {

@@ -7,7 +7,6 @@ lists everything that is wrong with the values: where, what, and what to do abou
 """
 
 import json
-import re
 import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from pydantic import (
 from checkers import expectations
 from checkers.expectations import BadExpectation
 from harness.plans import properties
+from harness.plans.durations import MAX_DURATION_MS, MAX_DURATION_S
 from harness.plans.errors import TOO_DEEP, unreadable
 from harness.plans.errors import PlanError as PlanError
 from harness.plans.problems import describe_problems, nearest
@@ -39,9 +39,6 @@ from nemesis.schedule import Event, ScheduleFile, read
 FIRST_LIGHT = "first-light"
 """The packaged plan that `highwater run` takes when no plan is named."""
 
-MAX_DURATION_S: Final = 366 * 86_400
-"""No duration in a plan is longer."""
-MAX_DURATION_MS: Final = MAX_DURATION_S * 1000
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
 
@@ -104,9 +101,15 @@ class Workload(_Frozen):
     """How long a producer waits for more records before it sends a batch, ms."""
     message_timeout_ms: int = Field(default=10_000, ge=1, le=MAX_COUNT)
     """A send without an answer is given up after this time, and its outcome is unknown."""
+    sends_per_producer: int = Field(default=0, ge=0, le=MAX_COUNT)
+    """After so many sends a producer ends and a new one begins, with a new producer id; 0 means
+    never. In one run about 900 clients of a topic can begin; the last of them stay."""
     insists: bool = False
     """Only for client `own`: when a broker has refused a sequence number, send again the records
     that may have been written, as other clients do, instead of giving them up."""
+    zombie_batches: bool = False
+    """Only for client `own`: a producer that has begun a new epoch (KIP-360) sends one batch of its
+    last epoch again. Brokers must refuse it."""
 
 
 _Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
@@ -294,6 +297,16 @@ class Plan(_Frozen):
     simulated: Simulated = Simulated()
     """For target sim."""
 
+    @model_validator(mode="after")
+    def _client_can_send_zombies(self) -> Self:
+        simulated = self.target == "sim"
+        if self.workload.zombie_batches and self.workload.client != "own" and not simulated:
+            raise ValueError(
+                "workload.zombie_batches is only for client own: client "
+                f"{self.workload.client} gives nobody the bytes of its batches"
+            )
+        return self
+
     @field_validator("broker")
     @classmethod
     def _check_broker(cls, broker: dict[str, Value]) -> dict[str, Value]:
@@ -479,20 +492,6 @@ def stored_plan(run_dir: Path) -> Plan:
     except RecursionError as error:
         raise PlanError(f"{run_dir}/plan.json: {TOO_DEEP}") from error
     return Plan.from_json(raw, str(run_dir))
-
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
-def seconds(text: str) -> float:
-    """Read a duration such as `90` (seconds), `90s`, `10m`, `12h` or `7d`. Raises PlanError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
-    if found is None:
-        raise PlanError(f"{text!r} is no duration; write seconds, or 10m, 12h, 7d")
-    length_s = float(found[1]) * _UNITS[found[2] or "s"]
-    if length_s > MAX_DURATION_S:
-        raise PlanError(f"{text!r} is too long; the longest duration is 366d")
-    return length_s
 
 
 def acks_name(acks: int) -> str:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from harness.plans.plan import Plan, Topic
 
 LOOKUPS_PER_S: Final = (1.0, 4.0)
+PRODUCER_LIFE_S: Final = (3, 6)
+"""How long a producer sends. It needs up to a second on a slow network to get its producer id."""
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 INDEX_INTERVALS: Final = ("0", "200")
 """Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
@@ -18,6 +20,7 @@ def add(plan: Plan, seed: int) -> Plan:
     lookups = _stream("lookups", seed)
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
+        "workload": _with_changing_producers(plan, _stream("producers", seed)),
         "topics": tuple(_with_times(topic, lookups) for topic in plan.topics),
     }
     return plan.model_copy(update=changes)
@@ -30,6 +33,14 @@ def _stream(draw: str, seed: int) -> random.Random:
 def _with_lookups(plan: Plan, rng: random.Random) -> Any:
     rate = rng.choice(LOOKUPS_PER_S) if rng.random() < 0.5 else 0.0
     return plan.simulated.model_copy(update={"lookups_per_s": rate})
+
+
+def _with_changing_producers(plan: Plan, rng: random.Random) -> Any:
+    life_s = rng.choice(PRODUCER_LIFE_S) if rng.random() < 0.5 else 0
+    sends = round(life_s * plan.workload.rate_per_s)
+    zombies = rng.random() < 0.5
+    changes = {"sends_per_producer": sends, "zombie_batches": zombies}
+    return plan.workload.model_copy(update=changes)
 
 
 def _with_times(topic: Topic, rng: random.Random) -> Topic:

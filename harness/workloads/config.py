@@ -3,9 +3,13 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
+
+CLIENTS_PER_PROCESS: Final = 1_000
+"""How many client numbers one process owns. The harness's own clients have lower numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +18,9 @@ class ClientConfig:
 
     `first_client` is the number of the process's first client, and numbers its operations too:
     every producer or consumer takes the next number. `rate_per_s` is per producer; 0 means as fast
-    as `max_in_flight` unanswered messages per producer allow. `insists` is for client `own`, see
-    `harness.workloads.clients.own.partition_queue`. `drain_ms` bounds how long producers wait for
+    as `max_in_flight` unanswered messages per producer allow. After `sends_per_producer` sends a
+    producer is replaced; 0 means never. `insists` and `zombie_batches` are for client `own`, see
+    `harness.workloads.clients.own`. `drain_ms` bounds how long producers wait for
     outcomes after a stop. For `rotate_s` see `harness.recording.history.HistoryWriter`.
     """
 
@@ -35,7 +40,9 @@ class ClientConfig:
     max_in_flight: int
     linger_ms: float
     message_timeout_ms: int
+    sends_per_producer: int = 0
     insists: bool = False
+    zombie_batches: bool = False
     drain_ms: int = 5_000
     rotate_s: float | None = None
 

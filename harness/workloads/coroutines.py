@@ -120,7 +120,8 @@ class _Clients:
         return signal
 
     async def produce(self, index: int, histories: ClientHistories, tally: Tally) -> None:
-        """Run a producer; replace it under a new client number when it cannot go on."""
+        """Run a producer; replace it under a new client number when it has made its sends, or
+        cannot go on."""
         stopped = self._stop_signal()
         while not self._stop.is_set():
             sends = histories.sends(tally)
@@ -138,9 +139,9 @@ class _Clients:
     async def _drive(
         self, producer: WorkloadProducer, sends: Sends, stopped: Signal, first_partition: int
     ) -> None:
-        """Send until the stop, or until the producer cannot go on."""
+        """Send until the stop, or until the producer has made its sends or cannot go on."""
         turns = RoundRobin(self._config, self._loop.time, first_partition)
-        while not self._stop.is_set() and producer.fatal is None:
+        while not (self._stop.is_set() or sends.complete) and producer.fatal is None:
             if turns.send_due(producer, sends) == SENDS_PER_POLL:
                 await asyncio.sleep(0)
             elif (wait_s := turns.wait_s()) > 0:

@@ -18,10 +18,7 @@ from harness.plans.plan import ClientName, Plan
 from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.clients.access import OPEN, Access
-from harness.workloads.config import ClientConfig
-
-CLIENTS_PER_PROCESS: Final = 1_000
-"""How many client numbers one process owns. The harness's own clients have lower numbers."""
+from harness.workloads.config import CLIENTS_PER_PROCESS, ClientConfig
 
 MODULES: Final[Mapping[ClientName, str]] = {
     "librdkafka": "harness.workloads.librdkafka",
@@ -139,7 +136,9 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
             max_in_flight=workload.max_in_flight,
             linger_ms=workload.linger_ms,
             message_timeout_ms=workload.message_timeout_ms,
+            sends_per_producer=workload.sends_per_producer,
             insists=workload.insists,
+            zombie_batches=workload.zombie_batches,
             rotate_s=plan.rotate_s,
         )
         for index, topic in enumerate(plan.topics)

@@ -74,6 +74,7 @@ class _Own:
                 timeout_s=config.message_timeout_ms / 1000,
             ),
             insists=config.insists,
+            zombie_batches=config.zombie_batches,
             replication_s=min(REQUEST_TIMEOUT_MS, config.message_timeout_ms) / 1000,
         )
 

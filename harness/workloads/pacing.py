@@ -63,6 +63,10 @@ def free_partition(
     return None
 
 
+def _may_send(producer: Sender, sends: Sends) -> bool:
+    return producer.fatal is None and not sends.complete
+
+
 class RoundRobin:
     """Sends at the planned rate to the partitions in turn, with a bound of messages in flight.
 
@@ -86,7 +90,7 @@ class RoundRobin:
             partition = free_partition(
                 sends.in_flight, self._position, self._partitions, self._share
             )
-            if partition is None or sends.pending >= self._limit or producer.fatal is not None:
+            if partition is None or sends.pending >= self._limit or not _may_send(producer, sends):
                 break
             producer.send(partition)
             self._pace.sent(self._now_s())

@@ -146,9 +146,9 @@ class Workload:
         return None
 
     def _drive(self, producer: WorkloadProducer, sends: Sends, first_partition: int) -> None:
-        """Send until the stop, or until the producer cannot go on."""
+        """Send until the stop, or until the producer has made its sends or cannot go on."""
         turns = RoundRobin(self.config, time.monotonic, first_partition)
-        while not self.stop.is_set() and producer.fatal is None:
+        while not (self.stop.is_set() or sends.complete) and producer.fatal is None:
             if turns.send_due(producer, sends) == SENDS_PER_POLL:
                 producer.poll(0)
             else:  # no send is due or possible: outcomes are the next event either way

@@ -10,7 +10,8 @@ import pytest
 from checkers.history.history import FAULTS, SCHEMAS, HistoryError, load_run, read_sources
 from checkers.history.segments import followed_by_another
 from harness.judging import judge
-from harness.plans.plan import PlanError, seconds
+from harness.plans.durations import seconds
+from harness.plans.errors import PlanError
 from harness.recording import store
 from harness.recording.history import HistoryWriter, RowStream
 from harness.recording.journal import Journal

@@ -68,7 +68,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "max_in_flight": 1000,
         "linger_ms": 2,
         "message_timeout_ms": 10_000,
+        "sends_per_producer": 100,
         "insists": True,
+        "zombie_batches": True,
     },
     "Nemesis": {
         "faults": ["kill", "partition.*"],

@@ -16,6 +16,7 @@ from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.leader_epochs import watch_responses
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.lookups import check_lookup, watch_lookups
+from harness.simulation.invariants.producer_ids import ProducerIds, watch_producer_ids
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.invariants.set_aside import (
@@ -46,6 +47,7 @@ class Invariants:
     def __init__(self, cluster: SimCluster) -> None:
         self.quorum_record = QuorumRecord()
         self.images = Images()
+        self.producer_ids = ProducerIds()
         self.excused: list[str] = []
         """Permitted losses, in sentences."""
         self.node_checkers: dict[int, NodeChecker] = {}
@@ -200,7 +202,7 @@ class NodeChecker:
         self._states: dict[ReplicaChecker, None] = {}
         self._set_aside: list[tuple[str, str]] = []
         self._acknowledged: list[Acknowledged] = []
-        self._wrong_lookup: InvariantBroken | None = None
+        self._wrong_answer: InvariantBroken | None = None
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
 
@@ -266,10 +268,17 @@ class NodeChecker:
         try:
             check_lookup(replica, self.node, wanted_ms, answer)
         except InvariantBroken as error:
-            self._wrong_lookup = error
+            self._wrong_answer = error
             self._invariants.touch(self)
         finally:
             self._disk.read_by_program = True
+
+    def _on_producer_id(self, producer_id: int) -> None:
+        try:
+            self._invariants.producer_ids.given(producer_id, self.node)
+        except InvariantBroken as error:
+            self._wrong_answer = error
+            self._invariants.touch(self)
 
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
@@ -284,8 +293,8 @@ class NodeChecker:
             excuses = self._look()
             self._check_acknowledged()
             self._check_set_aside()
-            if self._wrong_lookup is not None:
-                raise self._wrong_lookup
+            if self._wrong_answer is not None:
+                raise self._wrong_answer
             return excuses
         finally:
             self._disk.read_by_program = True
@@ -356,6 +365,7 @@ class NodeChecker:
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
             watch_responses(broker._handlers.offsets, self._on_epoch_end)
             watch_lookups(broker._handlers.offsets, self._on_lookup)
+            watch_producer_ids(broker._handlers.forwarding, self._on_producer_id)
 
     def _find_replicas(self) -> None:
         if self._manager is None:

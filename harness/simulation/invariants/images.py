@@ -2,6 +2,7 @@
 
 - Images at one offset are equal on all nodes.
 - A partition's epochs never go back, and a leader epoch has one leader.
+- The next producer id never goes back.
 - A fenced broker is in no ISR (KIP-841); without eligible leader replicas this holds for partitions
   that have a leader.
 - A replica in the ISR or among the eligible leader replicas (KIP-966) has each committed record,
@@ -138,6 +139,12 @@ class Images:
     # -- the newest image
 
     def _judge(self, before: ClusterImage, image: ClusterImage) -> None:
+        if image.next_producer_id < before.next_producer_id:
+            raise InvariantBroken(
+                "producer-ids-once",
+                f"at metadata offset {image.offset}, the next producer id goes back from "
+                f"{before.next_producer_id} to {image.next_producer_id}",
+            )
         if image.configs is not before.configs:
             self._note_flushing(before, image)
         brokers_changed = image.brokers is not before.brokers

@@ -26,6 +26,7 @@ INVARIANTS: Final = (
     "majority-has-committed",
     "no-fenced-member",
     "one-leader",
+    "producer-ids-once",
     "reassigned-in-sync",
     "sequences",
     "settles",

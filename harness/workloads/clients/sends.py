@@ -23,6 +23,8 @@ class Sends(ClientHistory):
     """The sends of one producer. Only the thread or task that sends may use it."""
 
     acks: int
+    limit: int | None = None
+    """After how many sends another producer takes over; None: never."""
     in_flight: dict[int, int] = field(default_factory=dict)
     """Sends without an outcome, by partition."""
     _sequence: int = 0
@@ -38,6 +40,11 @@ class Sends(ClientHistory):
     def used_up(self) -> bool:
         """Whether no value is left for another send."""
         return self._sequence + 1 >= MAX_SEQUENCE
+
+    @property
+    def complete(self) -> bool:
+        """Whether another producer has to make the next send."""
+        return self.limit is not None and self._sequence >= self.limit
 
     def __contains__(self, value: int) -> bool:
         """Return whether the send of this value is pending."""

@@ -357,3 +357,12 @@ def test_bad_expectations_are_refused_with_the_quantities(
     with pytest.raises(PlanError) as caught:
         build({"seed": 1, **raw}, where="p", flags=flags)
     assert said in str(caught.value)
+
+
+def test_only_the_own_client_sends_zombie_batches() -> None:
+    """Other clients do not give their bytes away; in a simulated world every client is ours."""
+    raw = {"seed": 1, "workload": {"zombie_batches": True}}
+    with pytest.raises(PlanError, match=r"zombie_batches is only for client own.*librdkafka"):
+        build(raw, where="plan")
+    for changes in ({"target": "sim"}, {"workload": {"zombie_batches": True, "client": "own"}}):
+        assert build({**raw, **changes}, where="plan").workload.zombie_batches

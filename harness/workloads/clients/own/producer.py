@@ -10,6 +10,7 @@ own buffer.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,6 +35,7 @@ from harness.workloads.clients.own.partition_queue import (
 )
 from harness.workloads.clients.own.produce_errors import attempt_result
 from harness.workloads.clients.own.waiting import Signal
+from harness.workloads.clients.own.zombies import Zombies
 from nodes.wire.errors import ChannelError, ConnectFailed
 
 REQUEST_BYTES: Final = 8 << 20
@@ -46,6 +48,8 @@ BUFFER_PAUSE_S: Final = 0.01
 class ProducerSettings:
     """How a producer sends. `acks`: 0, 1, -1. For `insists` see `partition_queue`.
 
+    For `zombie_batches` see `zombies`.
+
     `replication_s` is how long a leader may wait for its followers; less than a request may take.
     """
 
@@ -53,6 +57,7 @@ class ProducerSettings:
     idempotence: bool
     limits: Limits
     insists: bool = False
+    zombie_batches: bool = False
     replication_s: float = 2.0
 
 
@@ -88,6 +93,7 @@ class Producer:
         self._queues: dict[int, PartitionQueue] = {}
         self._requests: dict[int, int] = {}
         """Requests in flight to each broker."""
+        self._zombies = Zombies() if settings.zombie_batches else None
         self._producer_id: int | None = None if settings.idempotence else -1
         self._getting_id: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -134,11 +140,12 @@ class Producer:
     # -- the producer id
 
     async def _get_producer_id(self) -> None:
-        """Get a producer id from any broker (KIP-98)."""
-        failures = 0
+        """Get a producer id from any broker (KIP-98), another one after each failure."""
+        failures, first = 0, self._cluster.rng.getrandbits(16)
         while self._producer_id is None:
             nodes = self._cluster.nodes
-            connection = self._cluster.connection(nodes[failures % len(nodes)]) if nodes else None
+            node = nodes[(first + failures) % len(nodes)] if nodes else None
+            connection = None if node is None else self._cluster.connection(node)
             if connection is not None:
                 try:
                     answer = await connection.start(
@@ -223,19 +230,7 @@ class Producer:
 
     def _request(self, connection: BrokerConnection, node: int, sent: Sequence[_Sent]) -> bool:
         """Send the batches; return False when they cannot be sent."""
-        values: dict[str, Any] = {
-            "transactional_id": None,
-            "acks": self._settings.acks,
-            "timeout": timedelta(seconds=self._settings.replication_s),
-            "topic_data": [
-                {
-                    "name": self._cluster.topic,
-                    "partition_data": [
-                        {"index": partition, "records": batch.encoded} for partition, batch in sent
-                    ],
-                }
-            ],
-        }
+        values = self._request_values(sent)
         try:
             if self._settings.acks == 0:
                 connection.post("produce", **values)
@@ -248,6 +243,34 @@ class Producer:
         self._requests[node] = self._requests.get(node, 0) + 1
         future.add_done_callback(partial(self._answered, node, sent))
         return True
+
+    def _request_values(self, sent: Sequence[_Sent]) -> dict[str, Any]:
+        """Return the fields of a Produce request."""
+        return {
+            "transactional_id": None,
+            "acks": self._settings.acks,
+            "timeout": timedelta(seconds=self._settings.replication_s),
+            "topic_data": [
+                {
+                    "name": self._cluster.topic,
+                    "partition_data": [
+                        {"index": partition, "records": batch.encoded} for partition, batch in sent
+                    ],
+                }
+            ],
+        }
+
+    def _send_zombie(self, node: int, appended: _Sent) -> None:
+        """Send a batch of an ended epoch if it is time for one; ignore the answer."""
+        if self._zombies is None:
+            return
+        zombie = self._zombies.appended(appended.partition, appended.batch)
+        connection = None if zombie is None else self._cluster.connection(node)
+        if zombie is None or connection is None:
+            return
+        with contextlib.suppress(ConnectFailed):
+            values = self._request_values([_Sent(appended.partition, zombie)])
+            connection.start("produce", **values).add_done_callback(asyncio.Future.exception)
 
     # -- results
 
@@ -277,6 +300,7 @@ class Producer:
         result = attempt_result(row.error_code)
         if result is AttemptResult.APPENDED:
             offset = int(row.base_offset)
+            self._send_zombie(node, sent)
             return self._ended(sent, result, None, node, offset if offset >= 0 else None)
         at_once = self._cluster.hint(sent.partition, answer, row)
         return self._ended(sent, result, row.error_code.name.upper(), node, at_once=at_once)

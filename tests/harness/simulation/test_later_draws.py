@@ -1,0 +1,33 @@
+"""Draws that were added to a swarm: all of them happen, and none in every seed."""
+
+from collections import Counter
+
+from harness.plans.plan import build, load
+from harness.simulation import later_draws, swarm
+
+SEEDS = range(300)
+
+
+def test_each_draw_happens_in_some_seeds() -> None:
+    """A draw that never or always happens tests less than it could."""
+    plan = build(load("simulation"), where="simulation")
+    met: Counter[str] = Counter()
+    for seed in SEEDS:
+        drawn = swarm.draw_plan(plan, seed)
+        configs = {name for topic in drawn.topics for name in topic.configs}
+        met["lookups"] += drawn.simulated.lookups_per_s > 0
+        met["append time"] += "message.timestamp.type" in configs
+        met["short index intervals"] += "index.interval.bytes" in configs
+        met["producers change"] += drawn.workload.sends_per_producer > 0
+        met["zombies"] += drawn.workload.zombie_batches
+    assert all(0 < count < len(SEEDS) for count in met.values()), met
+
+
+def test_producer_lives_for_seconds() -> None:
+    """With fewer sends, producers on a slow network were replaced before an acknowledgement."""
+    plan = build(load("simulation"), where="simulation")
+    for seed in SEEDS:
+        work = swarm.draw_plan(plan, seed).workload
+        if work.sends_per_producer:
+            lives_s = work.sends_per_producer / work.rate_per_s
+            assert lives_s in later_draws.PRODUCER_LIFE_S

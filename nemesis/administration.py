@@ -76,6 +76,18 @@ class Administration(Protocol):
         """Set a configuration of topics, on top of the settings of other layers."""
         ...
 
+    def brokers_config(self, name: str) -> str | None:
+        """The value of a configuration that all brokers have by default; None if it is not set."""
+        ...
+
+    def set_brokers_config(self, layer: str, name: str, value: str) -> None:
+        """Set a configuration that all brokers have by default, on top of other layers' values."""
+        ...
+
+    def extend_topic_config(self, layer: str, topic: str, name: str, items: Sequence[str]) -> None:
+        """Append items to a topic's configuration that is a list; `undo` removes them."""
+        ...
+
     def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
         """Create a topic."""
         ...

@@ -16,6 +16,8 @@ TOPIC: Final = 2
 BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
 
 _SOURCES: Final = {
     0: "UNKNOWN",
@@ -101,8 +103,14 @@ def _config(entry: Any) -> Config:
     )
 
 
-async def alter(admin: AdminClient, changes: Mapping[Resource, Mapping[str, str | None]]) -> None:
+async def alter(
+    admin: AdminClient,
+    changes: Mapping[Resource, Mapping[str, str | None]],
+    operation: int = _SET,
+) -> None:
     """Set settings; remove those whose value is None. Each resource is changed whole or not at all.
+
+    With the operations APPEND and SUBTRACT, the values are items of settings that are lists.
 
     Raises RequestRefused about the first resource that cannot be changed. Others may be changed.
     """
@@ -119,7 +127,7 @@ async def alter(admin: AdminClient, changes: Mapping[Resource, Mapping[str, str 
                         "configs": [
                             {
                                 "name": name,
-                                "config_operation": _DELETE if value is None else _SET,
+                                "config_operation": _DELETE if value is None else operation,
                                 "value": value,
                             }
                             for name, value in changes[each].items()

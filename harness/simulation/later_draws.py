@@ -6,10 +6,13 @@ import random
 from typing import Any, Final
 
 from harness.plans.plan import Plan, Topic
+from nemesis.faults.catalogue import FAULTS
 
 LOOKUPS_PER_S: Final = (1.0, 4.0)
 PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
+MORE_FAULTS: Final = ("config", "config.broker", "config.throttle")
+"""Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 INDEX_INTERVALS: Final = ("0", "200")
 """Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
@@ -21,6 +24,7 @@ def add(plan: Plan, seed: int) -> Plan:
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
         "workload": _with_changing_producers(plan, _stream("producers", seed)),
+        "nemesis": _with_more_faults(plan, _stream("faults", seed)),
         "topics": tuple(_with_times(topic, lookups) for topic in plan.topics),
     }
     return plan.model_copy(update=changes)
@@ -41,6 +45,11 @@ def _with_changing_producers(plan: Plan, rng: random.Random) -> Any:
     zombies = rng.random() < 0.5
     changes = {"sends_per_producer": sends, "zombie_batches": zombies}
     return plan.workload.model_copy(update=changes)
+
+
+def _with_more_faults(plan: Plan, rng: random.Random) -> Any:
+    faults = {*plan.nemesis.faults, *(name for name in MORE_FAULTS if rng.random() < 0.15)}
+    return plan.nemesis.model_copy(update={"faults": tuple(n for n in FAULTS if n in faults)})
 
 
 def _with_times(topic: Topic, rng: random.Random) -> Topic:

@@ -116,6 +116,17 @@ def test_elect(cluster: Cluster) -> None:
         cluster.play("elect", topic="two")
 
 
+def test_configs_of_all_brokers(cluster: Cluster) -> None:
+    """A default and a throttle are in force, and the heals remove them."""
+    first, evidence = cluster.play("config.broker", name="log.roll.ms", value="1000")
+    assert evidence == "log.roll.ms of all brokers is 1000"
+    second, _ = cluster.play("config.throttle", bytes_per_s="700")
+    cluster.heal("config.broker", first)
+    cluster.heal("config.throttle", second)
+    rate = "leader.replication.throttled.rate"
+    assert [cluster.admin.brokers_config(each) for each in ("log.roll.ms", rate)] == [None, None]
+
+
 def test_config(cluster: Cluster) -> None:
     """The value is in force until the heal; of two changes of the same, each goes alone."""
     before = cluster.admin.topic_config("one", "segment.bytes")

@@ -10,12 +10,12 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin import inspection, reassignments, topics, voters
+from harness.admin import configs, inspection, reassignments, topics, voters
 from harness.admin.client import Address, AdminClient
 from harness.run.administration.background import BackgroundJob, BackgroundJobs, Step
 from harness.run.administration.broker_removal import BrokerRemoval, give_vote
+from harness.run.administration.layered_configs import ALL_BROKERS, LayeredConfigs
 from harness.run.administration.requests import BoundedAdmin, BrokerStatus
-from harness.run.administration.topic_configs import LayeredTopicConfigs
 from harness.systems.base import ClusterNodes
 from nemesis.administration import PartitionKey, Placement
 from nemesis.concurrency import TaskRunner, ThreadTaskRunner
@@ -56,7 +56,7 @@ class Administrator:
         self._accepted: dict[str, dict[PartitionKey, tuple[int, ...]]] = {}
         self._joined: dict[str, int] = {}
         self._removals: dict[int, BrokerRemoval] = {}
-        self._configs = LayeredTopicConfigs(self._ask, self._task_runner)
+        self._configs = LayeredConfigs(self._ask, self._task_runner)
 
     # -- queries
 
@@ -85,7 +85,11 @@ class Administrator:
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """Return the value of a topic's config that is in force."""
-        return self._configs.current(topic, name)[0]
+        return self._configs.current(configs.topic(topic), name)[0]
+
+    def brokers_config(self, name: str) -> str | None:
+        """Return the value of a config that all brokers have by default."""
+        return self._configs.current(ALL_BROKERS, name)[0]
 
     def joined(self, layer: str) -> int:
         """Return the number of the broker that joined. Raises LookupError when none did."""
@@ -124,7 +128,24 @@ class Administrator:
         """Change a config of topics, on top of the values that other layers set."""
         text = f"{name} of {', '.join(topics)} is to be restored"
         self._note_undo(layer, text, lambda: self._configs.restore(layer))
-        self._configs.change(layer, topics, name, value)
+        self._configs.change(layer, list(map(configs.topic, topics)), name, value)
+
+    def set_brokers_config(self, layer: str, name: str, value: str) -> None:
+        """Change a config that all brokers have by default, on top of what other layers set."""
+        text = f"{name} of all brokers is to be restored"
+        self._note_undo(layer, text, lambda: self._configs.restore(layer))
+        self._configs.change(layer, [ALL_BROKERS], name, value)
+
+    def extend_topic_config(self, layer: str, topic: str, name: str, items: Sequence[str]) -> None:
+        """Append items to a topic's config that is a list."""
+        changes = {configs.topic(topic): {name: ",".join(items)}}
+
+        def shorten() -> bool:
+            self._ask(lambda admin: configs.alter(admin, changes, configs.SUBTRACT))
+            return True
+
+        self._note_undo(layer, f"{name} of {topic} is to be shortened", shorten)
+        self._ask(lambda admin: configs.alter(admin, changes, configs.APPEND))
 
     def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
         """Create a topic."""

@@ -308,6 +308,21 @@ class FakeAdministration:
         self._hear()
         self.settings.update({(topic, name): value for topic in topics})
 
+    def brokers_config(self, name: str) -> str | None:
+        """As set."""
+        self._hear()
+        return self.settings.get(("", name))
+
+    def set_brokers_config(self, layer: str, name: str, value: str) -> None:
+        """At once."""
+        self._hear()
+        self.settings["", name] = value
+
+    def extend_topic_config(self, layer: str, topic: str, name: str, items: Sequence[str]) -> None:
+        """At once."""
+        self._hear()
+        self.settings[topic, name] = ",".join(items)
+
     def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
         """Led by broker 1."""
         self._hear()

@@ -163,6 +163,41 @@ def test_topic_name_and_value_of_a_config_are_in_the_injection() -> None:
         aimed("config", name="min.insync.replicas")
 
 
+def test_config_of_all_brokers_is_changed_and_restored(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """The fault lasts until the old value is in force again."""
+    hosts = machines.hosts()
+    fault, injection = aimed("config.broker", name="log.roll.ms", value="1000")
+    fault.inject(hosts, injection)
+    assert fault.measure_effect(hosts, injection).evidence == "log.roll.ms of all brokers is 1000"
+    with pytest.raises(NotApplicable, match="is 1000 already"):
+        fault.inject(hosts, injection)
+    cluster.debts = "nobody answers"
+    assert not fault.measure_heal(hosts, injection).confirmed
+    cluster.debts = ""
+    assert fault.measure_heal(hosts, injection).confirmed
+    with pytest.raises(NotApplicable, match="name a value"):
+        aimed("config.broker", name="min.insync.replicas")
+
+
+def test_throttle_names_every_replica_and_gives_all_brokers_a_rate(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """On both sides of the replication."""
+    hosts = machines.hosts()
+    fault, injection = aimed("config.throttle", bytes_per_s="700")
+    fault.inject(hosts, injection)
+    for side in ("leader", "follower"):
+        assert cluster.settings["a", f"{side}.replication.throttled.replicas"] == "0:1,0:2,1:2,1:3"
+        assert cluster.settings["", f"{side}.replication.throttled.rate"] == "700"
+    assert fault.measure_effect(hosts, injection).confirmed
+    drawn, injection = aimed("config.throttle")
+    assert not drawn.measure_effect(hosts, injection).confirmed
+    cluster.debts = "nobody answers"
+    assert not drawn.measure_heal(hosts, injection).confirmed
+
+
 def test_each_tick_creates_a_topic_and_deletes_the_one_before(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:

@@ -1,4 +1,4 @@
-"""Topic configs in layers: any layer can be removed, and the original value comes back at last."""
+"""Configs in layers: any layer can be removed, and the original value comes back at last."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -7,11 +7,13 @@ import pytest
 
 from harness.admin import configs
 from harness.admin.client import AdminClient
-from harness.admin.errors import Unreachable
-from harness.run.administration.topic_configs import LayeredTopicConfigs
+from harness.admin.descriptions import Config
+from harness.admin.errors import RequestRefused, Unreachable
+from harness.run.administration.layered_configs import ALL_BROKERS, LayeredConfigs
 from nemesis.concurrency import ThreadTaskRunner
 
 T = TypeVar("T")
+TOPIC = configs.topic("t")
 
 
 class FakeCluster:
@@ -42,20 +44,20 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 
 @pytest.fixture
-def settings(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> LayeredTopicConfigs:
+def settings(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> LayeredConfigs:
     """Of that cluster."""
-    made = LayeredTopicConfigs(fake.ask, ThreadTaskRunner())
-    monkeypatch.setattr(made, "current", lambda topic, name: (fake.own[topic], fake.own[topic]))
+    made = LayeredConfigs(fake.ask, ThreadTaskRunner())
+    monkeypatch.setattr(made, "current", lambda resource, name: (fake.own[resource.name],) * 2)
     return made
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
 def test_layers_can_be_removed_in_any_order(
-    fake: FakeCluster, settings: LayeredTopicConfigs, order: tuple[str, str]
+    fake: FakeCluster, settings: LayeredConfigs, order: tuple[str, str]
 ) -> None:
     """Whichever goes first, the other's value is in force until it goes too."""
-    settings.change("one", ["t"], "segment.bytes", "1")
-    settings.change("two", ["t"], "segment.bytes", "2")
+    settings.change("one", [TOPIC], "segment.bytes", "1")
+    settings.change("two", [TOPIC], "segment.bytes", "2")
     assert settings.restore(order[0])
     assert fake.own["t"] == ("2" if order[1] == "two" else "1")
     assert settings.restore(order[1])
@@ -64,15 +66,15 @@ def test_layers_can_be_removed_in_any_order(
 
 
 def test_restore_without_an_answer_must_be_repeated(
-    fake: FakeCluster, settings: LayeredTopicConfigs
+    fake: FakeCluster, settings: LayeredConfigs
 ) -> None:
     """So is one of a change whose answer was lost."""
-    settings.change("one", ["t"], "segment.bytes", "1")
+    settings.change("one", [TOPIC], "segment.bytes", "1")
     fake.deaf = True
     with pytest.raises(Unreachable):
         settings.restore("one")
     with pytest.raises(Unreachable):
-        settings.change("two", ["t"], "segment.bytes", "2")
+        settings.change("two", [TOPIC], "segment.bytes", "2")
     fake.deaf = False
     assert settings.restore("two")
     assert fake.own["t"] == "1"
@@ -80,12 +82,26 @@ def test_restore_without_an_answer_must_be_repeated(
     assert fake.own["t"] is None
 
 
+def test_defaults_of_all_brokers_have_only_values_of_their_own(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that is not set there is none at all; a topic has a value for each config."""
+    made = LayeredConfigs(fake.ask, ThreadTaskRunner())
+    named = Config(name="a", value="1", source="DYNAMIC_DEFAULT_BROKER_CONFIG")
+    monkeypatch.setattr(configs, "describe", lambda admin, of: {of[0]: [named]})
+    assert made.current(ALL_BROKERS, "a") == ("1", "1")
+    assert made.current(ALL_BROKERS, "b") == (None, None)
+    assert made.current(TOPIC, "a") == ("1", None)
+    with pytest.raises(RequestRefused, match="topic t has no config b"):
+        made.current(TOPIC, "b")
+
+
 def test_restore_is_done_when_the_value_is_in_force(
-    fake: FakeCluster, settings: LayeredTopicConfigs, monkeypatch: pytest.MonkeyPatch
+    fake: FakeCluster, settings: LayeredConfigs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker that is asked may hear of it later than the controller that took it."""
-    settings.change("one", ["t"], "segment.bytes", "1")
+    settings.change("one", [TOPIC], "segment.bytes", "1")
     seen: list[str | None] = ["1", "1", None]
-    monkeypatch.setattr(settings, "current", lambda topic, name: (None, seen.pop(0)))
+    monkeypatch.setattr(settings, "current", lambda resource, name: (None, seen.pop(0)))
     assert [settings.restore("one") for _ in range(3)] == [False, False, True]
     assert fake.own["t"] is None

@@ -39,6 +39,6 @@ def test_configs_of_brokers_and_throttles_are_set_and_removed() -> None:
     assert [row["took_effect"] for row in rows] == [True, True, True]
     assert simulation.invariants is not None
     left = simulation.invariants.images.newest.configs
-    assert not left.get(ConfigResource(BROKER_RESOURCE, ""))
+    assert set(left[ConfigResource(BROKER_RESOURCE, "")]) == {"min.insync.replicas"}
     topic = left[ConfigResource(TOPIC_RESOURCE, "acks-all")]
     assert topic["leader.replication.throttled.replicas"] == ""

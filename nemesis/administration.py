@@ -10,7 +10,10 @@ otherwise as soon as it does.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 PartitionKey = tuple[str, int]
 """A partition: topic and number."""
@@ -88,8 +91,30 @@ class Administration(Protocol):
         """Append items to a topic's configuration that is a list; `undo` removes them."""
         ...
 
-    def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
+    def create_topic(
+        self,
+        layer: str,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
         """Create a topic."""
+        ...
+
+    def write_records(self, partition: PartitionKey, timestamps_ms: Sequence[int]) -> bool:
+        """Write a record for each timestamp, with acks=all; return whether a broker confirms it."""
+        ...
+
+    def find_offset(self, partition: PartitionKey, timestamp_ms: int) -> int | None:
+        """The first offset at or after a time, or of one of Kafka's special timestamps: -1 if there
+        is no such record, None without an answer.
+        """
+        ...
+
+    def delete_records(self, partition: PartitionKey, before: int) -> bool:
+        """Delete the records below an offset; return whether a broker confirms it."""
         ...
 
     def grow_topic(self, name: str, partitions: int) -> None:

@@ -48,7 +48,7 @@ _ELECTIONS: Final = (FaultEffect.ELECTION, FaultEffect.OUTSIDE, FaultEffect.ALON
 """The effects of every fault that separates a leader from the other nodes, or ends it."""
 _HARMLESS: Final = (
     "clock.", "cut.clients", "pause.clients", "response-lost", "reset", "topic.create-delete",
-    "partitions.grow", "config",
+    "partitions.grow", "config", "records.",
 )  # fmt: skip
 """How the names of faults begin that cause no leader change."""
 

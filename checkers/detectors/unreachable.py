@@ -16,7 +16,7 @@ from checkers.history.settings import FOREVER_NS
 
 HARMLESS = (
     "clock.", "link.", "broker.add", "config", "elect", "partitions.", "quorum.", "reassign",
-    "topic.",
+    "topic.", "records.",
 )  # fmt: skip
 """How the names of faults begin that stop no node."""
 CUTTING = ("partition.", "cut.port", "cut.flapping")

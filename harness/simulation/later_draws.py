@@ -11,7 +11,7 @@ from nemesis.faults.catalogue import FAULTS
 LOOKUPS_PER_S: Final = (1.0, 4.0)
 PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
-MORE_FAULTS: Final = ("config", "config.broker", "config.throttle")
+MORE_FAULTS: Final = ("config", "config.broker", "config.throttle", "records.delete")
 """Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 INDEX_INTERVALS: Final = ("0", "200")

@@ -5,10 +5,13 @@ bound of the batch, chosen so that a consumer that starts there misses nothing.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from nodes.ids import NO_OFFSET, Offset
 from nodes.log.batch import BatchHeader, decode_records
 from nodes.log.segment import Segment
+
+NOWHERE: Final = NO_OFFSET, -1
 
 
 def first_at_or_after(
@@ -33,22 +36,16 @@ def first_at_or_after(
 
 
 def largest(segments: Sequence[Segment], start_offset: Offset) -> tuple[Offset, int]:
-    """Offset and timestamp of the first record with the largest timestamp; (-1, -1) if none."""
-    best, stamp, last_offset = segments[-1], -1, NO_OFFSET
+    """Offset and timestamp of the first record with the largest timestamp, not below
+    `start_offset`; (-1, -1) if there is none.
+    """
+    best = NOWHERE
     for segment in segments:
-        its_stamp, its_offset = segment.largest_timestamp()
-        if its_stamp > stamp and its_offset < start_offset:
-            its_stamp, its_offset = _largest_from(segment, start_offset)
-        if its_stamp > stamp:
-            best, stamp, last_offset = segment, its_stamp, its_offset
-    if stamp < 0:
-        return NO_OFFSET, -1
-    position, header = best.batch_at(last_offset)
-    if not header.compression:
-        for record in decode_records(best.file.pread(position, header.size)):
-            if record.timestamp == stamp and record.offset >= start_offset:
-                return record.offset, record.timestamp
-    return last_offset, stamp
+        stamp, last_offset = segment.largest_timestamp()
+        if stamp > best[1]:
+            found = _largest_of(segment, last_offset, start_offset)
+            best = found if found[1] > best[1] else best
+    return best
 
 
 def _next(segment: Segment, start: Offset, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
@@ -61,12 +58,29 @@ def _next(segment: Segment, start: Offset, timestamp_ms: int) -> tuple[int, Batc
     return None
 
 
-def _largest_from(segment: Segment, start: Offset) -> tuple[int, Offset]:
-    """Like `Segment.largest_timestamp`, for the batches from offset `start` on."""
-    best = -1, NO_OFFSET
+def _largest_of(segment: Segment, last_offset: Offset, start: Offset) -> tuple[Offset, int]:
+    """Like `largest`, for a segment; `last_offset` ends its first batch with the largest
+    timestamp.
+    """
+    position, header = segment.batch_at(last_offset)
+    if header.base_offset >= start:
+        return _largest_in(segment, position, header, start)
+    best = NOWHERE
     if start < segment.next_offset:
         begin, _ = segment.batch_at(start)
-        for _, header in segment.scan(begin):
-            if header.max_timestamp > best[0]:
-                best = header.max_timestamp, header.last_offset
+        for position, header in segment.scan(begin):
+            if header.max_timestamp > best[1]:
+                found = _largest_in(segment, position, header, start)
+                best = found if found[1] > best[1] else best
     return best
+
+
+def _largest_in(
+    segment: Segment, position: int, header: BatchHeader, start: Offset
+) -> tuple[Offset, int]:
+    """Like `largest`, for a batch: the log may start inside it, behind its largest timestamp."""
+    if header.compression:
+        return header.last_offset, header.max_timestamp
+    records = decode_records(segment.file.pread(position, header.size))
+    left = ((record.offset, record.timestamp) for record in records if record.offset >= start)
+    return max(left, key=lambda place: place[1], default=NOWHERE)

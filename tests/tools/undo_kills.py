@@ -42,7 +42,8 @@ from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability, Fault, Injection, Params
 from nemesis.hosts import CLIENTS, Hosts
 from nemesis.selectors import resolve
-from tests.support.nemesis.fakes import FakeAdministration, FakeView
+from tests.support.nemesis.administration import FakeAdministration
+from tests.support.nemesis.fakes import FakeView
 from tests.support.targets.machine import leftovers, limits, new_run_id
 
 MOMENTS: Final = ("injecting", "in-force", "healing", "healed")

@@ -5,19 +5,20 @@ know the answer. Before a request is sent, its undo is noted, so that a request 
 lost is undone too. Work that cannot be done at once becomes a background job.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin import configs, inspection, reassignments, topics, voters
+from harness.admin import configs, inspection, reassignments, records, topics, voters
 from harness.admin.client import Address, AdminClient
+from harness.admin.errors import AdminError
 from harness.run.administration.background import BackgroundJob, BackgroundJobs, Step
 from harness.run.administration.broker_removal import BrokerRemoval, give_vote
 from harness.run.administration.layered_configs import ALL_BROKERS, LayeredConfigs
 from harness.run.administration.requests import BoundedAdmin, BrokerStatus
 from harness.systems.base import ClusterNodes
-from nemesis.administration import PartitionKey, Placement
+from nemesis.administration import NO_CONFIGS, PartitionKey, Placement
 from nemesis.concurrency import TaskRunner, ThreadTaskRunner
 from nemesis.hosts import Processes
 from nodes.ids import TopicPartition
@@ -147,14 +148,50 @@ class Administrator:
         self._note_undo(layer, f"{name} of {topic} is to be shortened", shorten)
         self._ask(lambda admin: configs.alter(admin, changes, configs.APPEND))
 
-    def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
+    def create_topic(
+        self,
+        layer: str,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
         """Create a topic."""
         self._note_undo(layer, f"{name} is to be deleted", lambda: self._delete(name))
         self._ask(
             lambda admin: topics.create(
-                admin, name, partitions=partitions, replication_factor=replicas, exist_ok=True
+                admin,
+                name,
+                partitions=partitions,
+                replication_factor=replicas,
+                configs=configs,
+                exist_ok=True,
             )
         )
+
+    def write_records(self, partition: PartitionKey, timestamps_ms: Sequence[int]) -> bool:
+        """Write a record for each timestamp; return whether a broker confirms it."""
+        at = TopicPartition(*partition)
+        return self._answer(lambda admin: records.write(admin, at, timestamps_ms)) is not None
+
+    def find_offset(self, partition: PartitionKey, timestamp_ms: int) -> int | None:
+        """Return the first offset at or after a time; -1 if there is none, None without an
+        answer."""
+        at = TopicPartition(*partition)
+        return self._answer(lambda admin: records.find(admin, at, timestamp_ms))
+
+    def delete_records(self, partition: PartitionKey, before: int) -> bool:
+        """Delete the records below an offset; return whether a broker confirms it."""
+        at = TopicPartition(*partition)
+        return self._answer(lambda admin: records.delete(admin, at, before)) is not None
+
+    def _answer(self, work: Callable[[AdminClient], Awaitable[int]]) -> int | None:
+        """Return what `work` returns; None if the cluster does not answer or refuses it."""
+        try:
+            return self._ask(work)
+        except AdminError:
+            return None
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Raise a topic's number of partitions."""

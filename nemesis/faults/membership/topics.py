@@ -114,7 +114,8 @@ def scratch_topic(injection: Injection, number: int = 0) -> str:
     return f"scratch-{kind}-{mark}-{number}"
 
 
-def _replicas(hosts: Hosts) -> int:
+def replicas_of_scratch_topics(hosts: Hosts) -> int:
+    """How many replicas a partition of a scratch topic gets."""
     return max(1, min(3, len(hosts.cluster.brokers())))
 
 
@@ -157,7 +158,7 @@ class CreateDelete(AdminFault):
             layer(injection),
             scratch_topic(injection, number),
             partitions=int(injection.detail("partitions")),
-            replicas=_replicas(hosts),
+            replicas=replicas_of_scratch_topics(hosts),
         )
 
     def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
@@ -195,7 +196,10 @@ class Grow(AdminFault):
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Create the topic with one partition, and add a second one."""
         hosts.cluster.create_topic(
-            layer(injection), scratch_topic(injection), partitions=1, replicas=_replicas(hosts)
+            layer(injection),
+            scratch_topic(injection),
+            partitions=1,
+            replicas=replicas_of_scratch_topics(hosts),
         )
         hosts.cluster.grow_topic(scratch_topic(injection), 2)
 

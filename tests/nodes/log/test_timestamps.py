@@ -4,26 +4,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodes.ids import Epoch, Offset
+from nodes.log.batch import Record, encode_batch
 from nodes.log.config import LogConfig
 from nodes.storage.memory import MemoryDisk
-from tests.support.nodes.batches import batch, open_log
+from tests.support.nodes.batches import open_log
 
 TIMES = st.integers(1, 8)
-BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 3)), min_size=1, max_size=12)
-"""The time of each batch, and how many records it has."""
+BATCHES = st.lists(st.lists(TIMES, min_size=1, max_size=3), min_size=1, max_size=12)
+"""The times of the records of each batch."""
 
 
 @settings(max_examples=300, deadline=None)
 @given(BATCHES, st.integers(0, 36), st.integers(150, 500))
 def test_lookups_by_time_find_what_a_search_finds(
-    batches: list[tuple[int, int]], start: int, segment_bytes: int
+    batches: list[list[int]], start: int, segment_bytes: int
 ) -> None:
-    """In any order of times, in segments of any size, from any start of the log."""
+    """In any order of times, in segments of any size, from any start of the log.
+
+    A log that began inside a batch, behind the record with the largest timestamp, once answered the
+    batch's last offset with that timestamp.
+    """
     log = open_log(MemoryDisk(), config=LogConfig(segment_bytes=segment_bytes))
     stamps: list[int] = []
-    for stamp, count in batches:
-        log.append_as_leader(batch(count, timestamp_ms=stamp), Epoch(0))
-        stamps += [stamp] * count
+    for times in batches:
+        records = [Record(timestamp=stamp) for stamp in times]
+        log.append_as_leader(encode_batch(records, timestamp_ms=times[0]), Epoch(0))
+        stamps += times
     start = min(start, len(stamps))
     log.advance_start(Offset(start))
     left = [(offset, stamp) for offset, stamp in enumerate(stamps) if offset >= start]

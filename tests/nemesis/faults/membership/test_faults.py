@@ -11,7 +11,8 @@ from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.faults.membership import FAULTS
 from nemesis.faults.membership.brokers import partition_that_needs, with_replica_on
 from nemesis.faults.membership.replicas import draw_assignment
-from tests.support.nemesis.fakes import FakeAdministration, FakeMachines, Trace
+from tests.support.nemesis.administration import FakeAdministration
+from tests.support.nemesis.fakes import FakeMachines, Trace
 
 
 def aimed(fault_name: str, /, *nodes: int, seed: int = 1, **params: str) -> tuple[Fault, Injection]:
@@ -211,6 +212,26 @@ def test_each_tick_creates_a_topic_and_deletes_the_one_before(
     second = set(cluster.topics()) - {"a"}
     assert len(first) == len(second) == 1
     assert first != second
+
+
+def test_records_of_an_unused_topic_are_written_and_deleted(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """No record of the run's topics is; a tick without an answer is no failure."""
+    hosts = machines.hosts()
+    fault, injection = aimed("records.delete", partitions="1")
+    fault.inject(hosts, injection)
+    (name,) = set(cluster.topics()) - {"a"}
+    for elapsed_ms in (500, 1000, 1500):
+        fault.tick(hosts, injection, elapsed_ms)
+    assert set(cluster.logs) == {(name, 0)}
+    start, end = cluster.logs[name, 0]
+    assert 0 < start <= end
+    found = fault.measure_effect(hosts, injection)
+    assert (found.confirmed, found.evidence) == (True, f"the logs of {name} start at {start}")
+    cluster.deaf = True
+    fault.tick(hosts, injection, 2000)
+    assert not fault.measure_effect(hosts, injection).confirmed
 
 
 def test_a_topic_grows_to_its_bound(machines: FakeMachines, cluster: FakeAdministration) -> None:

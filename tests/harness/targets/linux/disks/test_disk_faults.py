@@ -23,7 +23,8 @@ from nemesis.faults.catalogue import find
 from nemesis.faults.fault import Fault, Injection, Measurement, Params
 from nemesis.hosts import Hosts
 from tests.harness.targets.linux.disks.test_volumes import IMAGES, skip_without
-from tests.support.nemesis.fakes import FakeAdministration, FakeView
+from tests.support.nemesis.administration import FakeAdministration
+from tests.support.nemesis.fakes import FakeView
 from tests.support.require import require
 from tests.support.targets.machine import local_target
 

@@ -5,7 +5,7 @@ other draws stay as they were.
 import random
 from typing import Any, Final
 
-from harness.plans.plan import Plan, Topic
+from harness.plans.plan import FaultMix, Plan, Topic
 from nemesis.faults.catalogue import FAULTS
 
 LOOKUPS_PER_S: Final = (1.0, 4.0)
@@ -13,6 +13,7 @@ PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
 MORE_FAULTS: Final = ("config", "config.broker", "config.throttle", "records.delete")
 """Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
+RECREATED: Final = "topic.create-delete"
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 INDEX_INTERVALS: Final = ("0", "200")
 """Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
@@ -49,7 +50,12 @@ def _with_changing_producers(plan: Plan, rng: random.Random) -> Any:
 
 def _with_more_faults(plan: Plan, rng: random.Random) -> Any:
     faults = {*plan.nemesis.faults, *(name for name in MORE_FAULTS if rng.random() < 0.15)}
-    return plan.nemesis.model_copy(update={"faults": tuple(n for n in FAULTS if n in faults)})
+    mix = dict(plan.nemesis.mix)
+    if rng.random() < 0.5:
+        mix[RECREATED] = FaultMix(params={"names": "same"})
+    mix = {name: options for name, options in mix.items() if name in faults}
+    named = tuple(name for name in FAULTS if name in faults)
+    return plan.nemesis.model_copy(update={"faults": named, "mix": mix})
 
 
 def _with_times(topic: Topic, rng: random.Random) -> Topic:

@@ -7,7 +7,7 @@ from typing import Final
 
 from nemesis.base import NotApplicable
 from nemesis.faults.fault import Fault, Injection, Measurement, Option, Params
-from nemesis.faults.membership.base import ANY, STEP_MS, AdminFault, count, layer
+from nemesis.faults.membership.base import ANY, STEP_MS, AdminFault, count, layer, one_of
 from nemesis.hosts import Hosts
 
 EVERY: Final = "every"
@@ -24,6 +24,8 @@ SAFE: Final[Mapping[str, Sequence[str]]] = {
 }
 """Changes that affect no guarantee; random changes are drawn from these. Retention stays so long
 that a clock that is an hour wrong deletes nothing."""
+FRESH: Final = "fresh"
+SAME: Final = "same"
 WAIT_FOR_RESTORE: Final = "the old value is not in force yet"
 
 
@@ -132,12 +134,24 @@ PARTITIONS: Final = Option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDelete(AdminFault):
-    """Unused topics are created and deleted, one after the other; the heal deletes the last."""
+    """Unused topics are created and deleted, one after the other; the heal deletes the last.
+
+    With the names `same`, each has the name of the one before, and begins while brokers still
+    delete that one: only the topic id tells them apart (KIP-516).
+    """
 
     name: str = "topic.create-delete"
     about: str = "every second an unused topic is created and the last one deleted"
     tick_ms: int | None = STEP_MS
-    options: tuple[Option, ...] = (PARTITIONS,)
+    options: tuple[Option, ...] = (
+        PARTITIONS,
+        Option(
+            name="names",
+            default=FRESH,
+            about=f"{FRESH} (each topic has a new name) or {SAME} (all have the same name)",
+            read=one_of(FRESH, SAME),
+        ),
+    )
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Create the first topic."""
@@ -145,6 +159,10 @@ class CreateDelete(AdminFault):
 
     def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
         """Create the next topic and delete the ones before it."""
+        if injection.detail("names") == SAME:
+            hosts.cluster.delete_topic(scratch_topic(injection))
+            self._create(hosts, injection, 0)
+            return
         number = elapsed_ms // STEP_MS
         known = hosts.cluster.topics()
         if scratch_topic(injection, number) not in known:

@@ -20,6 +20,7 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["short index intervals"] += "index.interval.bytes" in configs
         met["producers change"] += drawn.workload.sends_per_producer > 0
         met.update(set(later_draws.MORE_FAULTS) & set(drawn.nemesis.faults))
+        met["same names"] += later_draws.RECREATED in drawn.nemesis.mix
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
 

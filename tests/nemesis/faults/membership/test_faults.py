@@ -164,6 +164,19 @@ def test_topic_name_and_value_of_a_config_are_in_the_injection() -> None:
         aimed("config", name="min.insync.replicas")
 
 
+def test_topic_is_created_again_under_its_name(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """The old one is deleted first."""
+    hosts = machines.hosts()
+    fault, injection = aimed("topic.create-delete", names="same", partitions="2")
+    fault.inject(hosts, injection)
+    (name,) = set(cluster.topics()) - {"a"}
+    cluster.placed[name, 7] = cluster.placed[name, 0]
+    fault.tick(hosts, injection, 3000)
+    assert cluster.topics() == {"a": 2, name: 2}
+
+
 def test_config_of_all_brokers_is_changed_and_restored(
     machines: FakeMachines, cluster: FakeAdministration
 ) -> None:

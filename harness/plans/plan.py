@@ -33,6 +33,7 @@ from harness.plans.errors import TOO_DEEP, unreadable
 from harness.plans.errors import PlanError as PlanError
 from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
+from harness.plans.simulated import Simulated as Simulated
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, ScheduleFile, read
 
@@ -189,36 +190,6 @@ def _expected(value: object) -> object:
 Expect = Annotated[tuple[str, ...], BeforeValidator(_expected)]
 """What the user expects in addition to the contract, in the form of `checkers.expectations`."""
 
-_Delay = Annotated[float, Field(ge=0, le=3_600_000)]
-DelayRange = tuple[_Delay, _Delay]
-"""Least and greatest, in milliseconds."""
-
-
-class Simulated(_Frozen):
-    """Delays of simulated networks and disks while no fault is in force, and requests that only
-    simulated clients make."""
-
-    latency_ms: DelayRange = (0.1, 0.6)
-    """Each link draws its minimal latency of a packet from this range."""
-    jitter_ms: DelayRange = (0.02, 0.4)
-    """Each link draws the largest addition to its latency from this range."""
-    sync_ms: DelayRange = (0.2, 2.0)
-    """How long an fsync takes, without the time for the bytes that it writes."""
-    lookups_per_s: float = Field(default=0.0, ge=0, le=1_000)
-    """How often a client asks for offsets by time, on average; 0 means never. The answers are
-    judged, and are not part of the history."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        for name in ("latency_ms", "jitter_ms", "sync_ms"):
-            least, most = getattr(self, name)
-            if least > most:
-                raise ValueError(
-                    f"{name} is [least, greatest], and {least:g} is more than {most:g}"
-                )
-        return self
-
-
 _TOPICS = (
     Topic(name="acks-0", acks=0),
     Topic(name="acks-1", acks=1),
@@ -249,6 +220,9 @@ class External(_Frozen):
         return properties.without_secrets(found)
 
 
+Rack = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+
+
 class Plan(_Frozen):
     """Everything that decides a run, together with the commit."""
 
@@ -270,6 +244,8 @@ class Plan(_Frozen):
     """For system external."""
     nodes: int = Field(default=3, ge=1, le=15)
     """Number of nodes."""
+    racks: tuple[Rack, ...] = ()
+    """The racks of the nodes, given out in turn; a partition's replicas are spread over them."""
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
     broker: dict[str, Value] = {}
@@ -305,6 +281,12 @@ class Plan(_Frozen):
                 "workload.zombie_batches is only for client own: client "
                 f"{self.workload.client} gives nobody the bytes of its batches"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _racks_are_ours_to_give(self) -> Self:
+        if self.racks and self.system == "external":
+            raise ValueError("racks: whoever runs an external cluster decides its nodes' racks")
         return self
 
     @field_validator("broker")

@@ -128,7 +128,7 @@ class Runner:
         self._root = root
         self._progress = progress
         self._with_report = with_report
-        self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
+        self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1), self._plan.racks)
         self._script = script
         self._ending = ending or EndOptions()
         self._unhealed: tuple[str, ...] = ()

@@ -14,6 +14,10 @@ PRODUCER_LIFE_S: Final = (3, 6)
 MORE_FAULTS: Final = ("config", "config.broker", "config.throttle", "records.delete")
 """Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
 RECREATED: Final = "topic.create-delete"
+RACKS: Final = (("a", "b"), ("a", "b", "c"))
+HIGH_RATES_PER_S: Final = (30.0, 100.0)
+BUSY_S: Final = 6.0
+"""How long a run with a high rate is at most: its cost is that of its sends."""
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 INDEX_INTERVALS: Final = ("0", "200")
 """Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
@@ -22,6 +26,8 @@ INDEX_INTERVALS: Final = ("0", "200")
 def add(plan: Plan, seed: int) -> Plan:
     """Return the plan of a seed with these draws too."""
     lookups = _stream("lookups", seed)
+    plan = plan.model_copy(update=_cluster(plan, _stream("cluster", seed)))
+    plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
         "workload": _with_changing_producers(plan, _stream("producers", seed)),
@@ -33,6 +39,27 @@ def add(plan: Plan, seed: int) -> Plan:
 
 def _stream(draw: str, seed: int) -> random.Random:
     return random.Random(f"swarm/{draw}/{seed}")
+
+
+def _cluster(plan: Plan, rng: random.Random) -> dict[str, Any]:
+    """Sometimes give the nodes racks, or place replicas by the formula of the original design."""
+    racks = rng.choice(RACKS) if rng.random() < 0.25 else ()
+    placement = {"highwater.placement": "shifted"} if rng.random() < 0.15 else {}
+    return {"racks": racks, "broker": {**plan.broker, **placement}}
+
+
+def _load(plan: Plan, rng: random.Random) -> dict[str, Any]:
+    """Sometimes send much in a short run: appends then meet within the round trip of one fetch."""
+    changes = {
+        "rate_per_s": rng.choice(HIGH_RATES_PER_S),
+        "producers": min(plan.workload.producers, 2),
+        "value_bytes": rng.choice((64, 128)),
+        "linger_ms": rng.choice((0.0, 1.0)),
+    }
+    if rng.random() >= 0.12:
+        return {}
+    workload = plan.workload.model_copy(update=changes)
+    return {"workload": workload, "duration_s": min(plan.duration_s, BUSY_S)}
 
 
 def _with_lookups(plan: Plan, rng: random.Random) -> Any:

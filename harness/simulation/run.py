@@ -85,7 +85,7 @@ class Simulation:
         self._prepared = prepared
         self._keep_logs = keep_logs
         self.world = World(plan.seed)
-        layout = Layout.combined(range(1, plan.nodes + 1))
+        layout = Layout.combined(range(1, plan.nodes + 1), plan.racks)
         self.cluster = SimCluster(
             self.world,
             layout,

@@ -131,7 +131,7 @@ def describe(plan: Plan) -> str:
     )
     work, nemesis = plan.workload, plan.nemesis
     return (
-        f"nodes = {plan.nodes}, duration_s = {plan.duration_s:g}, "
+        f"nodes = {plan.nodes}, racks = {list(plan.racks)}, duration_s = {plan.duration_s:g}, "
         f"broker = {_inline(plan.broker)}, topics = [{topics}], "
         f"workload = {{ producers = {work.producers}, consumers = {work.consumers}, rate_per_s = "
         f"{work.rate_per_s:g}, value_bytes = {work.value_bytes}, message_timeout_ms = "

@@ -41,6 +41,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "system": "kafka",
         "kafka_home": "/opt/kafka",
         "nodes": 5,
+        "racks": ["a", "b"],
         "broker_module": "nodes",
         "broker": {"replica.lag.time.max.ms": 5000},
         "warmup_s": 10,

@@ -137,9 +137,11 @@ def _their_broker(draft: Draft, other: Draft, rng: random.Random) -> Draft:
 
 
 def _their_cluster(draft: Draft, other: Draft, rng: random.Random) -> Draft:
-    """Take the other draft's nodes and topics."""
+    """Take the other draft's nodes, racks and topics."""
     theirs = other.plan
-    moved = draft.with_settings(nodes=theirs.nodes, topics=theirs.topics, expect=theirs.expect)
+    moved = draft.with_settings(
+        nodes=theirs.nodes, racks=theirs.racks, topics=theirs.topics, expect=theirs.expect
+    )
     return _with_events(moved, moved.events)
 
 

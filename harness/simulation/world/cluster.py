@@ -77,7 +77,7 @@ class SimCluster:
         """Add a machine with an empty disk; nothing runs on it yet. A controller joins the voters
         `joins`.
         """
-        self.layout = self.layout.with_node(node, role)
+        self.layout = self.layout.with_node(node, role, self.layout.emptiest_rack())
         self._make(node)
         self._configure(node, joins)
 

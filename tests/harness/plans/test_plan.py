@@ -366,3 +366,13 @@ def test_only_the_own_client_sends_zombie_batches() -> None:
         build(raw, where="plan")
     for changes in ({"target": "sim"}, {"workload": {"zombie_batches": True, "client": "own"}}):
         assert build({**raw, **changes}, where="plan").workload.zombie_batches
+
+
+def test_racks_are_names_and_not_for_clusters_of_others() -> None:
+    """A rack name goes into a property of the node."""
+    assert build({"seed": 1, "racks": ["a", "b"]}, where="plan").racks == ("a", "b")
+    with pytest.raises(PlanError, match=r"racks\.0"):
+        build({"seed": 1, "racks": ["a b"]}, where="plan")
+    external = {"system": "external", "external": {"bootstrap_servers": "k:9092"}}
+    with pytest.raises(PlanError, match="racks: whoever runs an external cluster"):
+        build({"seed": 1, "racks": ["a"], **external}, where="plan")

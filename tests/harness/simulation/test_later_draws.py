@@ -21,6 +21,9 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["producers change"] += drawn.workload.sends_per_producer > 0
         met.update(set(later_draws.MORE_FAULTS) & set(drawn.nemesis.faults))
         met["same names"] += later_draws.RECREATED in drawn.nemesis.mix
+        met["racks"] += bool(drawn.racks)
+        met["shifted"] += "highwater.placement" in drawn.broker
+        met["high rate"] += drawn.workload.rate_per_s in later_draws.HIGH_RATES_PER_S
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
 

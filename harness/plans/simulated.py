@@ -1,0 +1,41 @@
+"""The table `[simulated]` of a plan."""
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+_Delay = Annotated[float, Field(ge=0, le=3_600_000)]
+DelayRange = tuple[_Delay, _Delay]
+"""Least and greatest, in milliseconds."""
+
+
+class Simulated(_Frozen):
+    """Delays of simulated networks and disks while no fault is in force, and requests that only
+    simulated clients make."""
+
+    latency_ms: DelayRange = (0.1, 0.6)
+    """Each link draws its minimal latency of a packet from this range."""
+    jitter_ms: DelayRange = (0.02, 0.4)
+    """Each link draws the largest addition to its latency from this range."""
+    sync_ms: DelayRange = (0.2, 2.0)
+    """How long an fsync takes, without the time for the bytes that it writes."""
+    lookups_per_s: float = Field(default=0.0, ge=0, le=1_000)
+    """How often a client asks for offsets by time, on average; 0 means never. The answers are
+    judged, and are not part of the history."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for name in ("latency_ms", "jitter_ms", "sync_ms"):
+            least, most = getattr(self, name)
+            if least > most:
+                raise ValueError(
+                    f"{name} is [least, greatest], and {least:g} is more than {most:g}"
+                )
+        return self

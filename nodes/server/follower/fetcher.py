@@ -327,6 +327,9 @@ class ReplicaFetcher:
             diverging = answer.diverging_epoch
             if diverging.end_offset >= 0 or diverging.epoch >= 0:
                 replica.truncate(EpochEnd(diverging.epoch, diverging.end_offset))
+                # What is left below the leader's start cannot be compared: it may be of nobody
+                # else, and the next fetch may bring this replica into the ISR.
+                replica.follow_log_start(Offset(answer.log_start_offset))
                 self.session.position_changed(followed)
                 return True
             replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))

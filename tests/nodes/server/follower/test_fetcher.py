@@ -308,6 +308,34 @@ def test_follower_truncates_where_its_log_diverges(common: int) -> None:
     virtual_time.run(run())
 
 
+def test_diverged_follower_keeps_nothing_below_the_leaders_start() -> None:
+    """Retention has removed the records that the leader would compare. The follower's own ones at
+    those offsets must be gone before a fetch reports that it has caught up: the leader may propose
+    it for the ISR at once."""
+
+    async def run() -> None:
+        pair = Pair(1)
+        leader, follower = pair.leader.replica(0), pair.follower.replica(0)
+        mine = encode_batch([Record(value=b"of nobody else")], timestamp_ms=1)
+        pair.follower.assign(0, leader=FOLLOWER, epoch=6)
+        for _ in range(4):
+            follower.append(mine)
+        for broker in (pair.leader, pair.follower):
+            broker.assign(0, epoch=7, isr=(1, 2))
+        for _ in range(3):
+            leader.append(BATCH)
+        leader.log.advance_start(Offset(3))
+        pair.follow(0)
+        await until(lambda: pair.same(0))
+        fetches = [part for each in pair.requests for t in each.topics for part in t.partitions]
+        claimed = {part.log_start_offset for part in fetches if part.fetch_offset == 3}
+        assert claimed == {3}
+        pair.fetchers.stop()
+        await asyncio.sleep(0)
+
+    virtual_time.run(run())
+
+
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_replica_out_of_sync_is_throttled(side: str) -> None:
     """It gets the rate and not much more; the topic without a throttle gets everything at once."""

@@ -194,6 +194,8 @@ class NodeChecker:
         self.member: QuorumMemberChecker | None = None
         self._raft: QuorumNode | None = None
         self._publisher: MetadataPublisher | None = None
+        self._new_images: list[ClusterImage] = []
+        """Each batch and each snapshot of the metadata makes an image, several in one event."""
         self._manager: ReplicaManager | None = None
         self._by_directory: dict[str, Copy] = {}
         self._sound_logs: dict[Copy, SoundLogChecker] = {}
@@ -240,6 +242,11 @@ class NodeChecker:
 
     def _on_replicas(self) -> None:
         self._replicas_changed = True
+        self._invariants.touch(self)
+
+    def _on_image(self) -> None:
+        assert self._publisher is not None
+        self._new_images.append(self._publisher.image)
         self._invariants.touch(self)
 
     def _on_quorum(self) -> None:
@@ -315,9 +322,8 @@ class NodeChecker:
             halted = self._raft is not None and self._raft.halted is not None
             if not halted:  # a halted member could not write its decision, and sends no answer
                 self.member.check()
-        if self._publisher is not None and self._publisher.image is not self.image:
-            self.image = self._publisher.image
-            self._images.seen(self.node, self.image)
+        if self._publisher is not None:
+            self._see_images(self._publisher)
         states, self._states = self._states, {}
         manager = self._manager
         if not states or manager is None:
@@ -325,6 +331,13 @@ class NodeChecker:
         image = manager.image
         settled = manager.applied_offset == image.offset
         return [text for each in states if (text := each.check(image, settled=settled))]
+
+    def _see_images(self, publisher: MetadataPublisher) -> None:
+        images, self._new_images = self._new_images, []
+        for image in (*images, publisher.image):
+            if image is not self.image:
+                self.image = image
+                self._images.seen(self.node, image)
 
     def _check_acknowledged(self) -> None:
         acknowledged, self._acknowledged = self._acknowledged, []
@@ -351,7 +364,7 @@ class NodeChecker:
             for listener in raft.listeners:
                 if isinstance(listener, MetadataPublisher):
                     self._publisher = listener
-                    watch(listener, partial(self._invariants.touch, self))
+                    watch(listener, self._on_image)
         if raft is not None and raft._quorum is not None and self.member is None:
             quorum = raft._quorum
             self.member = QuorumMemberChecker(

@@ -1,6 +1,8 @@
 """The metadata images of the nodes: what an image may say, and that all nodes have the same images.
 
-- Images at one offset are equal on all nodes.
+- Images at one offset are equal on all nodes, with their tables in the same order, whether a node
+  has them from the log or from a snapshot and the rest of the log. So a snapshot makes the image
+  that the whole log up to its offset makes.
 - A partition's epochs never go back, and a leader epoch has one leader.
 - The next producer id never goes back.
 - A fenced broker is in no ISR (KIP-841); without eligible leader replicas this holds for partitions
@@ -23,7 +25,7 @@ from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import NEVER, PartitionHistory
 from nodes.ids import NO_NODE, Epoch, NodeId
-from nodes.metadata.image import ClusterImage, PartitionImage
+from nodes.metadata.image import ClusterImage, PartitionImage, TopicImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, RECOVERING
 from nodes.metadata.topic_configs import effective
 
@@ -43,6 +45,7 @@ FIELDS: Final = (
     "configs",
     "features",
     "next_producer_id",
+    "transaction",
 )
 
 
@@ -133,6 +136,13 @@ class Images:
                     "equal-images",
                     f"node {node}'s metadata at offset {image.offset} has other {name} than the "
                     f"first image at that offset: {_difference(mine, theirs)}",
+                )
+            if mine is not theirs and _order(mine) != _order(theirs):
+                raise InvariantBroken(
+                    "equal-images",
+                    f"node {node}'s metadata at offset {image.offset} has its {name} in another "
+                    f"order than the first image at that offset: {_order(mine)} instead of "
+                    f"{_order(theirs)}",
                 )
         self._equal[node] = image, first
 
@@ -286,6 +296,15 @@ def knows_of_loss(image: ClusterImage, copy: Copy) -> bool:
     if copy.lost_before is None:
         return True
     return broker is not None and broker.incarnation_id not in copy.lost_before
+
+
+def _order(table: object) -> list[object]:
+    """Return the keys of a table in their order, each with those of its inner table."""
+    if isinstance(table, TopicImage):
+        return list(table.partitions)
+    if not isinstance(table, Mapping):
+        return []
+    return [(key, _order(value)) for key, value in table.items()]
 
 
 def _difference(mine: object, theirs: object) -> str:

@@ -8,9 +8,10 @@ is committed, and the replicas' logs and producer states are equal.
 import asyncio
 from typing import Final
 
-from harness.simulation.invariants.checker import Invariants, NodeChecker
+from harness.simulation.invariants.checker import Invariants
 from harness.simulation.invariants.images import Partition
 from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.node_checker import NodeChecker
 from harness.simulation.world.world import SimulationError
 from nodes.ids import NO_NODE, NodeId, TopicPartition
 from nodes.log.log import Log

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 from harness.admin import reassignments, topics
 from harness.admin.client import AdminClient
 from harness.simulation.invariants import Invariants
-from harness.simulation.invariants.checker import NodeChecker
 from harness.simulation.invariants.convergence import converge
 from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.node_checker import NodeChecker
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import SimDisk
 from harness.simulation.world.guard import guard

@@ -1,0 +1,325 @@
+"""Checks one incarnation of one node: finds its parts, notes what an event touched, and checks that
+at the end of the event. The rules are elsewhere; see the package.
+"""
+
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from harness.simulation.invariants.acknowledgements import (
+    Acknowledged,
+    check_acknowledged,
+    watch_acknowledgements,
+)
+from harness.simulation.invariants.attribute_watch import watch
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.durable import is_durable
+from harness.simulation.invariants.images import Images
+from harness.simulation.invariants.leader_epochs import watch_responses
+from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.lookups import check_lookup, watch_lookups
+from harness.simulation.invariants.producer_ids import ProducerIds, watch_producer_ids
+from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
+from harness.simulation.invariants.replicas import ReplicaChecker
+from harness.simulation.invariants.set_aside import (
+    DiskPast,
+    check_set_aside,
+    has_mark,
+    is_set_aside,
+    was_set_aside,
+)
+from harness.simulation.invariants.sound_log import SoundLogChecker
+from harness.simulation.world.disk import SimDisk
+from nodes.ids import TopicPartition
+from nodes.log.log import Log
+from nodes.metadata.image import ClusterImage
+from nodes.server.node import Node
+from nodes.server.quorum.metadata_publisher import MetadataPublisher
+from nodes.server.quorum.quorum_node import QuorumNode
+from nodes.server.replicas.manager import ReplicaManager
+from nodes.server.replicas.replica import Replica
+from nodes.server.requests.list_offsets import ListedOffset
+
+
+class ClusterInvariants(Protocol):
+    """What a NodeChecker needs of the invariants of its cluster."""
+
+    quorum_record: QuorumRecord
+    producer_ids: ProducerIds
+
+    def touch(self, checker: "NodeChecker") -> None:
+        """Check this node at the end of the current event."""
+
+    def broker_created(self, node: int, incarnation: UUID) -> None:
+        """The node has a new broker, which has not registered yet."""
+
+    def disk_past(self, node: int) -> DiskPast:
+        """Return what happened to the node's disk."""
+        ...
+
+
+class NodeChecker:
+    """Checks one incarnation of one node."""
+
+    def __init__(
+        self, invariants: ClusterInvariants, images: Images, node: int, made: Node, disk: SimDisk
+    ) -> None:
+        self.node = node
+        self.replica_checkers: dict[TopicPartition, ReplicaChecker] = {}
+        self._invariants = invariants
+        self._images = images
+        self._node_created = made
+        self._disk = disk
+        self.image = ClusterImage()
+        """The metadata as this node has it."""
+        self.member: QuorumMemberChecker | None = None
+        self._raft: QuorumNode | None = None
+        self._publisher: MetadataPublisher | None = None
+        self._new_images: list[ClusterImage] = []
+        """Each batch and each snapshot of the metadata makes an image, several in one event."""
+        self._manager: ReplicaManager | None = None
+        self._by_directory: dict[str, Copy] = {}
+        self._sound_logs: dict[Copy, SoundLogChecker] = {}
+        self._to_read: dict[Copy, None] = {}
+        self._to_flush: dict[str, Log] = {}
+        self._states: dict[ReplicaChecker, None] = {}
+        self._set_aside: list[tuple[str, str]] = []
+        self._acknowledged: list[Acknowledged] = []
+        self._wrong_answer: InvariantBroken | None = None
+        self._parts_changed = self._replicas_changed = self._quorum_changed = True
+        watch(made, self._on_parts)
+
+    def close(self) -> None:
+        """Stop: the incarnation is gone."""
+        for copy in self._by_directory.values():
+            copy.close()
+        self._images.forget(self.node)
+
+    # -- what is touched
+
+    def written(self, path: str) -> None:
+        """A file was written or truncated."""
+        copy = self._by_directory.get(path.partition("/")[0])
+        if copy is None:
+            return
+        if copy not in self._to_read:
+            self._read_later(copy)
+        if copy in self._sound_logs:
+            self._sound_logs[copy].indexes.written(path)
+
+    def _read_later(self, copy: Copy) -> None:
+        self._to_read[copy] = None
+        self._invariants.touch(self)
+
+    def renamed(self, source: str, target: str) -> None:
+        """A file or a directory has a new name."""
+        if is_set_aside(target):
+            self._set_aside.append((source, target))
+            self._invariants.touch(self)
+
+    def _on_parts(self) -> None:
+        self._parts_changed = True
+        self._invariants.touch(self)
+
+    def _on_replicas(self) -> None:
+        self._replicas_changed = True
+        self._invariants.touch(self)
+
+    def _on_image(self) -> None:
+        assert self._publisher is not None
+        self._new_images.append(self._publisher.image)
+        self._invariants.touch(self)
+
+    def _on_quorum(self) -> None:
+        self._quorum_changed = True
+        self._invariants.touch(self)
+
+    def _on_state(self, replica_checker: ReplicaChecker) -> None:
+        replica_checker.state_changed()
+        self._states[replica_checker] = None
+        self._invariants.touch(self)
+
+    def _on_acknowledged(self, batch: Acknowledged) -> None:
+        self._acknowledged.append(batch)
+        self._invariants.touch(self)
+
+    def _on_epoch_end(self, partition: TopicPartition, asked: int, epoch: int, end: int) -> None:
+        copy = self._by_directory.get(str(partition))
+        if copy in self._sound_logs:
+            self._sound_logs[copy].epochs.answered(asked, epoch, end)
+
+    def _on_lookup(self, replica: Replica, wanted_ms: int, answer: ListedOffset) -> None:
+        """Judge the answer at once: the log may change before the event ends."""
+        if self._invariants.disk_past(self.node).damaged:
+            return  # an index may be wrong without any sign of it
+        self._disk.read_by_program = False
+        try:
+            check_lookup(replica, self.node, wanted_ms, answer)
+        except InvariantBroken as error:
+            self._wrong_answer = error
+            self._invariants.touch(self)
+        finally:
+            self._disk.read_by_program = True
+
+    def _on_producer_id(self, producer_id: int) -> None:
+        try:
+            self._invariants.producer_ids.given(producer_id, self.node)
+        except InvariantBroken as error:
+            self._wrong_answer = error
+            self._invariants.touch(self)
+
+    def _on_flush(self, directory: str, log: Log) -> None:
+        self._to_flush[directory] = log
+        self._invariants.touch(self)
+
+    # -- looking
+
+    def look(self) -> list[str]:
+        """Check what was touched; return the permitted losses. Raises InvariantBroken."""
+        self._disk.read_by_program = False
+        try:
+            excuses = self._look()
+            self._check_acknowledged()
+            self._check_set_aside()
+            if self._wrong_answer is not None:
+                raise self._wrong_answer
+            return excuses
+        finally:
+            self._disk.read_by_program = True
+
+    def _look(self) -> list[str]:
+        if self._parts_changed:
+            self._parts_changed = False
+            self._find_parts()
+        if self._replicas_changed:
+            self._replicas_changed = False
+            self._find_replicas()
+        if self._to_read:
+            self._read()
+        if self._to_flush:
+            self._check_flushed()
+        if self._quorum_changed and self.member is not None:
+            self._quorum_changed = False
+            halted = self._raft is not None and self._raft.halted is not None
+            if not halted:  # a halted member could not write its decision, and sends no answer
+                self.member.check()
+        if self._publisher is not None:
+            self._see_images(self._publisher)
+        states, self._states = self._states, {}
+        manager = self._manager
+        if not states or manager is None:
+            return []
+        image = manager.image
+        settled = manager.applied_offset == image.offset
+        return [text for each in states if (text := each.check(image, settled=settled))]
+
+    def _see_images(self, publisher: MetadataPublisher) -> None:
+        images, self._new_images = self._new_images, []
+        for image in (*images, publisher.image):
+            if image is not self.image:
+                self.image = image
+                self._images.seen(self.node, image)
+
+    def _check_acknowledged(self) -> None:
+        acknowledged, self._acknowledged = self._acknowledged, []
+        for replica, end in acknowledged:
+            topic, number = replica.partition.topic, replica.partition.partition
+            found = self._images.partition(topic, replica.topic_id, number)
+            check_acknowledged(found, self.node, end)
+
+    def _check_set_aside(self) -> None:
+        set_aside, self._set_aside = self._set_aside, []
+        for partition, directory in set_aside:
+            named = [p for p in self._images.partitions.values() if p.history.name == partition]
+            copies = [p.copies[self.node] for p in named if self.node in p.copies]
+            past = self._invariants.disk_past(self.node)
+            marked = has_mark(self._disk, directory)
+            check_set_aside(self.node, partition, past, copies, marked=marked)
+
+    def _find_parts(self) -> None:
+        raft, broker = self._node_created.raft, self._node_created.broker
+        if raft is not None and self._raft is None:
+            self._raft = raft
+            watch(raft, self._on_parts)
+            self._open(NAME, raft.log._log, self._invariants.quorum_record.copy(self.node))
+            for listener in raft.listeners:
+                if isinstance(listener, MetadataPublisher):
+                    self._publisher = listener
+                    watch(listener, self._on_image)
+        if raft is not None and raft._quorum is not None and self.member is None:
+            quorum = raft._quorum
+            self.member = QuorumMemberChecker(
+                self._invariants.quorum_record, self.node, quorum, self._disk
+            )
+            watch(quorum, self._on_quorum)
+        if broker is not None and self._manager is None:
+            self._invariants.broker_created(self.node, broker.lifecycle._incarnation_id)
+            self._manager = broker.replicas
+            watch(self._manager, self._on_replicas)
+            watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
+            watch_responses(broker._handlers.offsets, self._on_epoch_end)
+            watch_lookups(broker._handlers.offsets, self._on_lookup)
+            watch_producer_ids(broker._handlers.forwarding, self._on_producer_id)
+
+    def _find_replicas(self) -> None:
+        if self._manager is None:
+            return
+        hosted = {replica.partition: replica for replica in self._manager.all()}
+        for partition, replica_checker in list(self.replica_checkers.items()):
+            if hosted.get(partition) is not replica_checker.replica:
+                self._drop(partition, replica_checker)
+        for partition, replica in hosted.items():
+            if partition not in self.replica_checkers:
+                self._add(partition, replica)
+
+    def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
+        """Drop a replica whose files were removed; if it is hosted again, it begins empty."""
+        del self.replica_checkers[partition]
+        copy = self._by_directory.pop(str(partition))
+        self._sound_logs.pop(copy, None)
+        copy.close()
+        replica_checker.copy.retired = True
+        self._states.pop(replica_checker, None)
+
+    def _add(self, partition: TopicPartition, replica: Replica) -> None:
+        found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
+        may_be_unclean = partial(self._images.may_be_unclean, partition.topic)
+        replica_checker = self.replica_checkers[partition] = ReplicaChecker(
+            found, self.node, replica, may_be_unclean
+        )
+        aside = was_set_aside(self._disk, str(partition))
+        self._open(str(partition), replica.log, replica_checker.copy, set_aside=aside)
+        watch(replica.state, partial(self._on_state, replica_checker))
+        self._states[replica_checker] = None
+
+    def _open(self, directory: str, log: Log, copy: Copy, *, set_aside: bool = False) -> None:
+        self._by_directory[directory] = copy
+        copy.open(log, set_aside=set_aside)
+        if not self._invariants.disk_past(self.node).damaged:
+            note = partial(self._read_later, copy)
+            self._sound_logs[copy] = SoundLogChecker(copy, log, self._disk, note)
+            note()
+        watch(log._flusher, partial(self._on_flush, directory, log))
+        self._to_flush[directory] = log
+
+    def _read(self) -> None:
+        to_read, self._to_read = self._to_read, {}
+        for copy in to_read:
+            copy.read()
+            if copy in self._sound_logs:
+                self._sound_logs[copy].check()
+
+    def _check_flushed(self) -> None:
+        to_flush, self._to_flush = self._to_flush, {}
+        for directory, log in to_flush.items():
+            flushed = log.flushed_offset
+            copy = self._by_directory.get(directory)
+            if copy is None or flushed == copy.flushed:
+                continue
+            if not is_durable(self._disk, log, flushed):
+                raise InvariantBroken(
+                    "flushed-is-on-disk",
+                    f"{directory}: node {self.node} believes that everything below {flushed} is "
+                    "flushed, but a loss of power could remove it",
+                )
+            copy.flushed = flushed

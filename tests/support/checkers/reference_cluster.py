@@ -109,6 +109,9 @@ def _contradicted(
             yield "contradicted-evidence", "answers"
     read = {r["offset"]: r.get("leader_epoch") for r in history if r["f"] == "final-read"}
     first = max([min(read, default=0), *(r["start_offset"] for r in ends)])
+    if first > 0 and not ends:
+        oldest = min(told, key=lambda r: r["leader_epoch"])
+        first = max(first, oldest.get("end_offset") or 0)
     changed = _with_changed_bytes(story)
     known = [r for r in ends if r["node"] not in changed]
     known.sort(key=lambda r: (r["node"] != told[0].get("node"), -r["high_watermark"], r["node"]))

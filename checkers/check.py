@@ -257,6 +257,8 @@ def _anomaly(
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
+    if kind == "contradicted-evidence":
+        text = examples[0]["detail"]
     contradicted = grave and bool(_contradicted(frames, (topic, partition)))
     if unread and (contradicted or rule.judgement is Judgement.UNKNOWN):
         text = unread + (f"; {text}" if text else "")

@@ -23,7 +23,9 @@ def _answer(s: Story, topic: str, epoch: int, start: int, **more: int) -> None:
     s.cluster.append(row | more)
 
 
-@golden("INVALID", {FILES: (F, 1)})
+@golden("INVALID", {FILES: (F, 1)},
+        cause="the leader answered that epoch 1 begins at 11; its files hold records of epoch 1 "
+        "from 10 on")  # fmt: skip
 def epoch_is_answered_to_begin_after_its_first_record(s: Story) -> None:
     """Epoch 1 begins at 10 in all files."""
     _answers(s, ALL)[1]["start_offset"] = 11

@@ -17,7 +17,7 @@ UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nod
 # `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
 BUT :=
 
-.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
@@ -58,6 +58,13 @@ kafka: ## fetch Apache Kafka by Maven, for `highwater run --system kafka`
 	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
 	mvn --quiet --batch-mode --file harness/brokers/kafka/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
+
+tlc: ## fetch TLC, the TLA+ model checker, by Maven
+	@command -v mvn >/dev/null \
+	  || { echo "Maven is missing (it fetches TLC's jar): apt-get install maven"; exit 1; }
+	@mkdir -p .tlc && echo '*' > .tlc/.gitignore
+	mvn --quiet --batch-mode --file harness/simulation/validation/pom.xml \
+	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.tlc
 
 setup: $(READY) ## set up .venv
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import pytest
 
+from harness.simulation.validation import tlc
 from harness.targets import doctor
 from harness.targets.linux import clocks
 from harness.targets.linux.disks import throttles
@@ -71,6 +72,15 @@ def _has_machines() -> bool:
     return all(f",n{node},state,running" in told for node in (1, 2, 3))
 
 
+def _has_tlc() -> bool:
+    """The jar that `make tlc` fetches, or that TLC_JAR names."""
+    try:
+        tlc.find_jar()
+    except tlc.TlcError:
+        return False
+    return True
+
+
 def _probed(name: str) -> Capability:
     """What only the doctor can try."""
     return Capability(
@@ -116,6 +126,9 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         remedy="make kafka (needs Maven: apt-get install maven)",
         there=lambda: any(KAFKA_JARS.glob("kafka-tools-4*.jar")),
         needs=("kafka",),
+    ),
+    "tlc": Capability(
+        remedy="make tlc (needs Maven: apt-get install maven)", there=_has_tlc, needs=("java",)
     ),
     "javac": Capability(programs=("javac",), package="openjdk-17-jdk-headless", needs=("java",)),
     "kcat": Capability(programs=("kcat",), package="kcat"),

@@ -21,6 +21,10 @@ Cut(log, offset) ==
   ELSE LET kept == {i \in DOMAIN log : StartOf(log, i) < offset}
        IN  [i \in kept |-> <<log[i][1], Min(log[i][2], offset)>>]
 
+(* What a node shows of the log once its beginning, up to `start`, was       *)
+(* deleted: all epochs that end later.                                       *)
+From(log, start) == SelectSeq(log, LAMBDA pair : pair[2] > start)
+
 IsPrefix(a, b) == End(a) <= End(b) /\ Cut(b, End(a)) = a
 
 (* The log with `count` more records of an epoch. *)

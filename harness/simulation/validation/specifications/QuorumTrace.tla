@@ -19,9 +19,6 @@ Shown == [node |-> Entry[1], event |-> Entry[2], role |-> Entry[3], epoch |-> En
           vote |-> Entry[5], leader |-> Entry[6], log |-> Entry[7], start |-> Entry[8],
           end |-> Entry[9], flushed |-> Entry[10], hw |-> Entry[11]]
 
-(* What a log that begins at an offset shows of its epochs. *)
-From(log, start) == SelectSeq(log, LAMBDA pair : pair[2] > start)
-
 IsElected(s, e) ==
   s.role = e.role /\ s.epoch = e.epoch /\ s.vote = e.vote /\ s.leader = e.leader
 HasLog(s, e) == End(s.log) = e.end /\ From(s.log, e.start) = e.log

@@ -22,7 +22,7 @@ CONSTANTS Brokers,  \* numbers above 0
 VARIABLES
   brokers,    \* for each broker: what it has in memory and on its disk
   registry,   \* for each partition epoch: the partition as the controller registered it
-  proposed,   \* <<leader epoch, members>> that a leader asked the controller for
+  proposed,   \* <<leader epoch, partition epoch, members>> that a leader proposed
   leaders,    \* for each leader epoch that began: the leader, where its records begin,
               \* its log, its high watermark
   fetched,    \* for <<leader epoch, broker>>: the end of the log that its fetches claimed
@@ -88,11 +88,12 @@ Remembers(o, r) ==
        /\ r.elr \cup r.known = ((o.isr \cup o.elr \cup o.known) \cap r.replicas) \ r.isr
        /\ r.elr \cap r.known = {}
 
-(* Who is new in the ISR: what the leader proposed in its epoch; or a leader *)
-(* that was elected because the ISR was empty.                               *)
+(* Who is new in the ISR: what the leader proposed in its epoch, if it knew  *)
+(* the present registration; or a leader that was elected because the ISR    *)
+(* was empty.                                                                *)
 Joins(o, r) ==
   \/ r.isr \subseteq o.isr
-  \/ \E p \in proposed : p[1] = o.epoch /\ r.isr \subseteq p[2]
+  \/ \E p \in proposed : p[1] = o.epoch /\ p[2] = o.pe /\ r.isr \subseteq p[3]
   \/ /\ r.isr = {r.leader}
      /\ r.leader \in IF r.unclean THEN r.replicas ELSE o.elr
 
@@ -171,7 +172,7 @@ Propose(b, maximal) ==
        /\ Claimed(s.epoch, m) >= needed
        /\ m \in lost => End(brokers[m].log) >= needed
   /\ brokers' = [brokers EXCEPT ![b].maximal = maximal]
-  /\ proposed' = proposed \cup {<<s.epoch, maximal>>}
+  /\ proposed' = proposed \cup {<<s.epoch, s.pe, maximal>>}
   /\ UNCHANGED <<registry, leaders, fetched, committed, lost, since>>
 
 (* The controller surely refused. *)
@@ -290,7 +291,7 @@ Start(b, end, flushed, hw) ==
   /\ brokers' = [brokers EXCEPT ![b] =
        [s EXCEPT !.role = "offline", !.epoch = 0, !.pe = 0, !.maximal = {},
                  !.log = Cut(s.log, end), !.flushed = flushed, !.hw = hw]]
-  /\ proposed' = {p \in proposed : b \notin p[2]}
+  /\ proposed' = {p \in proposed : b \notin p[3]}
   /\ UNCHANGED <<registry, leaders, fetched, committed, lost, since>>
 
 -----------------------------------------------------------------------------

@@ -27,9 +27,6 @@ Registration == [leader |-> Entry[3], epoch |-> Entry[4], pe |-> Entry[5], isr |
                  elr |-> Entry[7], known |-> Entry[8], replicas |-> Entry[9],
                  unclean |-> Entry[10]]
 
-(* What a log that begins at an offset shows of its epochs. *)
-From(log, start) == SelectSeq(log, LAMBDA pair : pair[2] > start)
-
 IsApplied(s, e) ==
   s.role = e.role /\ s.epoch = e.epoch /\ s.pe = e.pe /\ s.maximal = e.maximal
 HasLog(s, e) == End(s.log) = e.end /\ From(s.log, e.start) = e.log

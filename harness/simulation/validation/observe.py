@@ -64,6 +64,7 @@ def traces_of(prepared: Prepared, name: str) -> list[Trace]:
             f"{name}, {partition}",
             layout.brokers,
             min_isr=topic.min_insync_replicas,
+            unclean=_may_be_unclean(prepared, topic),
             flushes=topic.configs.get("flush.messages") == "1",
         ),
     ]
@@ -74,3 +75,11 @@ def _partition(plan: Plan) -> tuple[Topic, TopicPartition]:
     partitions = [(topic, number) for topic in plan.topics for number in range(topic.partitions)]
     topic, number = partitions[plan.seed % len(partitions)]
     return topic, TopicPartition(topic.name, number)
+
+
+def _may_be_unclean(prepared: Prepared, topic: Topic) -> bool:
+    """Whether the topic allows unclean elections, or the schedule asks for one."""
+    return topic.configs.get("unclean.leader.election.enable") == "true" or any(
+        event.fault == "elect" and event.params.get("kind") == "unclean"
+        for event in prepared.schedule.events
+    )

@@ -68,8 +68,12 @@ class ReplicationTracer:
         """The last entry of each running node that has the replica."""
         self._offline: set[int] = set()
 
-    def trace(self, name: str, nodes: Iterable[int], *, min_isr: int, flushes: bool) -> Trace:
-        """Return the trace of a run that has ended. `flushes`: the topic has flush.messages=1."""
+    def trace(
+        self, name: str, nodes: Iterable[int], *, min_isr: int, unclean: bool, flushes: bool
+    ) -> Trace:
+        """Return the trace of a run that has ended. `unclean`: any replica may be elected;
+        `flushes`: the topic has flush.messages=1.
+        """
         return Trace(
             name=name,
             specification="ReplicationTrace",
@@ -77,6 +81,7 @@ class ReplicationTracer:
                 ("Brokers", frozenset(nodes)),
                 ("MinIsr", min_isr),
                 ("Eligible", self._eligible),
+                ("Unclean", unclean),
                 ("Flushes", flushes),
             ),
             entries=tuple(map(tuple, self.entries)),

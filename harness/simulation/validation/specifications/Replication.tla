@@ -17,6 +17,7 @@ EXTENDS Logs, FiniteSets, TLC
 CONSTANTS Brokers,  \* numbers above 0
           MinIsr,   \* min.insync.replicas
           Eligible, \* whether eligible leader replicas are enabled (KIP-966)
+          Unclean,  \* whether any replica may be elected
           Flushes   \* whether a record counts only once it is flushed (flush.messages=1)
 
 VARIABLES
@@ -89,13 +90,16 @@ Remembers(o, r) ==
        /\ r.elr \cap r.known = {}
 
 (* Who is new in the ISR: what the leader proposed in its epoch, if it knew  *)
-(* the present registration; or a leader that was elected because the ISR    *)
-(* was empty.                                                                *)
+(* the present registration; or a leader that was elected because nobody is  *)
+(* in sync: an eligible one, or else one of the last known.                  *)
 Joins(o, r) ==
   \/ r.isr \subseteq o.isr
   \/ \E p \in proposed : p[1] = o.epoch /\ p[2] = o.pe /\ r.isr \subseteq p[3]
   \/ /\ r.isr = {r.leader}
-     /\ r.leader \in IF r.unclean THEN r.replicas ELSE o.elr
+     /\ r.leader # o.leader
+     /\ r.leader \in CASE ~r.unclean -> o.elr
+                       [] r.unclean /\ ~Unclean -> o.isr \cup o.elr \cup o.known
+                       [] OTHER -> r.replicas
 
 (* A new leader has a new epoch. So has one whose replicas were removed.     *)
 Leads(o, r) ==

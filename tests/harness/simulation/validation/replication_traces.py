@@ -71,7 +71,13 @@ def trace(name: str, entries: list[Entry]) -> Trace:
     return Trace(
         name=name,
         specification="ReplicationTrace",
-        constants=(("Brokers", ALL), ("MinIsr", 2), ("Eligible", True), ("Flushes", False)),
+        constants=(
+            ("Brokers", ALL),
+            ("MinIsr", 2),
+            ("Eligible", True),
+            ("Unclean", False),
+            ("Flushes", False),
+        ),
         entries=tuple(map(tuple, entries)),
     )
 
@@ -123,6 +129,11 @@ BAD: Final[dict[str, list[Entry]]] = {
         ),
     ],
     "a replica that is not in sync leads": [*SHRUNK, registered(3, 2, 3, {3})],
+    "a replica that is not known leads uncleanly": [
+        *SHRUNK,
+        registered(0, 2, 3, set(), last_known_elr=frozenset({1, 2})),
+        registered(3, 3, 4, {3}, last_known_elr=frozenset({1, 2}), unclean=True),
+    ],
     "a member that left is forgotten": [*SHRUNK, registered(1, 1, 3, {1})],
     "a replica joins that nobody proposed": [*SHRUNK, registered(1, 1, 3, {1, 2, 3})],
     "a replica is proposed that has nothing": [

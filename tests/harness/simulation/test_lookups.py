@@ -92,3 +92,19 @@ def test_broker_that_skips_a_record_of_that_time_is_found(monkeypatch: pytest.Mo
     monkeypatch.setattr(Segment, "batch_from_time", lambda self, ms: found(self, ms + 1))
     broken = Simulation(prepared(simulated=ASKING)).run().facts["broken_invariant"]
     assert broken["name"] == "lookups-find-the-first"
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_node_with_a_damaged_disk_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch, *, wiped: bool
+) -> None:
+    """An index with a flipped bit shows no sign of it; a wiped disk has no damage left."""
+    found = Segment.batch_from_time
+    monkeypatch.setattr(Segment, "batch_from_time", lambda self, ms: found(self, ms + 1))
+    simulation = Simulation(prepared(simulated=ASKING))
+    assert simulation.invariants is not None
+    for node in (1, 2, 3):
+        simulation.invariants.damaged(node)
+        if wiped:
+            simulation.invariants.damaged(node, wiped=True)
+    assert ("broken_invariant" in simulation.run().facts) == wiped

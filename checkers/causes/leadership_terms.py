@@ -106,7 +106,8 @@ def read_cluster(
     """Return the leadership of each partition. cluster: of CLUSTER; the others: see `read_causes`.
 
     A leader that a node named and the metadata log does not have is left out, unless metadata_lost:
-    the quorum may have lost what it had decided. Where retention removed the first records of an
+    the quorum may have lost what it had decided. Without a metadata log, two leaders of one epoch
+    are left out. Where retention removed the first records of an
     epoch, leaders report that the epoch begins at the start of the log. It may have begun anywhere
     before, so it counts as begun at 0.
     """
@@ -152,36 +153,39 @@ def read_cluster(
         record = records[row["topic"], row["partition"]]
         record.end_offset, record.read_ns = row["end_offset"], row["read_ns"]
         if not metadata_lost:
-            _drop_undecided(record)
+            _drop_contradicted(record)
     return dict(records)
 
 
-def _drop_undecided(record: PartitionLeadership) -> None:
-    """Remove the leaders that nodes named before the final read ended and the metadata log does not
-    have; note the first of them. Leaders of epochs before those of the log are believed."""
-    decided = {
-        row["leader_epoch"]: row["leader"]
-        for row in record.leaders
-        if row["source"] == METADATA_LOG and has_leader(row)
-    }
-    first = min(decided, default=LAST_EPOCH)
+def _drop_contradicted(record: PartitionLeadership) -> None:
+    """Remove the leaders that were named before the final read ended and that something
+    contradicts: the metadata log, which does not have them, or, without a metadata log, another
+    leader of the same epoch. Note the first of them. Leaders of epochs before those of the log are
+    believed."""
+    named: dict[int, set[int]] = defaultdict(set)
+    decided: dict[int, int] = {}
+    for row in filter(has_leader, record.leaders):
+        named[row["leader_epoch"]].add(row["leader"])
+        if row["source"] == METADATA_LOG:
+            decided[row["leader_epoch"]] = row["leader"]
+    first = min(decided, default=0)
 
     def believed(row: Mapping[str, Any]) -> bool:
-        known = row["leader"] == decided.get(row["leader_epoch"])
-        return (
-            known
-            or not has_leader(row)
-            or row["leader_epoch"] < first
-            or record.was_read_before(row["at_ns"])
-        )
+        epoch, leader = row["leader_epoch"], row["leader"]
+        if not has_leader(row) or epoch < first or record.was_read_before(row["at_ns"]):
+            return True
+        return leader == decided.get(epoch) if decided else len(named[epoch]) == 1
 
-    wrong = next((row for row in record.leaders if not believed(row)), None)
-    if wrong is not None:
-        epoch, leader = wrong["leader_epoch"], wrong["leader"]
-        has = f"node {decided[epoch]}" if epoch in decided else "no leader of this epoch"
-        record.contradiction = (
-            f"node {leader} was named as the leader of epoch {epoch}; the metadata log has {has}"
-        )
+    wrong = {(r["leader_epoch"], r["leader"]) for r in record.leaders if not believed(r)}
+    if wrong:
+        epoch, leader = min(wrong)
+        if decided:
+            has = f"node {decided[epoch]}" if epoch in decided else "no leader of this epoch"
+            other = f"the metadata log has {has}"
+        else:
+            others = ", ".join(map(str, sorted(named[epoch] - {leader})))
+            other = f"node {others} was named, too"
+        record.contradiction = f"node {leader} was named as the leader of epoch {epoch}; {other}"
         record.leaders = [row for row in record.leaders if believed(row)]
 
 

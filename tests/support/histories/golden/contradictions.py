@@ -285,3 +285,20 @@ def leader_is_named_of_an_epoch_that_the_controllers_lack(s: Story) -> None:
     s.leader(ONE, 9.9, 2, 1, [1, 2, 3])
     s.cluster[-1].update(source="polled", partition_epoch=None)
     s.send(ONE, 99, 10, 9.4)
+
+
+@golden("INVALID", {("two-leaders", "told"): (F, 1), LOST: (U, 1)},
+        cause="node 2 was named as the leader of epoch 1; node 3 was named, too")  # fmt: skip
+def two_leaders_are_named_where_no_metadata_log_is_read(s: Story) -> None:
+    """Which of the two replaced node 1, and when, is not known."""
+    _without_files(s)
+    s.leader(ONE, 10.1, 3, 1, [1, 2, 3])
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="node 2 replaced node 1 as leader at 10.000 s")
+def one_leader_is_named_where_no_metadata_log_is_read(s: Story) -> None:
+    """Near miss: all name node 2."""
+    _without_files(s)
+    s.leader(ONE, 10.1, 2, 1, [1, 2, 3])
+    s.send(ONE, 99, 10, 9.4)

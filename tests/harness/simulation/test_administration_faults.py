@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.simulation.invariants import checker
+from harness.simulation.invariants import node_checker
 from harness.simulation.invariants.lookups import check_lookup
 from harness.simulation.run import Simulation
 from nodes.log import timestamps
@@ -61,7 +61,7 @@ def test_records_are_deleted_up_to_random_offsets(monkeypatch: pytest.MonkeyPatc
             judged.append((replica.log.start_offset, wanted_ms))
         check_lookup(replica, node, wanted_ms, answer)
 
-    monkeypatch.setattr(checker, "check_lookup", noted)
+    monkeypatch.setattr(node_checker, "check_lookup", noted)
     event = {"at_ms": 200, "fault": "records.delete", "duration_ms": 3000}
     recording = Simulation(prepared(nemesis={"events": [event]})).run()
     assert recording.failure is None

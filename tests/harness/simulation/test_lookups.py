@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.simulation.invariants import InvariantBroken
-from harness.simulation.invariants import checker as invariants_checker
+from harness.simulation.invariants import InvariantBroken, node_checker
 from harness.simulation.invariants.lookups import check_lookup
 from harness.simulation.run import Simulation
 from nodes.ids import Epoch, Offset
@@ -79,7 +78,7 @@ def test_client_asks_for_times_and_special_timestamps(monkeypatch: pytest.Monkey
         judged.append((wanted_ms, answer.offset))
         check_lookup(replica, node, wanted_ms, answer)
 
-    monkeypatch.setattr(invariants_checker, "check_lookup", noted)
+    monkeypatch.setattr(node_checker, "check_lookup", noted)
     recording = Simulation(prepared(simulated=ASKING)).run()
     assert recording.failure is None
     assert {EARLIEST, LATEST, MAX_TIMESTAMP, 0} <= {wanted for wanted, _ in judged}

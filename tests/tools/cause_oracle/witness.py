@@ -95,6 +95,7 @@ class Witness:
         self._simulation = simulation
         self._world = simulation.world
         self._base_ns = simulation.world.now_ns
+        self._topics = {topic.name for topic in simulation.recording.prepared.plan.topics}
         self._posts: dict[int, int] = defaultdict(int)
         simulation.cluster.network.observer = self
 
@@ -153,7 +154,7 @@ class Witness:
     def _of_produce(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def produce(handler: Any, request: Any, part: Any, acks: int) -> Any:
             made = plain(handler, request, part, acks)
-            if part.partition is not None:
+            if part.partition is not None and part.partition.topic in self._topics:
                 replica = handler._replicas.find(part.partition)
                 refused = made.error.name != "none"
                 self.seen.handled[part.partition.topic, part.partition.partition].append(

@@ -213,6 +213,14 @@ class FetchSessionHandler:
             self._paused[followed] = None
             self._next_resume_ms = min(self._next_resume_ms, until_ms)
 
+    def resume_all(self) -> None:
+        """End all pauses: what they waited for may have changed."""
+        for followed in self._paused:
+            followed.paused_until_ms = None
+            self._to_send[followed] = None
+        self._paused.clear()
+        self._next_resume_ms = math.inf
+
     def _is_current(self, followed: FollowedPartition) -> bool:
         return self._followed.get(followed.partition) is followed
 

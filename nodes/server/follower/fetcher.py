@@ -84,6 +84,13 @@ class ReplicaFetcherManager:
             else:
                 self._fetchers.pop(leader).stop()
 
+    def configs_changed(self) -> None:
+        """Fetch what the throttle holds up: it may be higher, or gone. A partition that is still
+        throttled waits again after this fetch."""
+        for fetcher in self._fetchers.values():
+            fetcher.session.resume_all()
+            fetcher.wake()
+
     def _fetcher(self, leader: NodeId) -> "ReplicaFetcher":
         fetcher = self._fetchers.get(leader)
         if fetcher is None:

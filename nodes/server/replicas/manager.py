@@ -48,6 +48,10 @@ class FetcherManager(Protocol):
         """
         ...
 
+    def configs_changed(self) -> None:
+        """A configuration of the cluster changed: a throttle may be another one."""
+        ...
+
 
 class ReplicaManager:
     """Gives replicas their roles, and finds the replica for a request."""
@@ -267,6 +271,8 @@ class ReplicaManager:
         """Apply changed configuration to the logs that it concerns."""
         if not delta.configs:
             return
+        if self._fetchers is not None:
+            self._fetchers.configs_changed()
         topics = [r.name for r in delta.configs if r.resource_type == TOPIC_RESOURCE]
         if len(topics) < len(delta.configs):  # a broker's configuration: the default of all topics
             self._settings.clear()

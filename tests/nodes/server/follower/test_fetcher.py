@@ -377,6 +377,39 @@ def test_replica_out_of_sync_is_throttled(side: str) -> None:
     virtual_time.run(run())
 
 
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttle_that_is_gone_holds_nothing_up(side: str) -> None:
+    """However long the debt would have taken to pay: here a minute for each batch."""
+
+    async def test(pair: Pair) -> None:
+        broker = pair.leader if side == "leader" else pair.follower
+        for each in (pair.leader, pair.follower):
+            each.assign(0, isr=(1,))
+        for _ in range(20):
+            pair.leader.replica(0).append(BATCH)
+        broker.configure(
+            "t0",
+            {f"{side}.replication.throttled.rate": str(len(BATCH) // 60)},
+            {f"{side}.replication.throttled.replicas": "*"},
+        )
+        pair.follow(0)
+        await asyncio.sleep(10)
+        assert not pair.same(0)
+        broker.configure("t0", {}, {})
+        pair.fetchers.configs_changed()
+        await until(lambda: pair.same(0), 1)
+
+    async def run() -> None:
+        pair = Pair(1, fetch_bytes=2 * len(BATCH))
+        try:
+            await test(pair)
+        finally:
+            pair.fetchers.stop()
+            await asyncio.sleep(0)
+
+    virtual_time.run(run())
+
+
 def test_fetcher_backs_off_when_appending_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is wrong with its log, a retry a moment later does not help."""
 

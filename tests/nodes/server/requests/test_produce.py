@@ -218,6 +218,9 @@ class _Nobody:
     def update_leaders(self, changes: object) -> None:
         pass
 
+    def configs_changed(self) -> None:
+        pass
+
 
 def test_batches_of_older_formats_are_refused() -> None:
     """Magic 0 and 1 are gone (KIP-896)."""

@@ -15,12 +15,12 @@ from nodes.ids import TopicPartition
 
 NOT_DESCRIBED: Final = frozenset(
     {
-        *("quorum.add-voter", "quorum.remove-voter", "broker.add", "broker.remove"),
+        *("quorum.add-voter", "quorum.remove-voter", "broker.add", "broker.remove", "config"),
         *DISK_DAMAGE.faults,
     }
 )
 """Faults after which no specification says what may follow: changes of the voters, machines that
-come and go, and disks that lose what was flushed."""
+come and go, disks that lose what was flushed, and topics that change flush.messages."""
 
 
 class NotDescribed(Exception):
@@ -48,7 +48,8 @@ def traces_of(prepared: Prepared, name: str) -> list[Trace]:
     if outside := sorted(events & NOT_DESCRIBED):
         raise NotDescribed(
             f"{name} has the faults {', '.join(outside)}: the specifications describe neither "
-            "changes of the voters and brokers nor disks that lose what was flushed"
+            "changes of the voters, brokers and topic configurations nor disks that lose what was "
+            "flushed"
         )
     plan = prepared.plan
     topic, partition = _partition(plan)

@@ -12,8 +12,6 @@ from harness.admin.errors import TransientError
 from nodes.ids import TopicPartition
 from nodes.log.batch import Record, encode_batch
 
-EARLIEST: Final = -2
-LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 _CONSUMER: Final = -1
 _IN_SYNC: Final = -1

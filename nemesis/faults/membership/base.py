@@ -1,7 +1,7 @@
 """The common parts of the administration faults: each has a layer of its own, and reverts it."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,6 +79,26 @@ def nodes_of(injection: Injection) -> list[int]:
 def draw(injection: Injection) -> random.Random:
     """A random number generator seeded by the injection."""
     return random.Random(layer(injection))
+
+
+def with_drawn_change(
+    injection: Injection, safe: Mapping[str, Sequence[str]], rng: random.Random
+) -> Injection:
+    """Draw the open ones of the details `name` and `value`: a configuration and its new value.
+
+    `safe` has the values to choose from, by name. Raises NotApplicable for a name without any.
+    """
+    details = dict(injection.details)
+    if details["name"] == ANY:
+        details["name"] = rng.choice(sorted(safe))
+    if details["value"] == ANY:
+        known = safe.get(details["name"])
+        if known is None:
+            raise NotApplicable(
+                f"{details['name']} has no safe values to choose from: name a value"
+            )
+        details["value"] = rng.choice(known)
+    return Injection(details=tuple(sorted(details.items())))
 
 
 def count(least: int, most: int) -> Callable[[str], object]:

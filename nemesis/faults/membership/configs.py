@@ -7,7 +7,7 @@ from typing import Final
 
 from nemesis.base import NotApplicable
 from nemesis.faults.fault import Fault, Injection, Measurement, Option, Params
-from nemesis.faults.membership.base import ANY, AdminFault, count, draw, layer
+from nemesis.faults.membership.base import ANY, AdminFault, count, draw, layer, with_drawn_change
 from nemesis.hosts import Hosts
 
 SAFE: Final[Mapping[str, Sequence[str]]] = {
@@ -51,17 +51,7 @@ class BrokerConfig(AdminFault):
     ) -> Injection:
         """The change; open choices are drawn."""
         injection = AdminFault.plan_injection(self, selected, nodes, rng, params)
-        details = dict(injection.details)
-        if details["name"] == ANY:
-            details["name"] = rng.choice(sorted(SAFE))
-        if details["value"] == ANY:
-            known = SAFE.get(details["name"])
-            if known is None:
-                raise NotApplicable(
-                    f"{details['name']} has no safe values to choose from: name a value"
-                )
-            details["value"] = rng.choice(known)
-        return Injection(details=tuple(sorted(details.items())))
+        return with_drawn_change(injection, SAFE, rng)
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Set the value. Raises NotApplicable if it is set already."""
@@ -72,10 +62,8 @@ class BrokerConfig(AdminFault):
 
     def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
         """Confirmed if a broker reports the value."""
-        name, found = (
-            injection.detail("name"),
-            hosts.cluster.brokers_config(injection.detail("name")),
-        )
+        name = injection.detail("name")
+        found = hosts.cluster.brokers_config(name)
         return Measurement(
             confirmed=found == injection.detail("value"),
             evidence=f"{name} of all brokers is {found}",

@@ -7,7 +7,15 @@ from typing import Final
 
 from nemesis.base import NotApplicable
 from nemesis.faults.fault import Fault, Injection, Measurement, Option, Params
-from nemesis.faults.membership.base import ANY, STEP_MS, AdminFault, count, layer, one_of
+from nemesis.faults.membership.base import (
+    ANY,
+    STEP_MS,
+    AdminFault,
+    count,
+    layer,
+    one_of,
+    with_drawn_change,
+)
 from nemesis.hosts import Hosts
 
 EVERY: Final = "every"
@@ -51,17 +59,7 @@ class Config(AdminFault):
     ) -> Injection:
         """The change; open choices are drawn."""
         injection = AdminFault.plan_injection(self, selected, nodes, rng, params)
-        details = dict(injection.details)
-        if details["name"] == ANY:
-            details["name"] = rng.choice(sorted(SAFE))
-        if details["value"] == ANY:
-            known = SAFE.get(details["name"])
-            if known is None:
-                raise NotApplicable(
-                    f"{details['name']} has no safe values to choose from: name a value"
-                )
-            details["value"] = rng.choice(known)
-        return Injection(details=tuple(sorted(details.items())))
+        return with_drawn_change(injection, SAFE, rng)
 
     def label(self, injection: Injection) -> str:
         """For example `config segment.bytes=65536 of every topic`."""

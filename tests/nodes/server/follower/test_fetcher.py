@@ -109,9 +109,18 @@ async def until(condition: Callable[[], bool], patience_s: float = 10.0) -> floa
 
 
 def following(count: int, test: Callable[[Pair], Awaitable[None]]) -> None:
-    async def run() -> None:
-        pair = Pair(count)
+    async def followed(pair: Pair) -> None:
         pair.follow(*range(count))
+        await test(pair)
+
+    with_pair(count, followed)
+
+
+def with_pair(
+    count: int, test: Callable[[Pair], Awaitable[None]], fetch_bytes: int = 1 << 20
+) -> None:
+    async def run() -> None:
+        pair = Pair(count, fetch_bytes)
         try:
             await test(pair)
         finally:
@@ -366,15 +375,7 @@ def test_replica_out_of_sync_is_throttled(side: str) -> None:
         pair.follow(0)
         await until(lambda: pair.same(0), 1)
 
-    async def run() -> None:
-        pair = Pair(2, fetch_bytes=2 * len(BATCH))
-        try:
-            await test(pair)
-        finally:
-            pair.fetchers.stop()
-            await asyncio.sleep(0)
-
-    virtual_time.run(run())
+    with_pair(2, test, fetch_bytes=2 * len(BATCH))
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
@@ -399,15 +400,7 @@ def test_a_throttle_that_is_gone_holds_nothing_up(side: str) -> None:
         pair.fetchers.configs_changed()
         await until(lambda: pair.same(0), 1)
 
-    async def run() -> None:
-        pair = Pair(1, fetch_bytes=2 * len(BATCH))
-        try:
-            await test(pair)
-        finally:
-            pair.fetchers.stop()
-            await asyncio.sleep(0)
-
-    virtual_time.run(run())
+    with_pair(1, test, fetch_bytes=2 * len(BATCH))
 
 
 def test_fetcher_backs_off_when_appending_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ DETACHED = "detached"
 UNDONE = "undone"
 """Kind of the last record: nothing of the run is left in the kernel."""
 
+REGISTRY = "HIGHWATER_REGISTRY"
+"""The environment variable that names the directory of unfinished runs."""
 ROOTLESS_UID = "HIGHWATER_ROOTLESS_UID"
 """The user's uid outside the user namespace that the harness made. Inside it the uid is 0."""
 
@@ -51,13 +53,16 @@ class JournalHeld(JournalError):
 def registry_dir() -> Path:
     """Return the directory that lists this user's unfinished runs; make it if it is missing.
 
-    It is /run/highwater for root, and $XDG_RUNTIME_DIR/highwater or /tmp/highwater-<uid> for other
-    users; the same inside a user namespace as outside. Raises JournalError when the directory
-    belongs to another user.
+    It is $HIGHWATER_REGISTRY if that is set; otherwise /run/highwater for root, and
+    $XDG_RUNTIME_DIR/highwater or /tmp/highwater-<uid> for other users; the same inside a user
+    namespace as outside. Harnesses with one registry remove what each other's killed runs left.
+    Raises JournalError when the directory belongs to another user.
     """
     outer_uid = os.environ.get(ROOTLESS_UID)
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if os.geteuid() == 0 and outer_uid is None:
+    if chosen := os.environ.get(REGISTRY):
+        path = Path(chosen)
+    elif os.geteuid() == 0 and outer_uid is None:
         path = Path("/run/highwater")
     elif runtime:
         path = Path(runtime) / "highwater"

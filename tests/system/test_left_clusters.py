@@ -80,10 +80,11 @@ def test_a_broken_cluster_stays_broken_until_it_is_ended(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_harness_killed_before_it_could_leave_its_cluster_leaves_leftovers(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it is left, the cluster is the harness's: `clean` removes what the journal names."""
     require("root")
+    monkeypatch.setenv(journal.REGISTRY, str(tmp_path / "registry"))
     (tmp_path / "left.toml").write_text(PLAN)
     store = tmp_path / "store"
     argv = command("run", tmp_path / "left.toml", "--no-teardown", "--no-heal", "--store", store)

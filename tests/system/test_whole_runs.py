@@ -163,9 +163,13 @@ def test_truncation_to_the_high_watermark_is_caught(
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A running harness; undone at the end whatever the test did."""
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A running harness with its own registry, so that no other test's harness cleans up after it.
+
+    Undone at the end whatever the test did.
+    """
     require("root", "netns")
+    monkeypatch.setenv(journal.REGISTRY, str(tmp_path / "registry"))
     arguments = ["run", str(path_of("three-faults")), "--store", str(tmp_path)]
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(

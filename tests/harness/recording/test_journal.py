@@ -115,6 +115,16 @@ def test_second_journal_at_the_same_path_is_refused(tmp_path: Path, registry: Pa
         Journal.create(tmp_path / "j", run_id="r2", registry=registry)
 
 
+def test_the_environment_names_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For harnesses that must not remove what each other's killed runs left."""
+    monkeypatch.setenv(journal.REGISTRY, str(tmp_path / "own"))
+    monkeypatch.setenv(journal.ROOTLESS_UID, "1000")
+    assert journal.registry_dir() == tmp_path / "own"
+    assert (tmp_path / "own").is_dir()
+
+
 def test_registry_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,15 @@ def test_the_broker_takes_time_and_chance_from_outside(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["nodes/raft", "nodes/controller", "nodes/metadata", "nodes/replication", "checkers"]
+    "folder",
+    [
+        "nodes/raft",
+        "nodes/controller",
+        "nodes/coordinators",
+        "nodes/metadata",
+        "nodes/replication",
+        "checkers",
+    ],
 )
 def test_pure_parts_do_no_io(folder: str) -> None:
     """Decisions import neither sockets nor the event loop."""

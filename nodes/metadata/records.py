@@ -1,8 +1,7 @@
 """The records of the metadata log, byte for byte as Kafka writes them.
 
-kio lacks these records, so they are declared here in kio's form (frozen dataclasses whose fields
-name their wire type). Field names, order, versions and tags are those of Kafka's metadata log
-schema. A type is written in the version of its class, and read in it and all earlier ones.
+They are declared as `nodes.record_schemas` says. A type is written in the version of its class, and
+read in it and all earlier ones.
 
 A record is a frame and a body. The frame has three unsigned varints: the frame version (1), the
 type and the version. The body is in flexible encoding. Anything else raises MetadataError.
@@ -10,17 +9,17 @@ type and the version. The body is in flexible encoding. Anything else raises Met
 
 import io
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any, ClassVar, Final, cast, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, get_args
 from uuid import UUID
 
-from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i16
 
 from nodes.ids import NO_EPOCH, NO_NODE, BrokerEpoch, Epoch, NodeId
 from nodes.metadata.errors import MetadataError
+from nodes.record_schemas import Schema, wire
 
 FRAME_VERSION: Final = 1
 
@@ -42,12 +41,6 @@ METADATA_VERSION_FEATURE: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
-def _wire(kafka_type: str, *, tag: int | None = None, since: int = 0) -> dict[str, object]:
-    """Describe a field. `since`: the first version with it; only untagged fields need that."""
-    known: dict[str, object] = {"kafka_type": kafka_type, "since": since}
-    return known if tag is None else {**known, "tag": tag}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
     """The address of one listener of a broker."""
@@ -55,10 +48,10 @@ class BrokerEndpoint:
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(3)
     __flexible__: ClassVar[bool] = True
-    name: str = field(metadata=_wire("string"))
-    host: str = field(metadata=_wire("string"))
-    port: int = field(metadata=_wire("uint16"))
-    security_protocol: int = field(metadata=_wire("int16"), default=0)
+    name: str = field(metadata=wire("string"))
+    host: str = field(metadata=wire("string"))
+    port: int = field(metadata=wire("uint16"))
+    security_protocol: int = field(metadata=wire("int16"), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +61,9 @@ class BrokerFeature:
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(3)
     __flexible__: ClassVar[bool] = True
-    name: str = field(metadata=_wire("string"))
-    min_supported_version: int = field(metadata=_wire("int16"))
-    max_supported_version: int = field(metadata=_wire("int16"))
+    name: str = field(metadata=wire("string"))
+    min_supported_version: int = field(metadata=wire("int16"))
+    max_supported_version: int = field(metadata=wire("int16"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +74,16 @@ class RegisterBrokerRecord:
     __api_key__: ClassVar[i16] = i16(0)
     __version__: ClassVar[i16] = i16(3)
     __flexible__: ClassVar[bool] = True
-    broker_id: NodeId = field(metadata=_wire("int32"))
-    is_migrating_zk_broker: bool = field(metadata=_wire("bool", since=2), default=False)
-    incarnation_id: UUID | None = field(metadata=_wire("uuid"))
-    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    broker_id: NodeId = field(metadata=wire("int32"))
+    is_migrating_zk_broker: bool = field(metadata=wire("bool", since=2), default=False)
+    incarnation_id: UUID | None = field(metadata=wire("uuid"))
+    broker_epoch: BrokerEpoch = field(metadata=wire("int64"))
     end_points: tuple[BrokerEndpoint, ...]
     features: tuple[BrokerFeature, ...] = ()
-    rack: str | None = field(metadata=_wire("string"), default=None)
-    fenced: bool = field(metadata=_wire("bool"), default=True)
-    in_controlled_shutdown: bool = field(metadata=_wire("bool", since=1), default=False)
-    log_dirs: tuple[UUID | None, ...] = field(metadata=_wire("uuid", tag=0), default=())
+    rack: str | None = field(metadata=wire("string"), default=None)
+    fenced: bool = field(metadata=wire("bool"), default=True)
+    in_controlled_shutdown: bool = field(metadata=wire("bool", since=1), default=False)
+    log_dirs: tuple[UUID | None, ...] = field(metadata=wire("uuid", tag=0), default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +94,8 @@ class UnregisterBrokerRecord:
     __api_key__: ClassVar[i16] = i16(1)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    broker_id: NodeId = field(metadata=_wire("int32"))
-    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    broker_id: NodeId = field(metadata=wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=wire("int64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +106,8 @@ class TopicRecord:
     __api_key__: ClassVar[i16] = i16(2)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    name: str = field(metadata=_wire("string"))
-    topic_id: UUID = field(metadata=_wire("uuid"))
+    name: str = field(metadata=wire("string"))
+    topic_id: UUID = field(metadata=wire("uuid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,22 +118,22 @@ class PartitionRecord:
     __api_key__: ClassVar[i16] = i16(3)
     __version__: ClassVar[i16] = i16(2)
     __flexible__: ClassVar[bool] = True
-    partition_id: int = field(metadata=_wire("int32"), default=-1)
-    topic_id: UUID = field(metadata=_wire("uuid"))
-    replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"))
-    isr: tuple[NodeId, ...] = field(metadata=_wire("int32"))
-    removing_replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"), default=())
-    adding_replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"), default=())
-    leader: NodeId = field(metadata=_wire("int32"), default=NO_NODE)
-    leader_recovery_state: int = field(metadata=_wire("int8", tag=0), default=RECOVERED)
-    leader_epoch: Epoch = field(metadata=_wire("int32"), default=NO_EPOCH)
-    partition_epoch: int = field(metadata=_wire("int32"), default=-1)
-    directories: tuple[UUID | None, ...] = field(metadata=_wire("uuid", since=1), default=())
+    partition_id: int = field(metadata=wire("int32"), default=-1)
+    topic_id: UUID = field(metadata=wire("uuid"))
+    replicas: tuple[NodeId, ...] = field(metadata=wire("int32"))
+    isr: tuple[NodeId, ...] = field(metadata=wire("int32"))
+    removing_replicas: tuple[NodeId, ...] = field(metadata=wire("int32"), default=())
+    adding_replicas: tuple[NodeId, ...] = field(metadata=wire("int32"), default=())
+    leader: NodeId = field(metadata=wire("int32"), default=NO_NODE)
+    leader_recovery_state: int = field(metadata=wire("int8", tag=0), default=RECOVERED)
+    leader_epoch: Epoch = field(metadata=wire("int32"), default=NO_EPOCH)
+    partition_epoch: int = field(metadata=wire("int32"), default=-1)
+    directories: tuple[UUID | None, ...] = field(metadata=wire("uuid", since=1), default=())
     """The log directory of each replica; null (the zero id) while unassigned."""
     eligible_leader_replicas: tuple[NodeId, ...] | None = field(
-        metadata=_wire("int32", tag=1), default=None
+        metadata=wire("int32", tag=1), default=None
     )
-    last_known_elr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=2), default=None)
+    last_known_elr: tuple[NodeId, ...] | None = field(metadata=wire("int32", tag=2), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +144,10 @@ class ConfigRecord:
     __api_key__: ClassVar[i16] = i16(4)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    resource_type: int = field(metadata=_wire("int8"))
-    resource_name: str = field(metadata=_wire("string"))
-    name: str = field(metadata=_wire("string"))
-    value: str | None = field(metadata=_wire("string"))
+    resource_type: int = field(metadata=wire("int8"))
+    resource_name: str = field(metadata=wire("string"))
+    name: str = field(metadata=wire("string"))
+    value: str | None = field(metadata=wire("string"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,23 +162,23 @@ class PartitionChangeRecord:
     __api_key__: ClassVar[i16] = i16(5)
     __version__: ClassVar[i16] = i16(2)
     __flexible__: ClassVar[bool] = True
-    partition_id: int = field(metadata=_wire("int32"), default=-1)
-    topic_id: UUID = field(metadata=_wire("uuid"))
-    isr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=0), default=None)
-    leader: NodeId = field(metadata=_wire("int32", tag=1), default=NO_LEADER_CHANGE)
-    replicas: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=2), default=None)
+    partition_id: int = field(metadata=wire("int32"), default=-1)
+    topic_id: UUID = field(metadata=wire("uuid"))
+    isr: tuple[NodeId, ...] | None = field(metadata=wire("int32", tag=0), default=None)
+    leader: NodeId = field(metadata=wire("int32", tag=1), default=NO_LEADER_CHANGE)
+    replicas: tuple[NodeId, ...] | None = field(metadata=wire("int32", tag=2), default=None)
     removing_replicas: tuple[NodeId, ...] | None = field(
-        metadata=_wire("int32", tag=3), default=None
+        metadata=wire("int32", tag=3), default=None
     )
-    adding_replicas: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=4), default=None)
+    adding_replicas: tuple[NodeId, ...] | None = field(metadata=wire("int32", tag=4), default=None)
     leader_recovery_state: int = field(
-        metadata=_wire("int8", tag=5), default=RECOVERY_STATE_UNCHANGED
+        metadata=wire("int8", tag=5), default=RECOVERY_STATE_UNCHANGED
     )
     eligible_leader_replicas: tuple[NodeId, ...] | None = field(
-        metadata=_wire("int32", tag=6), default=None
+        metadata=wire("int32", tag=6), default=None
     )
-    last_known_elr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=7), default=None)
-    directories: tuple[UUID | None, ...] | None = field(metadata=_wire("uuid", tag=8), default=None)
+    last_known_elr: tuple[NodeId, ...] | None = field(metadata=wire("int32", tag=7), default=None)
+    directories: tuple[UUID | None, ...] | None = field(metadata=wire("uuid", tag=8), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +189,7 @@ class RemoveTopicRecord:
     __api_key__: ClassVar[i16] = i16(9)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    topic_id: UUID = field(metadata=_wire("uuid"))
+    topic_id: UUID = field(metadata=wire("uuid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +200,8 @@ class FenceBrokerRecord:
     __api_key__: ClassVar[i16] = i16(7)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    id: NodeId = field(metadata=_wire("int32"))
-    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    id: NodeId = field(metadata=wire("int32"))
+    epoch: BrokerEpoch = field(metadata=wire("int64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +212,8 @@ class UnfenceBrokerRecord:
     __api_key__: ClassVar[i16] = i16(8)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    id: NodeId = field(metadata=_wire("int32"))
-    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    id: NodeId = field(metadata=wire("int32"))
+    epoch: BrokerEpoch = field(metadata=wire("int64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +224,8 @@ class FeatureLevelRecord:
     __api_key__: ClassVar[i16] = i16(12)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    name: str = field(metadata=_wire("string"))
-    feature_level: int = field(metadata=_wire("int16"))
+    name: str = field(metadata=wire("string"))
+    feature_level: int = field(metadata=wire("int16"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +236,9 @@ class ProducerIdsRecord:
     __api_key__: ClassVar[i16] = i16(15)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    broker_id: NodeId = field(metadata=_wire("int32"))
-    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
-    next_producer_id: int = field(metadata=_wire("int64"))
+    broker_id: NodeId = field(metadata=wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=wire("int64"))
+    next_producer_id: int = field(metadata=wire("int64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +249,11 @@ class BrokerRegistrationChangeRecord:
     __api_key__: ClassVar[i16] = i16(17)
     __version__: ClassVar[i16] = i16(2)
     __flexible__: ClassVar[bool] = True
-    broker_id: NodeId = field(metadata=_wire("int32"))
-    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
-    fenced: int = field(metadata=_wire("int8", tag=0), default=0)
-    in_controlled_shutdown: int = field(metadata=_wire("int8", tag=1), default=0)
-    log_dirs: tuple[UUID | None, ...] = field(metadata=_wire("uuid", tag=2), default=())
+    broker_id: NodeId = field(metadata=wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=wire("int64"))
+    fenced: int = field(metadata=wire("int8", tag=0), default=0)
+    in_controlled_shutdown: int = field(metadata=wire("int8", tag=1), default=0)
+    log_dirs: tuple[UUID | None, ...] = field(metadata=wire("uuid", tag=2), default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +274,7 @@ class BeginTransactionRecord:
     __api_key__: ClassVar[i16] = i16(23)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    name: str | None = field(metadata=_wire("string", tag=0), default=None)
+    name: str | None = field(metadata=wire("string", tag=0), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +295,7 @@ class AbortTransactionRecord:
     __api_key__: ClassVar[i16] = i16(25)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    reason: str | None = field(metadata=_wire("string", tag=0), default=None)
+    reason: str | None = field(metadata=wire("string", tag=0), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,9 +306,9 @@ class RegisterControllerRecord:
     __api_key__: ClassVar[i16] = i16(27)
     __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = True
-    controller_id: NodeId = field(metadata=_wire("int32"))
-    incarnation_id: UUID | None = field(metadata=_wire("uuid"))
-    zk_migration_ready: bool = field(metadata=_wire("bool"), default=False)
+    controller_id: NodeId = field(metadata=wire("int32"))
+    incarnation_id: UUID | None = field(metadata=wire("uuid"))
+    zk_migration_ready: bool = field(metadata=wire("bool"), default=False)
     end_points: tuple[BrokerEndpoint, ...]
     features: tuple[BrokerFeature, ...] = ()
 
@@ -357,47 +350,13 @@ def _frame_of(cls: type[MetadataRecord]) -> bytes:
     return b"".join(map(_unsigned_varint, numbers))
 
 
-_Writer = Callable[[io.BytesIO, Any], None]
-_Reader = Callable[[bytes, int], tuple[MetadataRecord, int]]
-
 _BY_API_KEY: Final = {int(cls.__api_key__): cls for cls in RECORD_TYPES}
 _FRAMES: Final = {cls: _frame_of(cls) for cls in RECORD_TYPES}
-_WRITERS: Final = {cls: cast(_Writer, entity_writer(cls)) for cls in RECORD_TYPES}
-
-
-def _reader(cls: type[MetadataRecord], version: int) -> _Reader:
-    """A reader of bodies of that version; it returns a record of the newest version."""
-    newer = [each.name for each in fields(cls) if each.metadata.get("since", 0) > version]
-    if not newer:
-        return cast(_Reader, entity_reader(cls))
-    older = make_dataclass(
-        f"{cls.__name__}V{version}",
-        [
-            (each.name, each.type, field(default=each.default, metadata=each.metadata))
-            for each in fields(cls)
-            if each.name not in newer
-        ],
-        namespace={
-            "__type__": cls.__type__,
-            "__version__": i16(version),
-            "__flexible__": cls.__flexible__,
-            "__api_key__": cls.__api_key__,
-        },
-        frozen=True,
-        slots=True,
-        kw_only=True,
-    )
-    read_older = entity_reader(cast(Any, older))
-
-    def read(value: bytes, position: int) -> tuple[MetadataRecord, int]:
-        found, size = read_older(value, position)
-        return cls(**{each.name: getattr(found, each.name) for each in fields(older)}), size
-
-    return read
+_WRITERS: Final = {cls: Schema(cls).writer(cls.__version__) for cls in RECORD_TYPES}
 
 
 _READERS: Final = {
-    (cls, version): _reader(cls, version)
+    (cls, version): Schema(cls).reader(version)
     for cls in RECORD_TYPES
     for version in range(cls.__version__ + 1)
 }

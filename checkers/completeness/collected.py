@@ -8,6 +8,7 @@ from typing import Any, Final
 from checkers.frames.frames import Frames
 from checkers.history.history import TP
 from checkers.history.plan_file import planned_partitions
+from checkers.history.recorded_faults import read_fault
 
 NAMED: Final = 5
 """How many missing items a sentence names."""
@@ -118,6 +119,33 @@ class Collected:
         )
         counted = self.frames.engine.rows(found)
         return {(row["kind"], row["topic"], row["partition"]): row for row in counted}
+
+    @cached_property
+    def empty(self) -> frozenset[Partition]:
+        """Partitions without records: the final read found none, and no file has any."""
+        rows = self.frames.engine.rows(self.frames.complete)
+        filled = {(topic, at) for (_, topic, at), end in self.ends.items() if end["end_offset"] > 0}
+        read = {(row["topic"], row["partition"]) for row in rows if row["end_offset"] == 0}
+        return frozenset(read - filled)
+
+    @cached_property
+    def written(self) -> frozenset[tuple[str | None, int | None]]:
+        """Partitions that had a record at some time: a broker acknowledged it, or it was read. With
+        acks=0 no broker acknowledges anything."""
+        sent = self.places("send")
+        acknowledged = {at for at in sent if self.topics.get(str(at[0]), {}).get("acks") != 0}
+        return frozenset(acknowledged | self.places("poll"))
+
+    @cached_property
+    def nodes(self) -> frozenset[int]:
+        """The nodes that are assigned replicas, or whose files were read."""
+        return frozenset(node for node, *_ in self.ends).union(*self.assigned.values())
+
+    @cached_property
+    def bereft(self) -> frozenset[int]:
+        """The nodes that lost power, or files of their logs."""
+        known = map(read_fault, self.frames.fault_rows)
+        return frozenset().union(*(each.aimed for each in known if each and each.loses))
 
     @cached_property
     def absent(self) -> frozenset[int]:

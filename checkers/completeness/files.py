@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from checkers.completeness.collected import Collected, listed, named, some
+from checkers.completeness.collected import Collected, Partition, listed, named, some
 from checkers.history.history import METADATA_TOPIC
 
 
@@ -19,7 +19,7 @@ def replica_ends(e: Collected) -> Iterator[str]:
     """Every assigned replica was read."""
     missing = []
     for partition in e.partitions:
-        wanted = e.assigned.get(partition, frozenset()) - e.absent
+        wanted = e.assigned.get(partition, frozenset()) - _may_lack_files(e, partition)
         missing += [
             f"{named(partition)} of node {node}"
             for node in sorted(wanted)
@@ -35,10 +35,22 @@ def enough_replicas(e: Collected) -> Iterator[str]:
     for topic, partition in e.partitions:
         factor = int(e.topics[topic].get("replication_factor") or 0)
         nodes = {node for node, *place in e.ends if tuple(place) == (topic, partition)}
-        if len(nodes | e.absent) < factor:
+        if len(nodes | _may_lack_files(e, (topic, partition))) < factor:
             few.append(f"{named((topic, partition))} ({len(nodes)} of {factor})")
     if few:
         yield f"fewer replicas were read than the plan has: {some(few)}"
+
+
+def _may_lack_files(e: Collected, partition: Partition) -> frozenset[int]:
+    """Return the nodes that may have no files of a partition.
+
+    A broker may make the directory of a log when it writes the first record, as the built-in one
+    does. So a partition without any record in the end needs no directory on a node that never had
+    one, or that lost its disk or its power since.
+    """
+    if partition not in e.empty:
+        return e.absent
+    return e.absent | (e.bereft if partition in e.written else e.nodes)
 
 
 def metadata(e: Collected) -> Iterator[str]:

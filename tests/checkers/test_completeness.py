@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from checkers.check import check
 from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
 from checkers.completeness.required import REQUIRED
 from checkers.history.plan_file import digest
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.golden.replicas import partition_without_records_has_no_files
+from tests.support.histories.story import NONE, healthy, v
 
 OF = {
     DEPLOYED: "clusters that highwater starts",
@@ -35,3 +39,22 @@ def test_what_a_plan_is_known_by(field: str, same: bool) -> None:
     """All that says what was run, nothing of what is expected of it."""
     plan = {"seed": 1, "topics": [], "expect": [], "bounds": None}
     assert (digest(plan) == digest({**plan, field: ["other"]})) is same
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["partition_without_records_has_no_files", "partition_that_lost_its_only_record_with_a_disk"],
+)
+def test_directories_that_no_broker_had_to_make_are_not_missed(name: str) -> None:
+    """The run is VALID as a whole."""
+    story = ALL_GOLDEN[name].story()
+    assert check(story.sources(), story.plan).outcome.value == "VALID"
+
+
+def test_files_are_missed_where_a_consumer_read_a_record() -> None:
+    """A record was there once, so a node without files lost them, whoever acknowledged it."""
+    story = healthy()
+    partition_without_records_has_no_files(story)
+    story.poll(NONE, 18.5, {0: v(NONE, 21)}, partition=1)
+    lacks = [each.detail for each in check(story.sources(), story.plan).assumptions]
+    assert any("the files of 3 replicas were not read: none-1 of node 1" in each for each in lacks)

@@ -3,7 +3,20 @@
 import json
 
 from tests.support.histories.golden.base import INFO, F, P, golden
-from tests.support.histories.story import ALL, Story
+from tests.support.histories.golden.state_losses import taken
+from tests.support.histories.story import (
+    ALL,
+    ASKER,
+    CONSUMER,
+    NONE,
+    ONE,
+    READER,
+    S,
+    Story,
+    v,
+)
+
+UNREAD = "the files of 3 replicas were not read: none-1 of node 1"
 
 
 @golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
@@ -76,6 +89,70 @@ def tails_differ_above_the_replicas_own_high_watermark(s: Story) -> None:
         if (row["node"], row["topic"], row["base_offset"]) == (3, ALL, 15):
             row["digest"] = "not truncated yet"
     _end_of(s, 3, ALL).update(high_watermark=15)
+
+
+def _second_partition(s: Story, topic: str = NONE, *, end: int) -> None:
+    """A topic has a partition 1 that node 1 leads, and the final read of it ends at an offset. No
+    node has files of it."""
+    s.set_topic(topic, partitions=2)
+    for row in [r for r in s.cluster if r["topic"] == topic and r["leader_epoch"] == 0]:
+        s.cluster.append({**row, "partition": 1})
+    s.row("assign", CONSUMER[topic], 0.1, topic=topic, partition=1, offset=0)
+    s.row("watermark", ASKER, 6, topic=topic, partition=1, offset=end)
+    s.row("final-read-end", READER, 60, topic=topic, partition=1, offset=end)
+
+
+@golden("VALID", {("lost-write", None): (P, 1)})
+def partition_without_records_has_no_files(s: Story) -> None:
+    """Seed 2006: the broker makes the directory of a log when it writes the first record, and no
+    record with acks=0 reached it."""
+    _second_partition(s, end=0)
+    s.send(NONE, 21, None, 18, partition=1)
+
+
+@golden("UNKNOWN", because=UNREAD)
+def partition_with_a_record_has_no_files(s: Story) -> None:
+    """Near miss: the final read found a record."""
+    _second_partition(s, end=1)
+    s.send(NONE, 21, None, 18, partition=1, type="info")
+    s.read_in_the_end(NONE, 0, v(NONE, 21), partition=1)
+
+
+@golden("UNKNOWN", because="the files of 2 replicas were not read: none-1 of node 2")
+def partition_with_an_uncommitted_record_has_files_of_one_node(s: Story) -> None:
+    """Near miss: node 1 has a record that the final read did not find, so other nodes may too."""
+    _second_partition(s, end=0)
+    s.replicas.append({**s.replicas[0], "partition": 1, "last_offset": 0})
+    s.replica_ends.append({**s.replica_ends[0], "partition": 1, "end_offset": 1,
+                           "high_watermark": 0})  # fmt: skip
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1)})
+def partition_that_lost_its_only_record_with_a_disk(s: Story) -> None:
+    """Seed 1084: node 1 got a new disk after the record. Its log is empty, as those of the others
+    are, but it has no directory."""
+    _lost_its_only_record(s)
+    taken(s, 1, fault="disk.lost", by_s=13)
+
+
+@golden("UNKNOWN", {("lost-write", "tail"): (P, 1)},
+        because="the files of 1 replicas were not read: one-1 of node 1")  # fmt: skip
+def partition_that_lost_its_only_record_has_no_files_of_a_sound_disk(s: Story) -> None:
+    """Near miss: node 2 got the new disk, and node 1 has no directory."""
+    _lost_its_only_record(s)
+    taken(s, 2, fault="disk.lost", by_s=13)
+
+
+def _lost_its_only_record(s: Story) -> None:
+    """Node 1 acknowledged a record with acks=1 that node 2, the next leader, does not have. Nodes 2
+    and 3 have a directory without records."""
+    _second_partition(s, ONE, end=0)
+    s.send(ONE, 21, 0, 12, partition=1)
+    for row in [r for r in s.cluster if r["topic"] == ONE and r["leader_epoch"] == 1]:
+        moved = {"start_offset": 0} if row["kind"] == "epoch" else {"at_ns": row["at_ns"] + 10 * S}
+        s.cluster.append({**row, **moved, "partition": 1})
+    for row in [r for r in s.replica_ends if r["topic"] == ONE and r["node"] != 1]:
+        s.replica_ends.append({**row, "partition": 1, "end_offset": 0, "high_watermark": 0})
 
 
 def _end_of(s: Story, node: int, topic: str) -> dict[str, int]:

@@ -1,0 +1,54 @@
+"""The settings of the group coordinator; `nodes.config` reads them from Kafka's properties."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSettings:
+    """Committed offsets. The defaults are Kafka's."""
+
+    metadata_max_bytes: int = 4096
+    """offset.metadata.max.bytes; as Kafka, it counts UTF-16 code units."""
+    retention_ms: int = 7 * 24 * 60 * 60_000
+    """offsets.retention.minutes."""
+    retention_check_interval_ms: int = 600_000
+    """offsets.retention.check.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSettings:
+    """The classic protocol. The defaults are Kafka's."""
+
+    min_session_timeout_ms: int = 6_000
+    """group.min.session.timeout.ms."""
+    max_session_timeout_ms: int = 1_800_000
+    """group.max.session.timeout.ms."""
+    initial_rebalance_delay_ms: int = 3_000
+    """group.initial.rebalance.delay.ms."""
+    max_size: int = 2**31 - 1
+    """group.max.size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """The consumer protocol (KIP-848). The defaults are Kafka's."""
+
+    session_timeout_ms: int = 45_000
+    """group.consumer.session.timeout.ms."""
+    heartbeat_interval_ms: int = 5_000
+    """group.consumer.heartbeat.interval.ms."""
+    max_size: int = 2**31 - 1
+    """group.consumer.max.size."""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """group.consumer.assignors; the first is the default."""
+    migration_policy: str = "bidirectional"
+    """group.consumer.migration.policy: which groups may change between the protocols online."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """All settings of the group coordinator."""
+
+    offsets: OffsetSettings = OffsetSettings()
+    classic: ClassicSettings = ClassicSettings()
+    consumer: ConsumerSettings = ConsumerSettings()

@@ -10,7 +10,7 @@ import hashlib
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,24 +114,28 @@ def metadata_rows(
     length. Its wall-clock timestamps, precise to a millisecond, count from `started_wall_ns` if
     `times` says that they are plausible. If its beginning was deleted, the rows before come from
     logs that still have them; what no log has is replaced by the leaders of the oldest snapshot.
-    The logs are read twice, first for their timestamps only, so that the log of a week need not fit
-    into memory.
+    The logs are read twice, first for timestamps and topic ids only, so that the log of a week need
+    not fit into memory. Rows have no topic ids, and a topic that is created again under its name
+    begins its epochs anew: so of topics with one name only the last one has rows.
     """
     logs = _joined([log_dir / METADATA_DIRECTORY for log_dir in log_dirs])
     if not logs:
         return
     offsets = array("q")
+    last_topics: dict[str, UUID] = {}
 
     def stamps() -> Iterator[Stamp]:
-        for stamp, _ in _changes(logs, started_wall_ns):
+        for stamp, delta in _changes(logs, started_wall_ns):
             offsets.append(stamp.offset)
+            made = (key for key, change in delta.partitions.items() if change.after is not None)
+            last_topics.update({key.topic: key.topic_id for key in made})
             yield stamp
 
     placed = times.place(stamps())
     for stamp, delta in _changes(logs, started_wall_ns):
         number = bisect_left(offsets, stamp.offset)
         if number < len(offsets):  # a cluster that was left running goes on writing
-            for row in _decision_rows(delta):
+            for row in _decision_rows(delta, last_topics):
                 origin = {"log_offset": stamp.offset, "source": "metadata-log"}
                 yield {"at_ns": placed[number], **origin, **row}
 
@@ -198,13 +202,13 @@ def _committed(
         yield last[0], records
 
 
-def _decision_rows(delta: Delta) -> Iterator[dict[str, Any]]:
-    """Yield what one batch changed of brokers, and of partitions that still exist."""
+def _decision_rows(delta: Delta, topics: Mapping[str, UUID]) -> Iterator[dict[str, Any]]:
+    """Yield what one batch changed of brokers, and of the partitions of these topics."""
     for node, broker in delta.brokers.items():
         if broker.after is not None:
             yield {"kind": "fenced" if broker.after.fenced else "unfenced", "node": int(node)}
     for key, partition in delta.partitions.items():
-        if partition.after is not None:
+        if partition.after is not None and topics.get(key.topic) == key.topic_id:
             yield _leader_row(key, partition.after)
 
 

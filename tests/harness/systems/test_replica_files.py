@@ -15,7 +15,13 @@ from harness.systems.replica_files import (
 )
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
-from nodes.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
+from nodes.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode,
+)
 from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import SnapshotEncoder, file_name
 from nodes.raft.voters import VoterSet
@@ -76,15 +82,15 @@ def metadata_batch(base: int, *records: bytes, timestamp_ms: int, control: bool 
     )
 
 
-def partition_record(leader_epoch: int = 0) -> bytes:
-    """Partition 0 on nodes 1 and 2, led by node 1."""
+def partition_record(leader_epoch: int = 0, *, topic: UUID = TOPIC_ID, leader: int = 1) -> bytes:
+    """Partition 0 on nodes 1 and 2."""
     return encode(
         PartitionRecord(
             partition_id=0,
-            topic_id=TOPIC_ID,
+            topic_id=topic,
             replicas=(NodeId(1), NodeId(2)),
             isr=(NodeId(1), NodeId(2)),
-            leader=NodeId(1),
+            leader=NodeId(leader),
             leader_epoch=Epoch(leader_epoch),
             partition_epoch=2 * leader_epoch,
         )
@@ -127,6 +133,26 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
     )
     rows = list(metadata_rows(log_dirs, 1_000_000_000, seen))
     assert [row["at_ns"] for row in rows] == [1_000_000_000, 1_200_000_000]
+
+
+def test_a_topic_that_is_made_again_has_rows_of_its_last_life_only(tmp_path: Path) -> None:
+    """Its epochs begin anew: with the rows of both lives, epoch 0 would have two leaders.
+
+    Seed 2220 made a topic again under its name and was INVALID.
+    """
+    again = UUID(int=TOPIC_ID.int + 1)
+    lives = [
+        (encode(TopicRecord(name="t", topic_id=TOPIC_ID)), partition_record()),
+        (encode(RemoveTopicRecord(topic_id=TOPIC_ID)),),
+        (encode(TopicRecord(name="t", topic_id=again)), partition_record(topic=again, leader=2)),
+    ]
+    log, base = b"", 0
+    for records in lives:
+        log += metadata_batch(base, *records, timestamp_ms=2_000)
+        base += len(records)
+    segment(tmp_path / METADATA_DIRECTORY, 0, log)
+    rows = list(metadata_rows([tmp_path], 1_000_000_000, QuorumTimes()))
+    assert [(row["leader"], row["leader_epoch"]) for row in rows] == [(2, 0)]
 
 
 def test_metadata_log_without_its_beginning_starts_with_its_snapshot(tmp_path: Path) -> None:

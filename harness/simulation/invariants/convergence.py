@@ -132,4 +132,10 @@ def _same_end(one: Copy, other: Copy) -> bool:
 
 
 def _content(log: Log) -> bytes:
-    return b"".join(segment.file.pread(0, segment.size) for segment in log._segments.all)
+    """Return the batches from the log's start on; its first segment may begin before."""
+    return b"".join(
+        segment.file.pread(position, header.size)
+        for segment in log._segments.all
+        for position, header in segment.scan()
+        if header.last_offset >= log.start_offset
+    )

@@ -41,11 +41,7 @@ class Schema(Generic[R]):
 
     def writer(self, version: int) -> Callable[[io.BytesIO, R], None]:
         """A function that writes a record's body in `version`, without what the version lacks."""
-        schema = self._class_of(version)
-        write = cast(Callable[[io.BytesIO, Any], None], entity_writer(schema))
-        if schema is self.cls:
-            return write
-        return lambda buffer, record: write(buffer, _convert(record, schema))
+        return _writer(self, version)
 
     def reader(self, version: int) -> Callable[[bytes, int], tuple[R, int]]:
         """A function that reads a body of `version` at a position: the record, its size in bytes.
@@ -53,20 +49,37 @@ class Schema(Generic[R]):
         Fields that the version lacks have their defaults. It raises what kio raises on damaged
         data, which are unrelated types.
         """
-        schema = self._class_of(version)
-        read = cast(Callable[[bytes, int], tuple[Any, int]], entity_reader(schema))
-        if schema is self.cls:
-            return read
+        return _reader(self, version)
 
-        def read_older(data: bytes, position: int) -> tuple[R, int]:
-            found, size = read(data, position)
-            return _convert(found, self.cls), size
-
-        return read_older
-
-    def _class_of(self, version: int) -> Any:
+    def class_of(self, version: int) -> Any:
+        """The class with exactly the fields of `version`."""
         cls = cast(Hashable, self.cls)
         return at_version(cls, version, flexible=version >= self.flexible_since)
+
+
+@cache
+def _writer(schema: Schema[Any], version: int) -> Callable[[io.BytesIO, Any], None]:
+    target = schema.class_of(version)
+    write = cast(Callable[[io.BytesIO, Any], None], entity_writer(target))
+    if target is schema.cls:
+        return write
+    convert = _converter(cast(Hashable, schema.cls), target)
+    return lambda buffer, record: write(buffer, convert(record))
+
+
+@cache
+def _reader(schema: Schema[Any], version: int) -> Callable[[bytes, int], tuple[Any, int]]:
+    source = schema.class_of(version)
+    read = cast(Callable[[bytes, int], tuple[Any, int]], entity_reader(source))
+    if source is schema.cls:
+        return read
+    convert = _converter(source, cast(Hashable, schema.cls))
+
+    def read_older(data: bytes, position: int) -> tuple[Any, int]:
+        found, size = read(data, position)
+        return convert(found), size
+
+    return read_older
 
 
 @cache
@@ -110,19 +123,36 @@ def _type_at(kind: Any, version: int, flexible: bool) -> Any:
     return kind if older is nested else GenericAlias(tuple, (older, ...))
 
 
-def _convert(record: Any, cls: Any) -> Any:
-    """The record as an entity of `cls`, which has other fields of the same type of record."""
-    known = {each.name for each in fields(record)}
-    values = {}
-    for each in fields(cls):
-        if each.name not in known:
-            continue
-        value = getattr(record, each.name)
-        nested = each.type if is_dataclass(each.type) else None
-        items = next((n for n in get_args(each.type) if is_dataclass(n)), None)
-        if nested is not None and value is not None:
-            value = _convert(value, nested)
-        elif items is not None and value is not None:
-            value = tuple(_convert(item, items) for item in value)
-        values[each.name] = value
-    return cls(**values)
+@cache
+def _converter(source: Any, target: Any) -> Callable[[Any], Any]:
+    """A function that makes an entity of `target` from one of `source`.
+
+    Both are classes of the same type of record, with the fields of different versions.
+    """
+    known = {each.name: each.type for each in fields(source)}
+    plain, nested = [], []
+    for each in fields(target):
+        if each.name in known:
+            convert = _nested_converter(known[each.name], each.type)
+            plain.append(each.name) if convert is None else nested.append((each.name, convert))
+
+    def converted(record: Any) -> Any:
+        values = {name: getattr(record, name) for name in plain}
+        for name, convert in nested:
+            value = getattr(record, name)
+            values[name] = None if value is None else convert(value)
+        return target(**values)
+
+    return converted
+
+
+def _nested_converter(source: Any, target: Any) -> Callable[[Any], Any] | None:
+    """How a field's value is converted: an entity, a tuple of entities, or (None) not at all."""
+    if is_dataclass(target):
+        return _converter(cast(Hashable, source), cast(Hashable, target))
+    older = next((each for each in get_args(source) if is_dataclass(each)), None)
+    newer = next((each for each in get_args(target) if is_dataclass(each)), None)
+    if older is None or newer is None:
+        return None
+    convert = _converter(cast(Hashable, older), cast(Hashable, newer))
+    return lambda items: tuple(convert(item) for item in items)

@@ -48,6 +48,11 @@ class RecordType:
     newest_value: int = 0
     also_numbers: tuple[int, ...] = ()
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Every number of this type."""
+        return (self.number, *self.also_numbers)
+
     def encode(self, key: Any, value: Any | None, version: int) -> CoordinatorRecord:
         """Encode an entity of each schema, the value in `version`; None makes a tombstone."""
         return CoordinatorRecord(
@@ -64,9 +69,7 @@ class RecordTypes:
     """The types of one internal topic."""
 
     def __init__(self, types: Iterable[RecordType]) -> None:
-        self._by_number = {
-            number: each for each in types for number in (each.number, *each.also_numbers)
-        }
+        self._by_number = {number: each for each in types for number in each.numbers}
 
     def decode(self, record: CoordinatorRecord) -> Decoded | None:
         """Decode a record; None for a type that this build does not know, as Kafka skips it.

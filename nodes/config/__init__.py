@@ -8,6 +8,7 @@ and the accepted values.
 from nodes.config.groups import (
     RACK_AWARE_SELECTOR,
     AdministrationSettings,
+    CleanerSettings,
     FetchSettings,
     HousekeepingSettings,
     QuorumSettings,
@@ -21,6 +22,7 @@ from nodes.config.properties import ConfigError, Property, parse_properties
 __all__ = [
     "RACK_AWARE_SELECTOR",
     "AdministrationSettings",
+    "CleanerSettings",
     "ConfigError",
     "Endpoint",
     "FetchSettings",

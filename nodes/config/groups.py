@@ -168,3 +168,33 @@ class HousekeepingSettings:
             flush_ms=interval("log.flush.scheduler.interval.ms", 2**63 - 1),
             retention_ms=interval("log.retention.check.interval.ms", 300_000),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The log cleaner: how much memory and input and output it may use."""
+
+    enabled: bool
+    backoff_ms: int
+    """How long the cleaner waits when there is nothing to clean."""
+    dedupe_buffer_bytes: int
+    io_buffer_bytes: int
+    buffer_load_factor: float
+    max_bytes_per_second: float
+
+    @classmethod
+    def read(cls, read: PropertyReader) -> Self:
+        """Out of the properties. Raises ConfigError. One job cleans, whatever log.cleaner.threads
+        is above 0.
+        """
+        threads = read.number("log.cleaner.threads", 1)
+        return cls(
+            enabled=read.flag("log.cleaner.enable", default=True) and threads > 0,
+            backoff_ms=read.number("log.cleaner.backoff.ms", 15_000),
+            dedupe_buffer_bytes=read.number("log.cleaner.dedupe.buffer.size", 128 << 20, least=1),
+            io_buffer_bytes=read.number("log.cleaner.io.buffer.size", 512 << 10),
+            buffer_load_factor=read.decimal("log.cleaner.io.buffer.load.factor", "0.9"),
+            max_bytes_per_second=read.decimal(
+                "log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308"
+            ),
+        )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nodes.config.groups import (
     AdministrationSettings,
+    CleanerSettings,
     FetchSettings,
     HousekeepingSettings,
     QuorumSettings,
@@ -40,6 +41,7 @@ class NodeConfig:
     replication: ReplicationSettings
     fetching: FetchSettings
     housekeeping: HousekeepingSettings
+    cleaner: CleanerSettings
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
     controlled_shutdown_max_wait_ms: int
@@ -96,6 +98,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         replication=ReplicationSettings.read(read),
         fetching=FetchSettings.read(read),
         housekeeping=HousekeepingSettings.read(read),
+        cleaner=CleanerSettings.read(read),
         broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
         broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),

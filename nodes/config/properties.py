@@ -14,7 +14,9 @@ class ConfigError(Exception):
 
 
 class Property(NamedTuple):
-    """A property that a node knows: its type (string, int, boolean) and Kafka's default, if any."""
+    """A property that a node knows: its type (string, int, double or boolean), and Kafka's default
+    if it has one.
+    """
 
     kind: str
     default: str | None
@@ -60,6 +62,11 @@ class PropertyReader:
         raw = self.text(key, None if default is None else str(default), kind="int")
         return self._parsed(key, raw, f"a whole number of at least {least}", _at_least(least))
 
+    def decimal(self, key: str, default: str) -> float:
+        """A number above 0."""
+        raw = self.text(key, default, kind="double")
+        return self._parsed(key, raw, "a number above 0", _above_zero)
+
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         accepted = {"true": True, "false": False}
@@ -87,3 +94,10 @@ def _at_least(least: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise ValueError(text)
+    return value

@@ -26,6 +26,7 @@ from nodes.metadata.topic_configs import (
     Check,
     ConfigType,
     check_config,
+    check_together,
     effective,
     integer,
 )
@@ -204,6 +205,7 @@ def _check_values(resource: ConfigResource, old: Mapping[str, str], new: dict[st
     if resource.resource_type == TOPIC_RESOURCE:
         for name, value in new.items():
             new[name] = check_config(name, value)
+        check_together(new)
         return
     unknown = sorted(name for name in new if name not in BROKER_CONFIGS)
     if unknown:

@@ -21,15 +21,16 @@ class ActiveSegment(Protocol):
     first_timestamp: int
 
 
-def validate_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
+def validate_produced(batches: bytes, config: LogConfig) -> BatchHeader:
     """Return the header of a producer's data, which must be exactly one valid batch.
 
-    Raises CorruptBatch, InvalidBatch, MessageTooLarge.
+    A record of a compacted log must have a key. Raises CorruptBatch, InvalidBatch, MessageTooLarge.
     """
     header = read_header(batches)
     size = header.size
-    if len(batches) > max_message_bytes:
-        raise MessageTooLarge(f"{len(batches)} bytes, more than the {max_message_bytes} allowed")
+    most = config.max_message_bytes
+    if len(batches) > most:
+        raise MessageTooLarge(f"{len(batches)} bytes, more than the {most} allowed")
     check_crc(batches, 0, header)
     if size != len(batches):
         raise InvalidBatch(f"{len(batches) - size} bytes after the one batch of a produce")
@@ -39,7 +40,8 @@ def validate_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
         )
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidBatch(f"sequence {header.base_sequence} of producer {header.producer_id}")
-    check_records(batches, HEADER_BYTES, size, header.compression, header.record_count)
+    keyed, count = config.compaction is not None, header.record_count
+    check_records(batches, HEADER_BYTES, size, header.compression, count, keyed=keyed)
     return header
 
 

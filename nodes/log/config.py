@@ -6,6 +6,18 @@ NEVER = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """min.cleanable.dirty.ratio, min.compaction.lag.ms, max.compaction.lag.ms and
+    delete.retention.ms.
+    """
+
+    min_dirty_ratio: float = 0.5
+    min_lag_ms: int = 0
+    max_lag_ms: int = NEVER
+    delete_retention_ms: int = 86_400_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """segment.bytes, segment.ms, index.interval.bytes, max.message.bytes, retention.ms and
     retention.bytes (-1: no bound), flush.messages, flush.ms, producer.id.expiration.ms; and whether
@@ -22,3 +34,7 @@ class LogConfig:
     flush_ms: int = NEVER
     producer_expiration_ms: int = 86_400_000
     log_append_time: bool = False
+    deletes: bool = True
+    """Whether cleanup.policy contains delete."""
+    compaction: CompactionConfig | None = None
+    """None unless cleanup.policy contains compact."""

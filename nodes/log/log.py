@@ -185,7 +185,7 @@ class Log:
         """
         if self.health.offline:
             self.health.check()
-        header = validate_produced(batches, self.config.max_message_bytes)
+        header = validate_produced(batches, self.config)
         if header.producer_id >= 0:
             first = self.producers.check(header, self._remembers_all)
             if first is not None:

@@ -3,14 +3,16 @@
 A consumer that cannot read a batch stops there for ever, so an unreadable batch must not get into a
 log. Uncompressed records are checked one by one, as in Kafka, in half a microsecond each; at most
 MAX_WALKED records of a batch, because the loop must not be blocked for long. Unlike Kafka, the
-broker does not decompress. It checks that a compressed batch begins as its codec requires, and can
-contain the announced number of records; not that it can be decompressed.
+broker decompresses only the batches of compacted topics, where every record needs a key. Of any
+other compressed batch it checks that it begins as its codec requires, and can contain the announced
+number of records; not that it can be decompressed.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nodes.log.errors import InvalidBatch
+from nodes.log.compression import decompress
+from nodes.log.errors import CorruptBatch, InvalidBatch
 
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, no key, no value, no headers."""
@@ -36,14 +38,15 @@ _CODECS: Final[Mapping[int, _Codec]] = {
 }
 
 
-def check_records(batch: bytes, start: int, end: int, codec: int, count: int) -> None:
-    """Raise InvalidBatch unless `batch` can have `count` records from `start` to `end`."""
+def check_records(
+    batch: bytes, start: int, end: int, codec: int, count: int, *, keyed: bool = False
+) -> None:
+    """Raise InvalidBatch unless `batch` can have `count` records from `start` to `end`.
+
+    With `keyed` the records are decompressed, and each must have a key.
+    """
     if codec == 0:
-        check_count(count, end - start)
-        try:
-            _walk(batch, start, end, count)
-        except IndexError:
-            raise InvalidBatch("records that reach beyond their batch") from None
+        _check_plain(batch, start, end, count, keyed)
         return
     known = _CODECS.get(codec)
     if known is None:
@@ -51,6 +54,20 @@ def check_records(batch: bytes, start: int, end: int, codec: int, count: int) ->
     if not batch.startswith(known.beginning, start, end) or start == end:
         raise InvalidBatch(f"what is called {known.name} does not begin as {known.name} does")
     check_count(count, (end - start) * known.expansion)
+    if keyed:
+        try:
+            records = decompress(codec, batch[start:end])
+        except CorruptBatch as error:
+            raise InvalidBatch(str(error)) from None
+        _check_plain(records, 0, len(records), count, keyed)
+
+
+def _check_plain(data: bytes, start: int, end: int, count: int, keyed: bool) -> None:
+    check_count(count, end - start)
+    try:
+        _walk(data, start, end, count, keyed)
+    except IndexError:
+        raise InvalidBatch("records that reach beyond their batch") from None
 
 
 def check_count(count: int, size: int) -> None:
@@ -59,7 +76,7 @@ def check_count(count: int, size: int) -> None:
         raise InvalidBatch(f"{count} records cannot be in {size} bytes")
 
 
-def _walk(data: bytes, at: int, end: int, count: int) -> None:
+def _walk(data: bytes, at: int, end: int, count: int, keyed: bool) -> None:
     """Check each record. Raises InvalidBatch, and IndexError if the data ends too early.
 
     Lengths of one and two bytes are read inline: calls would double the time.
@@ -100,6 +117,8 @@ def _walk(data: bytes, at: int, end: int, count: int) -> None:
                 size, at = _uvarint(data, at - 1)
         if not size & 1:
             at += size >> 1
+        elif keyed:
+            raise InvalidBatch(f"record {number} has no key, and the topic is compacted")
         size = data[at]  # the value's
         at += 1
         if size > 0x7F:

@@ -4,8 +4,7 @@ A topic's value is the first that is set of: the topic's own, the broker's dynam
 cluster's dynamic default, the broker's static property, Kafka's default (KIP-226). `sources`
 returns all that are set, in that order; `effective` returns the first.
 
-A value that this broker would silently ignore (compaction, recompression) is refused. Settings that
-only compaction reads are accepted, because nothing is compacted.
+A value that this broker would silently ignore (recompression) is refused.
 """
 
 import enum
@@ -22,6 +21,9 @@ from nodes.metadata.records import BROKER_RESOURCE
 
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+CLEANUP_POLICY: Final = "cleanup.policy"
+MIN_COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG_MS: Final = "max.compaction.lag.ms"
 
 Check = Callable[[str], str | None]
 """Returns what is wrong with a value; None if it is valid."""
@@ -89,9 +91,9 @@ def integer(low: int, high: int = (1 << 63) - 1) -> Check:
 
 
 def _ratio(value: str) -> str | None:
-    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
+    if not re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", value):
         return "is not a number"
-    return None if float(value) <= 1 else "is not between 0 and 1"
+    return None if 0 <= float(value) <= 1 else "is not between 0 and 1"
 
 
 def _one_of(*allowed: str) -> Check:
@@ -101,6 +103,14 @@ def _one_of(*allowed: str) -> Check:
         return None if value.casefold() in folded else f"is not one of {', '.join(allowed)}"
 
     return check
+
+
+def _policies(value: str) -> str | None:
+    """Kafka accepts an empty list, which neither deletes nor compacts, and repeated items."""
+    items = [item.strip() for item in value.split(",")] if value else []
+    if all(item in ("compact", "delete") for item in items):
+        return None
+    return "is not a list of compact and delete"
 
 
 def _replicas(value: str) -> str | None:
@@ -134,7 +144,7 @@ def _text(type_: ConfigType, default: str, check: Check, *synonyms: str) -> Topi
 _HOUR_MS: Final = 3_600_000
 
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
-    "cleanup.policy": _text(ConfigType.LIST, "delete", _one_of("delete"), "log.cleanup.policy"),
+    CLEANUP_POLICY: _text(ConfigType.LIST, "delete", _policies, "log.cleanup.policy"),
     "compression.type": _text(
         ConfigType.STRING, "producer", _one_of("producer"), "compression.type"
     ),
@@ -145,7 +155,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "follower.replication.throttled.replicas": _text(ConfigType.LIST, "", _replicas),
     "index.interval.bytes": _int(4096, 0, "log.index.interval.bytes"),
     "leader.replication.throttled.replicas": _text(ConfigType.LIST, "", _replicas),
-    "max.compaction.lag.ms": _long(_LONG, 1, "log.cleaner.max.compaction.lag.ms"),
+    MAX_COMPACTION_LAG_MS: _long(_LONG, 1, "log.cleaner.max.compaction.lag.ms"),
     "max.message.bytes": _int(1_048_588, 0, "message.max.bytes"),
     "message.timestamp.type": _text(
         ConfigType.STRING,
@@ -156,7 +166,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "min.cleanable.dirty.ratio": _text(
         ConfigType.DOUBLE, "0.5", _ratio, "log.cleaner.min.cleanable.ratio"
     ),
-    "min.compaction.lag.ms": _long(0, 0, "log.cleaner.min.compaction.lag.ms"),
+    MIN_COMPACTION_LAG_MS: _long(0, 0, "log.cleaner.min.compaction.lag.ms"),
     MIN_INSYNC_REPLICAS: _int(1, 1, MIN_INSYNC_REPLICAS),
     "preallocate": _text(ConfigType.BOOLEAN, "false", _one_of("false"), "log.preallocate"),
     "retention.bytes": _long(-1, -1, "log.retention.bytes"),
@@ -192,6 +202,11 @@ def check_config(name: str, value: str) -> str:
     return value.strip()
 
 
+def policies(value: str) -> frozenset[str]:
+    """The items of a valid cleanup.policy."""
+    return frozenset(item.strip() for item in value.split(",")) - {""}
+
+
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """Return the configuration of a new topic, sorted by name.
 
@@ -204,7 +219,23 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
             f"Null value not supported for topic configs: {','.join(empty)}",
         )
     items = sorted(configs.items())
-    return {name: check_config(name, value) for name, value in items if value is not None}
+    checked = {name: check_config(name, value) for name, value in items if value is not None}
+    check_together(checked)
+    return checked
+
+
+def check_together(configs: Mapping[str, str]) -> None:
+    """Raise ControlError INVALID_CONFIG if a topic's own values contradict each other."""
+    low, high = (
+        int(configs.get(name, TOPIC_CONFIGS[name].default))
+        for name in (MIN_COMPACTION_LAG_MS, MAX_COMPACTION_LAG_MS)
+    )
+    if low > high:
+        raise ControlError(
+            ErrorCode.invalid_config,
+            f"conflict topic config setting {MIN_COMPACTION_LAG_MS} ({low}) > "
+            f"{MAX_COMPACTION_LAG_MS} ({high})",
+        )
 
 
 def sources(

@@ -226,7 +226,7 @@ def test_librdkafka_configures_topics_and_brokers(cluster: Background, rd: Admin
         done(rd.alter_configs([ConfigResource("topic", "conf", set_config={"flush.ms": "5"})]))
     described = eventually(lambda: values(*topic), lambda v: v["flush.ms"].value == "5")
     assert described[throttled].is_default
-    for entry in (("retention.ms", "x"), ("unheard.of", "1"), ("cleanup.policy", "compact")):
+    for entry in (("retention.ms", "x"), ("unheard.of", "1"), ("cleanup.policy", "fold")):
         refused = code_of(partial(alter, *topic, (*entry, AlterConfigOpType.SET)))
         assert refused == KafkaError.INVALID_CONFIG
     static = code_of(lambda: alter("broker", "2", ("node.id", "9", AlterConfigOpType.SET)))

@@ -27,7 +27,7 @@ from harness.brokers.kafka.home import major_release
 from harness.plans.plan import PlanError
 from harness.targets.ssh.connection import Connection, SshError
 
-LIBRARIES: Final = ("kio", "crc32c", "uvloop", "xxhash", "pydantic", "pyroute2", "rich")
+LIBRARIES: Final = ("kio", "crc32c", "cramjam", "uvloop", "xxhash", "pydantic", "pyroute2", "rich")
 """The libraries that nodes and the agent import; their dependencies are copied too."""
 PACKAGES: Final = ("harness", "nemesis", "nodes")
 MIN_PYTHON: Final = (3, 11)

@@ -8,9 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodes.ids import NodeId
-from nodes.log.config import LogConfig
+from nodes.log.config import CompactionConfig, LogConfig
 from nodes.metadata.image import ClusterImage
-from nodes.metadata.topic_configs import effective
+from nodes.metadata.topic_configs import (
+    CLEANUP_POLICY,
+    MAX_COMPACTION_LAG_MS,
+    MIN_COMPACTION_LAG_MS,
+    effective,
+    policies,
+)
 
 UNBOUNDED = -1
 
@@ -38,13 +44,21 @@ def topic_settings(
     def number(name: str) -> int:
         return int(value(name))
 
-    # This broker does not compact, and refuses topics that ask for it. A compacted topic that Kafka
-    # left in the directory keeps all its records: the latest record of a key counts, however old.
-    deletes = "delete" in value("cleanup.policy").split(",")
+    cleanup = policies(value(CLEANUP_POLICY))
+    deletes, compacts = "delete" in cleanup, "compact" in cleanup
+    compaction = CompactionConfig(
+        min_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
+        min_lag_ms=number(MIN_COMPACTION_LAG_MS),
+        max_lag_ms=number(MAX_COMPACTION_LAG_MS),
+        delete_retention_ms=number("delete.retention.ms"),
+    )
+    segment_ms = number("segment.ms")
+    if compacts:  # otherwise records in the active segment could stay longer than the maximum lag
+        segment_ms = min(segment_ms, compaction.max_lag_ms)
     return TopicSettings(
         log=LogConfig(
             segment_bytes=number("segment.bytes"),
-            segment_ms=number("segment.ms"),
+            segment_ms=segment_ms,
             index_interval_bytes=number("index.interval.bytes"),
             max_message_bytes=number("max.message.bytes"),
             retention_ms=number("retention.ms") if deletes else UNBOUNDED,
@@ -53,6 +67,8 @@ def topic_settings(
             flush_ms=number("flush.ms"),
             log_append_time=value("message.timestamp.type").lower() == "logappendtime",
             producer_expiration_ms=int(static.get("producer.id.expiration.ms", "86400000")),
+            deletes=deletes,
+            compaction=compaction if compacts else None,
         ),
         min_isr=number("min.insync.replicas"),
         unclean_leader_election=value("unclean.leader.election.enable").lower() == "true",

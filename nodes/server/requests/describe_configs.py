@@ -145,6 +145,7 @@ _TYPES = {synonym.name: row.type for row in TOPIC_CONFIGS.values() for synonym i
 _KINDS = {
     "string": ConfigType.STRING,
     "int": ConfigType.INT,
+    "double": ConfigType.DOUBLE,
     "boolean": ConfigType.BOOLEAN,
 }
 

@@ -114,7 +114,8 @@ class LogAdminHandler:
         Before the response the new starts are also on this broker's disk; otherwise a power loss
         would bring deleted records back. The result is the low watermark: the smallest log start of
         the leader and of the followers in service. If it is not reached in time, the error is
-        REQUEST_TIMED_OUT, and it may be reached later.
+        REQUEST_TIMED_OUT, and it may be reached later. As in Kafka, a topic whose cleanup.policy
+        does not contain delete refuses (POLICY_VIOLATION).
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.timeout.total_seconds()
@@ -156,6 +157,8 @@ class LogAdminHandler:
         replica, error = self._led(partition)
         if replica is None:
             return _RecordDeletion(partition, error)
+        if not replica.log.config.deletes:
+            return _RecordDeletion(partition, ErrorCode.policy_violation)
         committed = replica.state.high_watermark
         target = committed if offset == HIGH_WATERMARK else offset
         if not 0 <= target <= committed:

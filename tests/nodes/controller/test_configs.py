@@ -119,6 +119,15 @@ def test_invalid_config_changes_are_refused(
     assert cluster.written == []
 
 
+def test_a_value_that_contradicts_another_one_is_refused(cluster: Cluster) -> None:
+    """The lower bound of the compaction lag is already there when the upper one is set."""
+    assert alter(cluster, TOPIC, ("min.compaction.lag.ms", SET, "9")).error is None
+    error = alter(cluster, TOPIC, ("max.compaction.lag.ms", SET, "8")).error
+    assert error is not None
+    assert error.code is ErrorCode.invalid_config
+    assert "max.compaction.lag.ms" not in cluster.image.topic_config("t")
+
+
 def test_a_resource_or_a_name_twice_is_refused(cluster: Cluster) -> None:
     """Which of the two would count?"""
     twice = alter(cluster, TOPIC, ("flush.ms", SET, "1"), ("flush.ms", SET, "2"))

@@ -165,7 +165,7 @@ def test_an_assignment_to_fenced_brokers_only_has_no_leader(cluster: Cluster) ->
         ("retention.ms", "-2"),
         ("retention.bytes", "1e9"),
         ("segment.bytes", str(1 << 31)),
-        ("cleanup.policy", "compact"),
+        ("compression.type", "zstd"),
         ("unclean.leader.election.enable", "maybe"),
         ("no.such.config", "1"),
     ],

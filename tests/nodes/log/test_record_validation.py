@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from nodes.ids import Epoch
 from nodes.log.batch import HEADER_BYTES, Record, decode_records, encode_batch
+from nodes.log.compression import compress
+from nodes.log.config import CompactionConfig
 from nodes.log.errors import CorruptBatch, InvalidBatch
 from nodes.log.record_validation import MAX_WALKED, check_records
 from nodes.storage.memory import MemoryDisk
-from tests.support.nodes.batches import open_log
+from tests.support.nodes.batches import SMALL, open_log
 
 BYTES = st.none() | st.binary(max_size=300)
 RECORDS = st.lists(
@@ -43,9 +46,10 @@ def rewritten(batch: bytes, **changes: int | bytes) -> bytes:
     return head + struct.pack(">I", crc32c(checked)) + checked
 
 
-def refused(batch: bytes) -> bool:
+def refused(batch: bytes, *, compacted: bool = False) -> bool:
     """Whether the log takes nothing of it."""
-    log = open_log(MemoryDisk())
+    config = replace(SMALL, compaction=CompactionConfig()) if compacted else SMALL
+    log = open_log(MemoryDisk(), config=config)
     try:
         log.append_as_leader(batch, Epoch(1))
     except InvalidBatch:
@@ -136,3 +140,19 @@ def test_at_most_max_walked_records_are_checked() -> None:
     """A batch of very many tiny records must not hold the loop: the rest of it is believed."""
     batch = encode_batch([Record()] * (MAX_WALKED + 10), timestamp_ms=1)
     check_records(batch + b"?", HEADER_BYTES, len(batch) + 1, 0, MAX_WALKED + 10)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_compacted_log_refuses_a_record_without_a_key(codec: int) -> None:
+    """Any of the batch; an empty key is a key. A log that is not compacted takes all."""
+    for keys, missing in ((b"abc", False), ([b"a", b"", b"c"], False), ([b"a", None], True)):
+        records = [Record(key=k if k is None else bytes(k), value=b"v") for k in keys]
+        plain = encode_batch(records, timestamp_ms=1)
+        batch = rewritten(plain, attributes=codec, body=compress(codec, plain[HEADER_BYTES:]))
+        assert refused(batch, compacted=True) == missing
+        assert not refused(batch)
+
+
+def test_compacted_log_refuses_what_cannot_be_decompressed() -> None:
+    body = b"\x28\xb5\x2f\xfd" + BODY
+    assert refused(rewritten(PLAIN, attributes=4, body=body), compacted=True)

@@ -18,7 +18,7 @@ CARRYING = {
     *("nodes.controller.settings", "nodes.metadata.errors", "nodes.metadata.records"),
     *("nodes.metadata.topic_configs", "nodes.log.batch", "nodes.log.checkpoints"),
     *("nodes.log.config", "nodes.log.errors", "nodes.log.flushing", "nodes.log.health"),
-    *("nodes.log.index", "nodes.log.segment", "nodes.log.segments"),
+    *("nodes.log.compression", "nodes.log.index", "nodes.log.segment", "nodes.log.segments"),
 }
 """Forms of messages and files, settings and errors."""
 

@@ -107,3 +107,16 @@ def test_delete_records_deletes_on_every_replica() -> None:
         assert elsewhere.error_code is ErrorCode.not_leader_or_follower
 
     whole_cluster(2, test)
+
+
+def test_delete_records_is_refused_by_a_topic_that_only_compacts() -> None:
+    """As in Kafka: cleanup.policy does not contain delete."""
+
+    async def run() -> None:
+        async with running(1) as cluster:
+            configs = [{"name": "cleanup.policy", "value": "compact"}]
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1, configs=configs)
+            await cluster.leader("t", isr=1)
+            assert (await delete_records(cluster, 1, 0)).error_code is ErrorCode.policy_violation
+
+    asyncio.run(run())

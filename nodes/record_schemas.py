@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from functools import cache
-from types import GenericAlias
+from types import GenericAlias, NoneType
 from typing import Any, Final, Generic, TypeVar, cast, get_args
 
 from kio.serial import entity_reader, entity_writer
@@ -118,9 +118,22 @@ def _type_at(kind: Any, version: int, flexible: bool) -> Any:
     """The type of a field, with nested entities in the fields of `version`."""
     if is_dataclass(kind):
         return at_version(cast(Hashable, kind), version, flexible=flexible)
-    nested = next((each for each in get_args(kind) if is_dataclass(each)), None)
+    nested = _entity_in(kind)
     older = nested and at_version(cast(Hashable, nested), version, flexible=flexible)
-    return kind if older is nested else GenericAlias(tuple, (older, ...))
+    if older is nested:
+        return kind
+    array = GenericAlias(tuple, (older, ...))
+    return array | None if NoneType in get_args(kind) else array
+
+
+def _entity_in(kind: Any) -> Any:
+    """The entity class of an array of entities, also of one that may be null; else None."""
+    for each in get_args(kind):
+        if is_dataclass(each):
+            return each
+        if (found := _entity_in(each)) is not None:
+            return found
+    return None
 
 
 @cache
@@ -150,8 +163,7 @@ def _nested_converter(source: Any, target: Any) -> Callable[[Any], Any] | None:
     """How a field's value is converted: an entity, a tuple of entities, or (None) not at all."""
     if is_dataclass(target):
         return _converter(cast(Hashable, source), cast(Hashable, target))
-    older = next((each for each in get_args(source) if is_dataclass(each)), None)
-    newer = next((each for each in get_args(target) if is_dataclass(each)), None)
+    older, newer = _entity_in(source), _entity_in(target)
     if older is None or newer is None:
         return None
     convert = _converter(cast(Hashable, older), cast(Hashable, newer))

@@ -39,6 +39,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 1.0
 CLIENT_ID: Final = "highwater-admin"
+MAX_VERSION: Final = (1 << 15) - 1
 
 ANY: Final = None
 """The request goes to any broker."""
@@ -99,20 +100,27 @@ class AdminClient:
             channel.close()
 
     async def request(
-        self, api: str, *, to: int | Address | None = ANY, at_least: int = 0, **values: Any
+        self,
+        api: str,
+        *,
+        to: int | Address | None = ANY,
+        at_least: int = 0,
+        at_most: int = MAX_VERSION,
+        **values: Any,
     ) -> Any:
         """Send one request; return the response with whatever error codes it has.
 
         `api` is kio's name of the request ("create_topics"). `values` are its fields (see `fill`).
-        Fields that the agreed version lacks are left out; `at_least` is the version from which they
-        matter. `to` is a broker's number or address, CONTROLLER, or ANY: then one broker after the
-        other is asked until one answers. Raises Unreachable, and BadRequest when the agreed version
-        is too old or `to` is no broker of the cluster.
+        Fields that the agreed version lacks are left out; `at_least` and `at_most` are the versions
+        from which and up to which the request has them. `to` is a broker's number or address,
+        CONTROLLER, or ANY: then one broker after the other is asked until one answers. Raises
+        Unreachable, and BadRequest when no such version is agreed or `to` is no broker of the
+        cluster.
         """
         failures = []
         for address in await self._candidates(to):
             try:
-                response = await self._ask(address, api, at_least, values)
+                response = await self._ask(address, api, range(at_least, at_most + 1), values)
             except ChannelError as error:
                 failures.append(str(error))
                 continue
@@ -185,19 +193,20 @@ class AdminClient:
             )
         return [self._brokers[to]]
 
-    async def _ask(self, address: Address, api: str, at_least: int, values: dict[str, Any]) -> Any:
+    async def _ask(self, address: Address, api: str, wanted: range, values: dict[str, Any]) -> Any:
         key = _API_KEYS[api]
         agreed = await self._agreed(address)
         if key not in agreed:
             raise BadRequest(f"{address[0]}:{address[1]} does not serve {api} (api key {key})")
         low, high = agreed[key]
-        version = next((v for v in sorted(schema_name_map[api], reverse=True) if v <= high), -1)
-        if version < max(low, at_least):
+        served = range(low, high + 1)
+        usable = [v for v in schema_name_map[api] if v in served and v in wanted]
+        if not usable:
             raise BadRequest(
                 f"{address[0]}:{address[1]} serves {api} only in versions {low} to {high}, which "
                 "lack a field of this request"
             )
-        schema: Any = load_request_schema(key, version)
+        schema: Any = load_request_schema(key, max(usable))
         return await self._channel(address).request(fill(schema, **values))
 
     async def _agreed(self, address: Address) -> dict[int, tuple[int, int]]:

@@ -13,6 +13,9 @@ TRANSIENT = frozenset(
         ErrorCode.not_leader_or_follower,
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.unstable_offset_commit,
         ErrorCode.throttling_quota_exceeded,
         ErrorCode.replica_not_available,
     }

@@ -1,8 +1,8 @@
-"""Requests about the state of nodes: quorum, log directories, producers, records, brokers."""
+"""Requests about the state of nodes: quorum, log directories, producers, log ends, records."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,10 +17,14 @@ from harness.admin.descriptions import (
     ReplicaSize,
 )
 from harness.admin.errors import BadRequest, TransientError
-from harness.admin.reassignments import PartitionError, by_topic
+from harness.admin.reassignments import MAX_PARTITIONS, PartitionError, by_topic
 from nodes.ids import TopicPartition
 
 METADATA_TOPIC = "__cluster_metadata"
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Timestamps that stand for the two ends of a log."""
+_NO_REPLICA: Final = ErrorCode.not_leader_or_follower
 
 
 async def quorum(admin: AdminClient) -> QuorumDescription:
@@ -133,38 +137,48 @@ async def delete_records(
 
 
 async def producers(
-    admin: AdminClient, partition: TopicPartition, broker: int | None = None
-) -> list[Producer]:
-    """Return the producers that a partition's leader or its replica on `broker` knows (KIP-664)."""
+    admin: AdminClient, partitions: Sequence[TopicPartition], broker: int | None = None
+) -> dict[TopicPartition, list[Producer]]:
+    """Return the producers that the leader of each partition, or its replica on `broker`, knows
+    (KIP-664). Raises BadRequest, RequestRefused."""
 
-    async def attempt() -> list[Producer]:
-        node = broker
-        if node is None:
-            (node,) = await _by_leader(admin, [partition])
-        answer = await admin.request(
-            "describe_producers",
-            to=node,
-            topics=[{"name": partition.topic, "partition_indexes": [partition.partition]}],
+    async def attempt() -> dict[TopicPartition, list[Producer]]:
+        asked: Mapping[int, Sequence[TopicPartition]] = (
+            {broker: partitions} if broker is not None else await _by_leader(admin, partitions)
         )
-        (found,) = answer.topics[0].partitions
-        check(found.error_code, str(partition), found.error_message)
-        return [
-            Producer(
-                producer_id=int(each.producer_id),
-                epoch=int(each.producer_epoch),
-                last_sequence=int(each.last_sequence),
-                last_timestamp_ms=int(each.last_timestamp),
-                coordinator_epoch=int(each.coordinator_epoch),
-                transaction_start=(
-                    int(each.current_txn_start_offset)
-                    if each.current_txn_start_offset >= 0
-                    else None
-                ),
-            )
-            for each in found.active_producers
-        ]
+        found = {}
+        for node, own in asked.items():
+            for start in range(0, len(own), MAX_PARTITIONS):
+                answer = await admin.request(
+                    "describe_producers",
+                    to=node,
+                    topics=[
+                        {"name": topic, "partition_indexes": numbers}
+                        for topic, numbers in by_topic(own[start : start + MAX_PARTITIONS]).items()
+                    ],
+                )
+                for topic in answer.topics:
+                    for each in topic.partitions:
+                        name = TopicPartition(str(topic.name), int(each.partition_index))
+                        if broker is not None and each.error_code is _NO_REPLICA:
+                            raise BadRequest(f"broker {broker} has no replica of {name}")
+                        check(each.error_code, str(name), each.error_message)
+                        found[name] = [_producer(state) for state in each.active_producers]
+        return dict(sorted(found.items()))
 
     return await admin.repeat(attempt)
+
+
+def _producer(answer: Any) -> Producer:
+    start = int(answer.current_txn_start_offset)
+    return Producer(
+        producer_id=int(answer.producer_id),
+        epoch=int(answer.producer_epoch),
+        last_sequence=int(answer.last_sequence),
+        last_timestamp_ms=int(answer.last_timestamp),
+        coordinator_epoch=int(answer.coordinator_epoch),
+        transaction_start=start if start >= 0 else None,
+    )
 
 
 async def unregister(admin: AdminClient, broker: int) -> None:
@@ -181,20 +195,75 @@ async def unregister(admin: AdminClient, broker: int) -> None:
     await admin.repeat(attempt)
 
 
+async def log_offsets(
+    admin: AdminClient, partitions: Iterable[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """Return the first offset of each partition at or after a time; -1 where there is none.
+
+    EARLIEST and LATEST stand for the ends of the log. Partitions that do not exist or have no
+    leader are left out.
+    """
+
+    async def attempt() -> dict[TopicPartition, int]:
+        grouped: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition, leader in (await _leaders(admin, partitions)).items():
+            if leader is not None:
+                grouped[leader].append(partition)
+        found = {}
+        for leader, own in grouped.items():
+            for start in range(0, len(own), MAX_PARTITIONS):
+                answer = await admin.request(
+                    "list_offsets",
+                    to=leader,
+                    at_least=1,
+                    replica_id=-1,
+                    isolation_level=0,
+                    topics=[
+                        {
+                            "name": topic,
+                            "partitions": [
+                                {"partition_index": number, "timestamp": timestamp_ms}
+                                for number in numbers
+                            ],
+                        }
+                        for topic, numbers in by_topic(own[start : start + MAX_PARTITIONS]).items()
+                    ],
+                )
+                for topic in answer.topics:
+                    for each in topic.partitions:
+                        name = TopicPartition(str(topic.name), int(each.partition_index))
+                        check(each.error_code, str(name))
+                        found[name] = int(each.offset)
+        return dict(sorted(found.items()))
+
+    return await admin.repeat(attempt)
+
+
+async def _leaders(
+    admin: AdminClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    """Return the leaders of those of the partitions that exist, ascending."""
+    wanted = set(partitions)
+    known = set(await topics.names(admin)) & {each.topic for each in wanted}
+    return {
+        each.name: each.leader
+        for topic in await topics.describe(admin, sorted(known))
+        for each in topic.partitions
+        if each.name in wanted
+    }
+
+
 async def _by_leader(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
-    """Group the partitions by their leader. Raises TransientError while one has no leader."""
-    found = {
-        each.name: each
-        for topic in await topics.describe(admin, sorted({p.topic for p in partitions}))
-        for each in topic.partitions
-    }
+    """Group the partitions by their leader. Raises BadRequest about a partition that does not
+    exist, TransientError while one has no leader."""
+    found = await _leaders(admin, partitions)
     grouped: dict[int, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
         if partition not in found:
             raise BadRequest(f"partition {partition} does not exist")
-        leader = found[partition].leader
+        leader = found[partition]
         if leader is None:
             raise TransientError(
                 ErrorCode.leader_not_available, f"partition {partition} has no leader"

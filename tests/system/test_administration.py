@@ -152,6 +152,23 @@ def _brokers(run: Path, place: Path) -> None:
             ("brokers", "add", "--bootstrap-servers", "h:1"),
             "cannot start brokers of a cluster that it does not run",
         ),
+        (("groups", "list", "--state", "emty"), "did you mean empty?"),
+        (("groups", "list", "--type", "x"), "none of Classic, Consumer"),
+        (("groups", "reset-offsets", "g", "--to-latest"), "--all-topics, or --topic"),
+        (("groups", "reset-offsets", "g", "--all-topics"), "give one of --to-earliest"),
+        (
+            ("groups", "reset-offsets", "g", "--all-topics", "--to-latest", "--shift-by", "1"),
+            "give one of --to-earliest",
+        ),
+        (
+            ("groups", "reset-offsets", "g", "--topic", "a:", "--to-latest"),
+            "for some partitions",
+        ),
+        (
+            ("groups", "reset-offsets", "g", "--topic", "a", "--by-duration", "x"),
+            "write PnDTnHnMnS",
+        ),
+        (("groups", "delete-offsets", "g"), "name the topics"),
         (("up", "--controllers", "2"), "together with --brokers"),
         (("topics", "list", "--run", "nowhere"), "no such run directory"),
         (("topics", "list", "--run", "x", "--name", "y"), "not both"),

@@ -240,7 +240,8 @@ def describe_producers(
     """
 
     async def work(admin: AdminClient) -> list[Producer]:
-        return await inspection.producers(admin, TopicPartition(topic, partition), broker_id)
+        name = TopicPartition(topic, partition)
+        return (await inspection.producers(admin, [name], broker_id))[name]
 
     found = administer(work, cluster)
     rows = tool_text.producer_rows(found)

@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,51 +12,17 @@ from harness.admin import reassignments, topics
 from harness.admin.client import CONTROLLER, AdminClient, parse_bootstrap
 from harness.admin.errors import BadRequest, RequestRefused, TransientError, Unreachable
 from nodes.ids import TopicPartition
-from tests.support.clusters.fake_node import FakeNode, serving
+from tests.support.clusters.fake_brokers import METADATA, FakeBrokers
+from tests.support.clusters.fake_node import serving
 
-T = TypeVar("T")
-
-METADATA, API_VERSIONS, CREATE_TOPICS, ALTER = 3, 18, 19, 45
+CREATE_TOPICS, ALTER = 19, 45
 A0 = TopicPartition("a", 0)
 
 
-class Brokers:
-    """Two fake brokers in one cluster."""
-
-    def __init__(self, versions: dict[int, int]) -> None:
-        self.versions = versions
-        self.controller = 1
-        self.topics: list[dict[str, Any]] = []
-        answers = {METADATA: self.metadata}
-        self.nodes = {node: FakeNode(answers) for node in (1, 2)}
-
-    def metadata(self, _: Any) -> dict[str, Any]:
-        brokers = [
-            {"node_id": number, "host": "127.0.0.1", "port": node.port}
-            for number, node in self.nodes.items()
-        ]
-        return {"brokers": brokers, "controller_id": self.controller, "topics": self.topics}
-
-    def seen(self, node: int, key: int) -> list[Any]:
-        """Return the requests with this API key that a broker got."""
-        return [each for each in self.nodes[node].seen if int(each.__api_key__) == key]
-
-    def run(self, work: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 5.0) -> T:
-        """Run `work` with a client whose bootstrap server is broker 2."""
-
-        async def connected() -> T:
-            addresses = [("127.0.0.1", self.nodes[2].port)]
-            async with AdminClient(addresses, timeout_s=timeout_s) as admin:
-                return await work(admin)
-
-        with serving(*self.nodes.values()):
-            return asyncio.run(connected())
-
-
 @pytest.fixture
-def brokers() -> Brokers:
+def brokers() -> FakeBrokers:
     """Two brokers."""
-    return Brokers({})
+    return FakeBrokers()
 
 
 def created(code: ErrorCode) -> Callable[[Any], dict[str, Any]]:
@@ -64,7 +30,9 @@ def created(code: ErrorCode) -> Callable[[Any], dict[str, Any]]:
     return lambda _: {"topics": [{"name": "a", "error_code": code, "error_message": "because"}]}
 
 
-def test_request_for_the_controller_goes_to_the_one_that_metadata_names(brokers: Brokers) -> None:
+def test_request_for_the_controller_goes_to_the_one_that_metadata_names(
+    brokers: FakeBrokers,
+) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.none)
     brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
@@ -72,7 +40,7 @@ def test_request_for_the_controller_goes_to_the_one_that_metadata_names(brokers:
     assert not brokers.seen(2, CREATE_TOPICS)
 
 
-def test_not_controller_makes_the_client_find_the_controller_again(brokers: Brokers) -> None:
+def test_not_controller_makes_the_client_find_the_controller_again(brokers: FakeBrokers) -> None:
 
     def moved(_: Any) -> dict[str, Any]:
         brokers.controller = 2
@@ -85,7 +53,7 @@ def test_not_controller_makes_the_client_find_the_controller_again(brokers: Brok
 
 
 def test_topic_that_exists_at_the_second_attempt_was_created_by_the_first(
-    brokers: Brokers,
+    brokers: FakeBrokers,
 ) -> None:
     codes = iter([ErrorCode.request_timed_out, ErrorCode.topic_already_exists])
     for node in brokers.nodes.values():
@@ -93,7 +61,7 @@ def test_topic_that_exists_at_the_second_attempt_was_created_by_the_first(
     brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
 
 
-def test_refused_request_is_not_repeated(brokers: Brokers) -> None:
+def test_refused_request_is_not_repeated(brokers: FakeBrokers) -> None:
     """The message has Kafka's words."""
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.topic_already_exists)
@@ -103,7 +71,7 @@ def test_refused_request_is_not_repeated(brokers: Brokers) -> None:
     assert len(brokers.seen(1, CREATE_TOPICS)) == 1
 
 
-def test_existing_topic_is_no_error_with_exist_ok(brokers: Brokers) -> None:
+def test_existing_topic_is_no_error_with_exist_ok(brokers: FakeBrokers) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.topic_already_exists)
     brokers.run(
@@ -111,7 +79,7 @@ def test_existing_topic_is_no_error_with_exist_ok(brokers: Brokers) -> None:
     )
 
 
-def test_in_sync_check_asks_every_named_broker(brokers: Brokers) -> None:
+def test_in_sync_check_asks_every_named_broker(brokers: FakeBrokers) -> None:
 
     def look(replicas: int, *, preferred: bool = False) -> None:
         async def ask(admin: AdminClient) -> None:
@@ -135,7 +103,7 @@ def test_in_sync_check_asks_every_named_broker(brokers: Brokers) -> None:
         look(1)
 
 
-def test_client_gives_up_after_the_time_limit_with_the_last_error(brokers: Brokers) -> None:
+def test_client_gives_up_after_the_time_limit_with_the_last_error(brokers: FakeBrokers) -> None:
     for node in brokers.nodes.values():
         node.answers[CREATE_TOPICS] = created(ErrorCode.not_controller)
     with pytest.raises(Unreachable, match=r"gave up after 0.3 s: topic a: NOT_CONTROLLER"):
@@ -144,18 +112,18 @@ def test_client_gives_up_after_the_time_limit_with_the_last_error(brokers: Broke
         )
 
 
-def test_request_that_the_broker_does_not_serve_is_not_sent(brokers: Brokers) -> None:
+def test_request_that_the_broker_does_not_serve_is_not_sent(brokers: FakeBrokers) -> None:
     with pytest.raises(BadRequest, match="does not serve elect_leaders"):
         brokers.run(lambda admin: reassignments.elect(admin, reassignments.PREFERRED, [A0]))
 
 
-def test_version_that_lacks_a_needed_field_is_refused(brokers: Brokers) -> None:
+def test_version_that_lacks_a_needed_field_is_refused(brokers: FakeBrokers) -> None:
     """The field is never left out silently."""
     with pytest.raises(BadRequest, match="lack a field of this request"):
         brokers.run(lambda admin: admin.request("metadata", at_least=99))
 
 
-def test_result_of_a_reassignment_has_only_the_refused_partitions(brokers: Brokers) -> None:
+def test_result_of_a_reassignment_has_only_the_refused_partitions(brokers: FakeBrokers) -> None:
 
     def answer(request: Any) -> dict[str, Any]:
         rows = [
@@ -178,7 +146,7 @@ def test_result_of_a_reassignment_has_only_the_refused_partitions(brokers: Broke
     assert [each.replicas for each in request.topics[0].partitions] == [(1,), None]
 
 
-def test_one_bootstrap_server_that_answers_is_enough(brokers: Brokers) -> None:
+def test_one_bootstrap_server_that_answers_is_enough(brokers: FakeBrokers) -> None:
     """If none answers, the error names all of them."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -199,12 +167,12 @@ def test_one_bootstrap_server_that_answers_is_enough(brokers: Brokers) -> None:
             asyncio.run(all_dead())
 
 
-def test_unknown_broker_is_refused_with_the_known_ones(brokers: Brokers) -> None:
+def test_unknown_broker_is_refused_with_the_known_ones(brokers: FakeBrokers) -> None:
     with pytest.raises(BadRequest, match="broker 7 is not in service; those that are: 1, 2"):
         brokers.run(lambda admin: admin.request("metadata", to=7))
 
 
-def test_unknown_topic_is_refused(brokers: Brokers) -> None:
+def test_unknown_topic_is_refused(brokers: FakeBrokers) -> None:
     brokers.topics = [{"name": "b", "error_code": ErrorCode.unknown_topic_or_partition}]
     with pytest.raises(RequestRefused, match="topic b does not exist"):
         brokers.run(lambda admin: topics.describe(admin, ["b"]))

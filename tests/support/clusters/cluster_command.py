@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
+import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 
+from harness.cli.main import main
 from nodes.wire.client import Channel
 from nodes.wire.versions import fill
 
@@ -29,6 +32,30 @@ def highwater(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The words of each line that has any."""
+        return [line.split() for line in self.out.splitlines() if line.strip()]
+
+
+def called(*arguments: str) -> Printed:
+    """Run `highwater` in this process: a command that only asks a cluster."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    assert isinstance(code, int)
+    return Printed(code, out.getvalue(), err.getvalue())
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class ClassicGroup:
             protocol=value.protocol,
             leader=value.leader,
         )
-        for each in value.members:
+        for each in {member.member_id: member for member in value.members}.values():
             no_timeout = each.rebalance_timeout < 0
             group.add(
                 Member(

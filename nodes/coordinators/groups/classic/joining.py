@@ -26,14 +26,26 @@ from nodes.coordinators.machine import Token
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long one may wait to join who was in no generation yet, as in Kafka."""
 
+LONGEST_TEXT: Final = 32_767 - 37
+"""Bytes. Kafka reads longer strings, fails to write them, and says UNKNOWN_SERVER_ERROR."""
+
 
 def refusal(request: Join, step: Step) -> ErrorCode:
     """Why a request cannot be served, whatever the group is."""
     if not request.who.group_id:
         return ErrorCode.invalid_group_id
+    if not _can_be_written(request):
+        return ErrorCode.invalid_request
     least, most = step.settings.min_session_timeout_ms, step.settings.max_session_timeout_ms
     fits = least <= request.session_timeout_ms <= most
     return ErrorCode.none if fits else ErrorCode.invalid_session_timeout
+
+
+def _can_be_written(request: Join) -> bool:
+    """Whether each string fits into the group's record, a member id with its random part too."""
+    texts = [request.who.group_id, request.who.instance_id or "", request.client.id]
+    texts += [request.protocol_type, *(each.name for each in request.protocols)]
+    return all(len(each.encode()) <= LONGEST_TEXT for each in texts)
 
 
 def join(

@@ -283,3 +283,16 @@ def test_a_group_without_an_id_is_refused() -> None:
     ]
     for each in operations:
         assert Scene().driver.ask(each)["error_code"] is ErrorCode.invalid_group_id
+
+
+def test_ids_that_cannot_be_written_are_refused() -> None:
+    """A record's strings have at most 32,767 bytes, and a member id gets a random part."""
+    for text, expected in (
+        ("é" * 16_365, ErrorCode.none),
+        ("é" * 16_366, ErrorCode.invalid_request),
+    ):
+        scene = Scene()
+        a = scene.member("a", instance_id=text)
+        a.send_join()
+        scene.after(0)
+        assert a.join_error is expected

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, iter_batches, read_header
+from nodes.log.batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+    read_header,
+)
 from nodes.log.config import LogConfig
 from nodes.log.errors import EpochRegression, InvalidBatch, MessageTooLarge, OffsetGap
 from nodes.log.record_validation import check_records
@@ -21,10 +28,13 @@ class ActiveSegment(Protocol):
     first_timestamp: int
 
 
-def validate_produced(batches: bytes, config: LogConfig) -> BatchHeader:
+def validate_produced(
+    batches: bytes, config: LogConfig, from_coordinator: bool = False
+) -> BatchHeader:
     """Return the header of a producer's data, which must be exactly one valid batch.
 
-    A record of a compacted log must have a key. Raises CorruptBatch, InvalidBatch, MessageTooLarge.
+    A record of a compacted log must have a key. Only a coordinator may write for a producer without
+    a sequence. Raises CorruptBatch, InvalidBatch, MessageTooLarge.
     """
     header = read_header(batches)
     size = header.size
@@ -38,8 +48,11 @@ def validate_produced(batches: bytes, config: LogConfig) -> BatchHeader:
         raise InvalidBatch(
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
         )
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidBatch(f"sequence {header.base_sequence} of producer {header.producer_id}")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 and not from_coordinator:
+            raise InvalidBatch(f"sequence {header.base_sequence} of producer {header.producer_id}")
+    elif header.attributes & TRANSACTIONAL_BIT:
+        raise InvalidBatch("a transactional batch without a producer id")
     keyed, count = config.compaction is not None, header.record_count
     check_records(batches, HEADER_BYTES, size, header.compression, count, keyed=keyed)
     return header

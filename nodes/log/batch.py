@@ -42,8 +42,8 @@ _TIMESTAMP = struct.Struct(">q")
 _CHECKED_FROM = 21
 _COMPRESSION_MASK = 0x07
 _TIMESTAMP_TYPE_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
-_CONTROL_BIT = 0x20
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
 
 Buffer = bytes | bytearray | memoryview
 
@@ -88,12 +88,12 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         """Whether it holds control records, which consumers skip."""
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def has_append_time(self) -> bool:
@@ -201,6 +201,7 @@ def encode_batch(
     leader_epoch: Epoch = NO_EPOCH,
     timestamp_ms: int,
     control: bool = False,
+    transactional: bool = False,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -208,6 +209,7 @@ def encode_batch(
     """Encode one uncompressed batch of at least one record; `timestamp_ms` is wall-clock time."""
     if not records:
         raise ValueError("a batch holds at least one record")
+    attributes = (CONTROL_BIT if control else 0) | (TRANSACTIONAL_BIT if transactional else 0)
     stamps = [timestamp_ms if r.timestamp < 0 else r.timestamp for r in records]
     body = bytearray(HEADER_BYTES)
     for delta, (record, stamp) in enumerate(zip(records, stamps, strict=True)):
@@ -217,7 +219,7 @@ def encode_batch(
     _HEADER.pack_into(
         body, 0,
         base_offset, len(body) - LOG_OVERHEAD_BYTES, leader_epoch, 2, 0,
-        _CONTROL_BIT if control else 0, len(records) - 1, stamps[0], max(stamps),
+        attributes, len(records) - 1, stamps[0], max(stamps),
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
     _CRC.pack_into(body, _CRC_AT, crc32c(memoryview(body)[_CHECKED_FROM:]))

@@ -7,6 +7,8 @@
     ├── OutOfOrderSequence    an idempotent producer's sequence leaves a gap
     │   └── UnknownProducer   ... because this log has never heard of the producer
     ├── InvalidProducerEpoch  a newer epoch of this producer id has written
+    ├── InvalidTransactionState  a batch outside of its producer's transaction, or not verified
+    ├── CoordinatorFenced     a marker of an older transaction coordinator than the last one's
     ├── OffsetGap             a follower got batches that do not continue its log
     ├── EpochRegression       a batch or leadership of an older epoch than the log's last
     ├── OffsetOutOfRange      a read below the log's start or beyond its end
@@ -50,6 +52,17 @@ class UnknownProducer(OutOfOrderSequence):
 
 class InvalidProducerEpoch(LogError):
     """The producer was fenced by a newer epoch of its id."""
+
+
+class InvalidTransactionState(LogError):
+    """A transactional batch that no transaction is known to include, or another batch in between.
+
+    The broker answers INVALID_TXN_STATE.
+    """
+
+
+class CoordinatorFenced(LogError):
+    """A marker of a transaction coordinator that is not the coordinator any more."""
 
 
 class OffsetGap(LogError):

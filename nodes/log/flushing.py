@@ -1,9 +1,10 @@
 """Flushing of a log: all waiting callers share an fsync.
 
-Guarantees: below `flushed` everything survives a power loss, including the epochs' file and the
-indexes of sealed segments. So a recovery from there need not read earlier data. A failed sync takes
-the log offline and fails every waiter (KAFKA-10778). If no caller waited for the end of a sync, its
-data is written again before the next sync. The callers decide when to flush.
+Guarantees: below `flushed` everything survives a power loss, including the epochs' file, the
+indexes of sealed segments, and every index of aborted transactions. So a recovery from there need
+not read earlier data. A failed sync takes the log offline and fails every waiter (KAFKA-10778). If
+no caller waited for the end of a sync, its data is written again before the next sync. The callers
+decide when to flush.
 """
 
 import asyncio
@@ -84,7 +85,7 @@ class Flusher:
         with self._health.failing():
             for segment, files, sealed in work:
                 if closing and not sealed and len(segment.index):
-                    files += segment.indexes_unsynced()
+                    files += segment.lookups_unsynced()
                 for file in files:
                     file.sync()
             epochs = self._epochs.unsynced()
@@ -122,7 +123,7 @@ class Flusher:
                         if self._segments.cuts != cuts:
                             return  # later appends are not synced
                 if active is not self._segments.active and not active.deleted:
-                    work.append(_Work(active, active.indexes_unsynced(), True))  # sealed meanwhile
+                    work.append(_Work(active, active.lookups_unsynced(), True))  # sealed meanwhile
                     for file in work[-1].files:
                         await self._sync(file)
                 if epochs is not None:
@@ -153,7 +154,8 @@ class Flusher:
             if segment.next_offset <= self.flushed:
                 break
             sealed = segment is not self._segments.active
-            files = [*segment.indexes_unsynced(), segment.file] if sealed else [segment.file]
+            lookups = segment.lookups_unsynced() if sealed else []
+            files = [*lookups, *segment.aborted.unsynced(), segment.file]
             work.append(_Work(segment, files, sealed))
         if self._unheard:
             with self._health.failing():
@@ -165,8 +167,9 @@ class Flusher:
     def _done(self, work: list[_Work], reached: Offset) -> None:
         self._epochs.synced()
         for segment, _, sealed in work:
+            segment.aborted.synced()
             if sealed:
-                segment.indexes_synced()
+                segment.lookups_synced()
         self.flushed = max(self.flushed, reached)
 
     async def wait(self, offset: Offset) -> None:

@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
-from nodes.log import deletion, retention, timestamps
+from nodes.log import deletion, retention
 from nodes.log.appending import batches_that_fit, is_full, validate_fetched, validate_produced
-from nodes.log.batch import HEADER_BYTES, BatchHeader, patch, read_header
+from nodes.log.batch import CONTROL_BIT, BatchHeader, patch, read_header
 from nodes.log.config import LogConfig
 from nodes.log.errors import OffsetOutOfRange
 from nodes.log.flushing import Flusher
 from nodes.log.health import Health
-from nodes.log.producer_state import Producers
+from nodes.log.reading import LogReader
 from nodes.log.recovery import Loaded, Recovery, load
+from nodes.log.transactions.markers import Marker, decode_marker, encode_marker
+from nodes.log.transactions.verification import VerificationGuard
 from nodes.storage.disk import Disk
 
 __all__ = ["Log", "LogAppendInfo", "LogConfig"]
@@ -45,26 +47,21 @@ class LogAppendInfo(NamedTuple):
     duplicate: bool
 
 
-class Log:
+class Log(LogReader):
     """One replica's log. Only for coroutines of one event loop, not for several threads."""
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig, loaded: Loaded) -> None:
         """Use `Log.open`."""
+        super().__init__(loaded)
         self.config = config
         self.recovery: Recovery = loaded.recovery
-        self.producers: Producers = loaded.producers
         self._disk = disk
         self._directory = directory
-        self._segments = loaded.segments
-        self._epochs = loaded.epochs
         self._epoch_file = loaded.epoch_file
-        self._snapshots = loaded.snapshots
-        self._start = loaded.start_offset
         self.health = Health(directory)
         self._flusher = Flusher(
             disk, self._segments, self._epoch_file, self.health, self._segments.active.next_offset
         )
-        self._oldest_timestamp: int | None = None
 
     @classmethod
     def open(
@@ -123,45 +120,10 @@ class Log:
         """Why the log refuses appends; empty while it accepts them. Such a node is not clean."""
         return self.health.offline
 
-    # --- where the log begins and ends
-
-    @property
-    def start_offset(self) -> Offset:
-        """The offset of the first readable record, or of the next record in an empty log."""
-        return self._start
-
-    @property
-    def end_offset(self) -> Offset:
-        """LEO: the offset that the next record gets."""
-        return self._segments.active.next_offset
-
     @property
     def flushed_offset(self) -> Offset:
         """Everything below is on disk."""
         return self._flusher.flushed
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments.all)
-
-    @property
-    def last_epoch(self) -> Epoch:
-        """The epoch of the last record; -1 without records.
-
-        An epoch without records does not count: a follower that reported it would have to truncate
-        to its present end.
-        """
-        return self._epochs.last_with_records(self.end_offset)
-
-    @property
-    def epochs(self) -> tuple[tuple[Epoch, Offset], ...]:
-        """Leader epochs and their start offsets, oldest first."""
-        return self._epochs.entries
-
-    def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        """The largest known epoch not above `epoch`, and where it ends; (-1, -1) when unknown."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
 
     # --- appending
 
@@ -176,46 +138,66 @@ class Log:
         if self._epochs.assign(epoch, start_offset):
             self._write_epochs()
 
-    def append_as_leader(self, batches: bytes, leader_epoch: Epoch) -> LogAppendInfo:
+    def append_as_leader(
+        self,
+        batches: bytes,
+        leader_epoch: Epoch,
+        *,
+        guard: VerificationGuard | None = None,
+        from_coordinator: bool = False,
+    ) -> LogAppendInfo:
         """Append one batch of a producer; assign the log's end as its offset, and the epoch.
 
-        Raises CorruptBatch, InvalidBatch, MessageTooLarge, OutOfOrderSequence,
-        InvalidProducerEpoch, EpochRegression: nothing was appended. LogOffline and OSError: it may
-        have been.
+        `guard`: of `Producers.start_verification`. `from_coordinator`: a group coordinator may
+        write for a producer without a sequence. Raises CorruptBatch, InvalidBatch, MessageTooLarge,
+        OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState, EpochRegression: nothing
+        was appended. LogOffline and OSError: it may have been.
         """
         if self.health.offline:
             self.health.check()
-        header = validate_produced(batches, self.config)
+        header = validate_produced(batches, self.config, from_coordinator)
         if header.producer_id >= 0:
-            first = self.producers.check(header, self._remembers_all)
+            first = self.producers.check(header, self._remembers_all, guard)
             if first is not None:
                 return LogAppendInfo(first.base_offset, first.last_offset, True)
+        appended = self._append(batches, header, leader_epoch)
+        self.producers.update(header, appended.base_offset)
+        return appended
+
+    def _remembers_all(self, header: BatchHeader) -> bool:
+        expiration_ms = self.config.producer_expiration_ms
+        return self._producer_state.remembers_all(header, self._start, expiration_ms)
+
+    def append_marker(
+        self, marker: Marker, leader_epoch: Epoch, timestamp_ms: int, *, transaction_version: int
+    ) -> LogAppendInfo:
+        """Append the end of a transaction; `timestamp_ms` is the wall clock.
+
+        Raises InvalidProducerEpoch, CoordinatorFenced, EpochRegression: nothing was appended.
+        LogOffline and OSError: it may have been.
+        """
+        self.health.check()
+        self.producers.check_marker(marker, transaction_version)
+        batch = encode_marker(marker, timestamp_ms)
+        header = read_header(batch)
+        appended = self._append(batch, header, leader_epoch)
+        with self.health.failing():
+            self._producer_state.end_transaction(header, appended.base_offset, marker)
+        return appended
+
+    def _append(self, batch: bytes, header: BatchHeader, leader_epoch: Epoch) -> LogAppendInfo:
         if leader_epoch != self._epochs.latest:
             self.assign_epoch(leader_epoch, self.end_offset)
-        size = len(batches)
         if is_full(self._segments.active, header, self.config):
             self._roll()
         active = self._segments.active
         base_offset = active.next_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
-        data = bytearray(batches)
+        data = bytearray(batch)
         patch(data, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(data)
-        active.add_batch(base_offset, last_offset, size, header.max_timestamp)
-        self.producers.update(header, base_offset)
+        active.add_batch(base_offset, last_offset, len(data), header.max_timestamp)
         return LogAppendInfo(base_offset, last_offset, False)
-
-    def _remembers_all(self, header: BatchHeader) -> bool:
-        """Whether no producer was forgotten at the time of `header`'s batch: no segment was removed
-        from the log's start, and the whole log is younger than the producer expiration.
-        """
-        if self._start > 0 or not self._segments.all[0].size:
-            return self._start == 0
-        if self._oldest_timestamp is None:
-            first = read_header(self._segments.all[0].file.pread(0, HEADER_BYTES))
-            self._oldest_timestamp = first.first_timestamp
-        age_ms = header.max_timestamp - self._oldest_timestamp
-        return age_ms < self.config.producer_expiration_ms
 
     def append_as_follower(self, batches: bytes) -> LogAppendInfo:
         """Append the leader's batches byte for byte, without an incomplete last batch.
@@ -248,11 +230,16 @@ class Log:
         if changed:
             self._write_epochs()
         self._write(view[first:end])
-        for _, header in whole[start:stop]:
+        for pos, header in whole[start:stop]:
             active.add_batch(
                 header.base_offset, header.last_offset, header.size, header.max_timestamp
             )
-            self.producers.update(header, header.base_offset)
+            marker = decode_marker(view, pos) if header.attributes & CONTROL_BIT else None
+            if marker is None:
+                self.producers.update(header, header.base_offset)
+            else:
+                with self.health.failing():
+                    self._producer_state.end_transaction(header, header.base_offset, marker)
         return stop
 
     def _roll(self) -> None:
@@ -263,7 +250,7 @@ class Log:
         """
         with self.health.failing():
             self._segments.active.seal()
-            self._snapshots.write(self.end_offset, self.producers)
+            self._producer_state.write_snapshot(self.end_offset)
             self._segments.begin(self.end_offset)
 
     def _write(self, data: bytes | bytearray | memoryview) -> None:
@@ -277,40 +264,6 @@ class Log:
         with self.health.failing():
             self._epoch_file.write(self._epochs.entries)
             self._segments.names_changed()
-
-    # --- reading
-
-    def read(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool = True
-    ) -> bytes:
-        """Read whole batches from the one that contains `offset`, all entirely below `upper`.
-
-        At most `max_bytes` and within one segment; with `at_least_one` the first batch is returned
-        even if it is larger. Empty at the log's end. Raises OffsetOutOfRange, and LogCorrupt if the
-        file has changed.
-        """
-        end = self._segments.active.next_offset
-        if not self._start <= offset <= end:
-            raise OffsetOutOfRange(f"offset {offset} is not in {self._start}..{end}")
-        if offset == end or offset >= upper:
-            return b""
-        segment = self._segments.of(offset)
-        return segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record at or after a wall-clock time, and its time; None if there is none.
-
-        For a compressed batch that begins earlier, the result is the batch's first offset: a
-        consumer that starts there misses nothing.
-        """
-        return timestamps.first_at_or_after(self._segments.all, timestamp_ms, self._start)
-
-    def max_timestamp(self) -> tuple[Offset, int]:
-        """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1).
-
-        In a compressed batch the offset is that of its last record.
-        """
-        return timestamps.largest(self._segments.all, self._start)
 
     # --- truncating the end
 
@@ -338,37 +291,26 @@ class Log:
         self._flusher.flushed = min(self.flushed_offset, end)
         with self.health.failing():
             # First, and synced with the names: a snapshot must not outlive its records.
-            if self._snapshots.remove_above(offset):
+            if self._producer_state.snapshots.remove_above(offset):
                 self._segments.names_changed()
             self._segments.cut(offset)
         self._start = min(self._start, end)
         if self._epochs.truncate_from_end(end):
             self._write_epochs()
-        self._rewind_producers(end)
+        self._producer_state.truncated(end)
         return end
-
-    def _rewind_producers(self, end: Offset) -> None:
-        first = self._segments.all[0].base_offset
-        begin = self.producers.rewind(end)
-        if begin is None or begin < first:
-            found = self._snapshots.newest(end, first)
-            begin, state = found if found is not None else (first, {})
-            self.producers.restore(state.items())
-        for header in self._segments.headers(begin):
-            self.producers.update(header, header.base_offset)
 
     def truncate_fully(self, new_start: Offset) -> None:
         """Remove everything; the log is then empty and begins at `new_start`."""
         self.health.check()
         self._flusher.flushed = min(self.flushed_offset, self._start, new_start)
         with self.health.failing():
-            self._snapshots.keep(set())
+            self._producer_state.snapshots.keep(set())
             self._segments.begin_anew(new_start)
         self._start = self._flusher.flushed = new_start
-        self._oldest_timestamp = None
         self._epochs.clear()
         self._write_epochs()
-        self.producers = Producers()
+        self._producer_state.truncated_fully()
 
     # --- trimming the start
 
@@ -429,8 +371,7 @@ class Log:
         if count:
             with self.health.failing():
                 self._segments.remove_oldest(count)
-                self._snapshots.remove_below(self._segments.all[0].base_offset)
-            self._oldest_timestamp = None
+                self._producer_state.start_removed()
         return count
 
     # --- making durable, and ending
@@ -471,18 +412,11 @@ class Log:
             if not self.offline:
                 with self.health.failing():
                     self._segments.active.finish_indexes()
-                    self._write_last_snapshot()
+                    self._producer_state.write_last_snapshot(self.end_offset)
                 self._flusher.now(closing=True)
         finally:
             self._segments.close()
             self.health.end("closed")
-
-    def _write_last_snapshot(self) -> None:
-        end = self.end_offset
-        if end > self._segments.all[0].base_offset and not self._snapshots.has(end):
-            self._snapshots.write(end, self.producers)
-            self._snapshots.keep({end, *(s.base_offset for s in self._segments.all)})
-            self._segments.names_changed()
 
     def delete(self) -> None:
         """Close the log and rename its directory for deletion; `sweep_deleted` removes it.

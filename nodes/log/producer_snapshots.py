@@ -29,8 +29,6 @@ _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _VERSION = 1
 _CHECKED_FROM = 6
-_NO_COORDINATOR = -1
-_NO_TRANSACTION = -1
 _NAME = re.compile(r"(\d{20})\.snapshot")
 
 
@@ -51,8 +49,8 @@ def encode(producers: Producers) -> bytes:
                 batch.last_offset,
                 batch.last_offset - batch.base_offset,
                 producer.last_timestamp,
-                _NO_COORDINATOR,
-                _NO_TRANSACTION,
+                producer.coordinator_epoch,
+                producer.transaction_start,
             )
             count += 1
     checked = count.to_bytes(4, "big") + entries
@@ -72,14 +70,16 @@ def decode(data: bytes) -> dict[int, Producer]:
         raise CorruptSnapshot(f"{len(data)} bytes for {count} entries")
     producers: dict[int, Producer] = {}
     for fields in _ENTRY.iter_unpack(data[_HEADER.size :]):
-        producer_id, epoch, sequence, last, delta, timestamp, _, _ = fields
+        producer_id, epoch, sequence, last, delta, timestamp, coordinator_epoch, start = fields
         known = producers.get(producer_id)
         batches = known.batches if known is not None and known.epoch == epoch else ()
         if last >= 0:
             first = (sequence - delta) & MAX_SEQUENCE
             new = ProducerBatch(first, sequence, Offset(last - delta), Offset(last))
             batches = (*batches[1 - REMEMBERED_BATCHES :], new)
-        producers[producer_id] = Producer(epoch, batches, timestamp)
+        producers[producer_id] = Producer(
+            epoch, batches, timestamp, coordinator_epoch, Offset(start)
+        )
     return producers
 
 

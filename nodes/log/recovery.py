@@ -30,7 +30,7 @@ from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
 from nodes.log.errors import CorruptBatch, EpochRegression, LogCorrupt
 from nodes.log.leader_epochs import EpochStart, LeaderEpochs
 from nodes.log.producer_snapshots import Snapshots
-from nodes.log.producer_state import Producers
+from nodes.log.producer_state_manager import ProducerStateManager
 from nodes.log.retention import below_start
 from nodes.log.segment import Segment
 from nodes.log.segments import Segments
@@ -60,8 +60,7 @@ class Loaded:
     segments: Segments
     epochs: LeaderEpochs
     epoch_file: LeaderEpochCheckpoint
-    producers: Producers
-    snapshots: Snapshots
+    producer_state: ProducerStateManager
     start_offset: Offset
     clean: bool
     """Whether nothing needs a sync: the log was closed cleanly, or was just created."""
@@ -103,6 +102,10 @@ def load(
         segments.extend(  # one by one: after an error, the opened segments must be closed
             Segment(disk, directory, base, index_interval_bytes) for base in bases or [log_start]
         )
+        indexed = set(names)
+        for segment in segments:
+            if f"{segment.base_offset:020d}.txnindex" not in indexed:
+                segment.aborted.exists_not()
         begun = Segments(disk, directory, segments, new=new)
         if not bases:
             begun.names_changed()
@@ -166,12 +169,13 @@ class _Loader:
             self._disk.sync_dir(self._directory)
         start = Offset(max(self._segments[0].base_offset, self._log_start))
         self._epochs.truncate_from_start(start)
+        producer_state = ProducerStateManager(self._log, snapshots)
+        self._rebuilt += producer_state.load(end, self._first_unsound(trusted))
         return Loaded(
             segments=self._log,
             epochs=self._epochs,
             epoch_file=self._epoch_file,
-            producers=self._replay(snapshots, end),
-            snapshots=snapshots,
+            producer_state=producer_state,
             start_offset=start,
             clean=self._clean,
             recovery=Recovery(
@@ -183,17 +187,13 @@ class _Loader:
             ),
         )
 
-    def _replay(self, snapshots: Snapshots, end: Offset) -> Producers:
-        """The producers, from the newest snapshot on; a damaged snapshot costs only time."""
-        producers = Producers()
-        first = self._segments[0].base_offset
-        found = snapshots.newest(end, first)
-        if found is not None:
-            first, state = found
-            producers.restore(state.items())
-        for header in self._log.headers(first):
-            producers.update(header, header.base_offset)
-        return producers
+    def _first_unsound(self, trusted: int) -> int:
+        """The number of the first segment whose index of aborted transactions is to be rebuilt, if
+        the first `trusted` segments were not validated.
+        """
+        numbers = range(min(trusted, len(self._segments)))
+        unsound = (n for n in numbers if not self._segments[n].aborted.is_sound())
+        return next(unsound, trusted)
 
     def _must_validate(self, number: int) -> bool:
         """Whether the segment, or a part of it, may not have been flushed."""
@@ -344,7 +344,7 @@ def _segment_bases(disk: Disk, directory: str, names: list[str]) -> list[Offset]
     logs = {match[1] for name in names if (match := _LOG_FILE.fullmatch(name))}
     for name in names:
         stem, _, suffix = name.rpartition(".")
-        if suffix in ("index", "timeindex") and stem not in logs:
+        if suffix in ("index", "timeindex", "txnindex") and stem not in logs:
             disk.unlink(f"{directory}/{name}")
     return [Offset(int(stem)) for stem in sorted(logs)]
 

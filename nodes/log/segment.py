@@ -1,4 +1,5 @@
-"""One segment of a log: batches in a `.log` file, and Kafka's sparse indexes beside it.
+"""One segment of a log: batches in a `.log` file, and Kafka's sparse indexes beside it. (The index
+of aborted transactions is filled by `nodes.log.producer_state_manager`.)
 
 A segment is opened in one of three ways: with `resume` (the active segment: its end is found from
 the last index entry on), as sealed (nothing is read until a lookup), or by a scan of the whole file
@@ -19,6 +20,7 @@ from nodes.ids import NO_EPOCH, NO_OFFSET, Offset
 from nodes.log.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 from nodes.log.errors import CorruptBatch, LogCorrupt
 from nodes.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile
+from nodes.log.transactions.aborted_index import AbortedIndex
 from nodes.storage.disk import Disk, File
 
 _EXTENT = struct.Struct(">qi11xi")
@@ -44,6 +46,7 @@ class Segment:
         self.file: File = disk.open(f"{self.stem}.log", create=True)
         self.index = IndexFile(disk, f"{self.stem}.index", OFFSET_ENTRY)
         self.time_index = IndexFile(disk, f"{self.stem}.timeindex", TIME_ENTRY)
+        self.aborted = AbortedIndex(disk, f"{self.stem}.txnindex")
         self.deleted = False
         self._forget()
 
@@ -221,16 +224,17 @@ class Segment:
         self.file.truncate(position)
         self.index.cut_from(position)
         self.time_index.cut_from(end - self.base_offset)
+        self.aborted.cut_from(end)
         self.resume()
 
     # --- end of life
 
-    def indexes_unsynced(self) -> list[File]:
-        """The index files that were written since they were last synced."""
+    def lookups_unsynced(self) -> list[File]:
+        """The indexes of offsets and times that were written since they were last synced."""
         return [*self.index.unsynced(), *self.time_index.unsynced()]
 
-    def indexes_synced(self) -> None:
-        """The files returned by `indexes_unsynced` were synced."""
+    def lookups_synced(self) -> None:
+        """The files returned by `lookups_unsynced` were synced."""
         self.index.synced()
         self.time_index.synced()
 
@@ -239,12 +243,13 @@ class Segment:
         self.file.close()
         self.index.close()
         self.time_index.close()
+        self.aborted.close()
 
     def delete(self) -> None:
         """Close and remove the files, the log file last: an index alone is harmless."""
         self.deleted = True
         self.close()
-        for suffix in (".timeindex", ".index", ".log"):
+        for suffix in (".txnindex", ".timeindex", ".index", ".log"):
             if self._disk.exists(self.stem + suffix):
                 self._disk.unlink(self.stem + suffix)
 

@@ -39,15 +39,20 @@ class Segments:
         number = bisect_right(self.all, offset, key=lambda segment: segment.base_offset)
         return self.all[number - 1]
 
-    def headers(self, start: Offset) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one at `start`, which must exist, to the end."""
+    def since(self, offset: Offset) -> list[Segment]:
+        """The segments from the one that contains `offset` on."""
+        return self.all[self.all.index(self.of(offset)) :]
+
+    def batches(self, start: Offset) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """Segment, position and header of all batches from the one at `start`, which must exist, to
+        the end.
+        """
         if start >= self.active.next_offset:
             return
-        segment = self.of(start)
-        position, _ = segment.batch_at(start)
-        for later in self.all[self.all.index(segment) :]:
-            for _, header in later.scan(position):
-                yield header
+        position, _ = self.of(start).batch_at(start)
+        for segment in self.since(start):
+            for at, header in segment.scan(position):
+                yield segment, at, header
             position = 0
 
     def segment_infos(self, *, with_times: bool) -> list[SegmentInfo]:
@@ -105,7 +110,9 @@ class Segments:
         self.names_changed()
         self.sync_names()
         segment.cut(position, header.base_offset)
-        segment.file.sync()
+        for file in (*segment.aborted.unsynced(), segment.file):
+            file.sync()
+        segment.aborted.synced()
 
     def begin_anew(self, base_offset: Offset) -> None:
         """Remove everything; the log is then empty at `base_offset`. Durable; blocks."""

@@ -12,7 +12,8 @@ _NAMES: Final = {
     "reassignments recovery sessions situation topics",
     "nodes.metadata": "image snapshot",
     "nodes.log": "appending deletion divergence leader_epochs log producer_snapshots "
-    "producer_state record_validation recovery retention timestamps",
+    "producer_state producer_state_manager reading record_validation recovery retention timestamps",
+    "nodes.log.transactions": "unstable verification",
 }
 NAMES: Final = tuple(
     f"{package}.{name}" for package, names in _NAMES.items() for name in names.split()

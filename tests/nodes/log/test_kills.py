@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes.log_lives import End, Life, Pages
+from tests.support.nodes.log_lives import End, Life, Pages, Transactions
 from tests.tools.storage_crashes import sweep, sweep_files
 
 
@@ -13,6 +13,7 @@ def test_a_log_survives_death_at_some_operations() -> None:
     assert sweep(Life, seeds=range(1), operations=range(3, 700, 29)) > 50
     assert sweep(Pages, seeds=range(1), operations=range(11, 700, 41)) > 30
     assert sweep(End, seeds=range(1), operations=range(70, 2000, 3)) > 50
+    assert sweep(Transactions, seeds=range(1), operations=range(1, 700, 19)) > 50
 
 
 @pytest.mark.slow
@@ -21,6 +22,7 @@ def test_a_log_survives_death_at_many_operations() -> None:
     assert sweep(Life, seeds=range(1), operations=range(0, 700, 5)) > 300
     assert sweep(Pages, seeds=range(1), operations=range(2, 700, 11)) > 100
     assert sweep(End, seeds=range(2)) > 300
+    assert sweep(Transactions, seeds=range(2), operations=range(0, 700, 3)) > 300
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from nodes.log.log import Log, LogConfig
 from nodes.log.producer_snapshots import CorruptSnapshot, decode, encode
 from nodes.log.producer_state import Producers
 from nodes.log.segment import Segment
+from nodes.log.transactions.markers import Marker, encode_marker
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import DIRECTORY, SMALL, batch, open_log
 
@@ -34,14 +35,18 @@ def kafkas_reading(data: bytes) -> dict[int, tuple[int, ...]]:
 
 
 def some() -> Producers:
-    """A producer with seven batches, one with one, and one that only has an epoch."""
+    """A producer with seven batches, one with one, one that only has an epoch and a coordinator
+    epoch, and one with an open transaction.
+    """
     producers = Producers()
     for n in range(7):
         header = read_header(batch(2, producer=(9, 3, 2 * n), timestamp_ms=1000 + n))
         producers.update(header, Offset(2 * n))
     producers.update(read_header(batch(3, producer=(10, 0, 2**31 - 2))), Offset(14))
-    control = read_header(batch(1, producer=(11, 5, -1)))._replace(attributes=0x30)
-    producers.update(control, Offset(17))
+    marker = Marker(producer_id=11, producer_epoch=5, coordinator_epoch=4, committed=True)
+    producers.end_transaction(read_header(encode_marker(marker, 1000)), Offset(17), marker)
+    opened = batch(2, producer=(12, 0, 0), transactional=True)
+    producers.update(read_header(opened), Offset(18))
     return producers
 
 
@@ -52,7 +57,8 @@ def test_the_file_has_kafkas_format() -> None:
         # epoch, last sequence, last offset, offset delta, timestamp, coordinator, transaction
         9: (3, 13, 13, 1, 1006, -1, -1),
         10: (0, 0, 16, 2, 1000, -1, -1),
-        11: (5, -1, -1, 0, 1000, -1, -1),
+        11: (5, -1, -1, 0, 1000, 4, -1),
+        12: (0, 1, 19, 1, 1000, -1, 18),
     }
 
 

@@ -1,8 +1,9 @@
 """Batches and logs for tests."""
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import Record, encode_batch, iter_batches
-from nodes.log.log import Log, LogConfig
+from nodes.log.batch import Record, encode_batch, iter_batches, read_header
+from nodes.log.log import Log, LogAppendInfo, LogConfig
+from nodes.log.transactions.markers import Marker
 from nodes.storage.disk import Disk
 
 DIRECTORY = "t-0"
@@ -17,6 +18,7 @@ def batch(
     timestamp_ms: int = 1000,
     value: bytes = b"value",
     producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
 ) -> bytes:
     """A batch of `count` records; `producer` is id, epoch and base sequence."""
     producer_id, producer_epoch, base_sequence = producer
@@ -28,6 +30,7 @@ def batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
+        transactional=transactional,
     )
 
 
@@ -49,3 +52,27 @@ def content(log: Log) -> list[bytes]:
             batches.append(data[pos : pos + header.size])
             offset = header.next_offset
     return batches
+
+
+def write_in_transaction(
+    log: Log, producer: tuple[int, int, int], count: int = 1, *, value: bytes = b"value"
+) -> LogAppendInfo:
+    """Append a transactional batch, verified if it has to be; `producer` as in `batch`."""
+    sent = batch(count, producer=producer, value=value, transactional=True)
+    guard = log.producers.start_verification(read_header(sent), 0, supports_epoch_bump=False)
+    return log.append_as_leader(sent, Epoch(max(log.last_epoch, 0)), guard=guard)
+
+
+def end_transaction(
+    log: Log,
+    producer_id: int,
+    epoch: int = 0,
+    *,
+    committed: bool = False,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> LogAppendInfo:
+    """Append a marker; an abort by default."""
+    marker = Marker(producer_id, epoch, coordinator_epoch, committed)
+    leader_epoch = Epoch(max(log.last_epoch, 0))
+    return log.append_marker(marker, leader_epoch, 1000, transaction_version=transaction_version)

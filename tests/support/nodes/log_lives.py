@@ -6,16 +6,18 @@ again; also when a log opens with less than the recovery point said; the clean m
 before a log is opened. For a long run:
 
     python -m tests.tools.storage_crashes tests.support.nodes.log_lives:Life \\
-        tests.support.nodes.log_lives:Pages tests.support.nodes.log_lives:End
+        tests.support.nodes.log_lives:Pages tests.support.nodes.log_lives:End \\
+        tests.support.nodes.log_lives:Transactions
 """
 
 import asyncio
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
-from nodes.log.batch import read_header
+from nodes.log.batch import patch, read_header
 from nodes.log.checkpoints import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -26,6 +28,8 @@ from nodes.log.checkpoints import (
 )
 from nodes.log.log import Log, LogConfig
 from nodes.log.producer_state import Producers
+from nodes.log.transactions.aborted_index import AbortedTransaction
+from nodes.log.transactions.markers import Marker, decode_marker, encode_marker
 from nodes.storage.disk import Disk
 from tests.support.nodes.batches import DIRECTORY, batch, content
 
@@ -324,15 +328,20 @@ class Life:
             )
         of_records = [(e, s) for e, s in log.epochs if s < log.end_offset]
         assert of_records == list(starts.items())
-        producers = Producers()
-        for header in headers:
-            producers.update(header, header.base_offset)
+        producers, aborted = replayed(survived)
         for producer_id in log.producers.ids():
             known, wanted = log.producers.get(producer_id), producers.get(producer_id)
             assert known is not None
-            assert known.batches[-1].last_offset < log.end_offset
-            if wanted is not None:
+            assert not known.batches or known.batches[-1].last_offset < log.end_offset
+            if wanted is not None and wanted.batches:
                 assert known.batches[-len(wanted.batches) :] == wanted.batches
+            if wanted is not None:  # a deleted record may have begun the transaction
+                assert wanted.coordinator_epoch == known.coordinator_epoch
+                assert known.transaction_start == wanted.transaction_start or (
+                    known.transaction_start < log.start_offset
+                )
+        found = log.aborted_transactions(log.start_offset, log.end_offset)
+        assert found == aborted or self.trimmed_matches(log, found, aborted)
         assert set(producers.ids()) <= set(log.producers.ids())
         for header in headers:
             for offset in range(header.base_offset, header.next_offset):
@@ -341,6 +350,69 @@ class Life:
                     assert read_header(got).base_offset == header.base_offset
         top = max((header.max_timestamp for header in headers), default=-1)
         assert log.max_timestamp()[1] == top
+
+    @staticmethod
+    def trimmed_matches(
+        log: Log, found: list[AbortedTransaction], wanted: list[AbortedTransaction]
+    ) -> bool:
+        """Whether they differ only in that deleted records began some of the transactions."""
+        by_marker = {each.last_offset: each for each in wanted}
+        return set(by_marker) <= {each.last_offset for each in found} and all(
+            each.first_offset < log.start_offset
+            or each.first_offset == by_marker[each.last_offset].first_offset
+            for each in found
+        )
+
+
+def replayed(batches: Iterable[bytes]) -> tuple[Producers, list[AbortedTransaction]]:
+    """The producers and the aborted transactions of these batches."""
+    producers, aborted = Producers(), []
+    for stored in batches:
+        header, marker = read_header(stored), decode_marker(stored)
+        if marker is None:
+            producers.update(header, header.base_offset)
+            continue
+        entry = producers.end_transaction(header, header.base_offset, marker)
+        if entry is not None:
+            aborted.append(entry)
+    return producers, aborted
+
+
+class Transactions(Life):
+    """The same with transactions of two producers, some over several segments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def append(self, count: int, *, epoch: int | None = None) -> None:
+        """Each third batch is a marker; of the markers, some end nothing."""
+        log = self.log
+        assert log is not None
+        self.epoch = self.epoch if epoch is None else epoch
+        for _ in range(count):
+            self.steps += 1
+            producer = (7, 7, 8, 8, 8, 7)[self.steps % 6]
+            before = self.state
+            if self.steps % 3 == 0:
+                marker = Marker(producer, 0, self.steps, self.steps % 4 > 1)
+                sent = encode_marker(marker, 1000)
+            else:
+                producing = (producer, 0, self.sequences[producer])
+                sent = batch(2, producer=producing, value=b"v" * 20, transactional=True)
+            stored = bytearray(sent)
+            patch(stored, 0, base_offset=Offset(before.end), leader_epoch=Epoch(self.epoch))
+            after = dataclasses.replace(before, batches=(*before.batches, bytes(stored)))
+            self.states = [before, after]
+            if self.steps % 3 == 0:
+                log.append_marker(marker, Epoch(self.epoch), 1000, transaction_version=1)
+            else:
+                guard = log.producers.start_verification(
+                    read_header(sent), 0, supports_epoch_bump=False
+                )
+                log.append_as_leader(sent, Epoch(self.epoch), guard=guard)
+                self.sequences[producer] += 2
+            self.settle(after)
 
 
 class Pages(Life):

@@ -12,13 +12,21 @@ from harness.simulation.decisions.rewriting import functions
 from nodes.log import retention
 from tests.test_docs import ROOT
 
-DECIDING = ("nodes.replication", "nodes.raft", "nodes.controller", "nodes.metadata", "nodes.log")
+DECIDING = (
+    "nodes.replication",
+    "nodes.raft",
+    "nodes.controller",
+    "nodes.metadata",
+    "nodes.log",
+    "nodes.log.transactions",
+)
 CARRYING = {
     *("nodes.raft.control_records", "nodes.raft.errors", "nodes.raft.messages"),
     *("nodes.controller.settings", "nodes.metadata.errors", "nodes.metadata.records"),
     *("nodes.metadata.topic_configs", "nodes.log.batch", "nodes.log.checkpoints"),
     *("nodes.log.config", "nodes.log.errors", "nodes.log.flushing", "nodes.log.health"),
     *("nodes.log.compression", "nodes.log.index", "nodes.log.segment", "nodes.log.segments"),
+    *("nodes.log.transactions.aborted_index", "nodes.log.transactions.markers"),
 }
 """Forms of messages and files, settings and errors."""
 

@@ -7,6 +7,7 @@ It knows nothing of how the cluster is run. The commands of `highwater cluster` 
     topics configs reassignments inspection voters   the requests, one function each
     coordinators    finds the coordinators of groups and transactions, and asks them again
     groups/         groups of consumers and their offsets
+    transactions/   transactions, and those that hang
     descriptions    the answers as plain values
     replica_moves   a reassignment from start to end; scaling: brokers that join or leave
     balance         where replicas should be                               (pure)

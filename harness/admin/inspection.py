@@ -108,7 +108,7 @@ async def delete_records(
 
     async def attempt() -> dict[TopicPartition, int | PartitionError]:
         results: dict[TopicPartition, int | PartitionError] = {}
-        for leader, partitions in (await _by_leader(admin, list(before))).items():
+        for leader, partitions in (await by_leader(admin, list(before))).items():
             answer = await admin.request(
                 "delete_records",
                 to=leader,
@@ -144,7 +144,7 @@ async def producers(
 
     async def attempt() -> dict[TopicPartition, list[Producer]]:
         asked: Mapping[int, Sequence[TopicPartition]] = (
-            {broker: partitions} if broker is not None else await _by_leader(admin, partitions)
+            {broker: partitions} if broker is not None else await by_leader(admin, partitions)
         )
         found = {}
         for node, own in asked.items():
@@ -253,7 +253,7 @@ async def _leaders(
     }
 
 
-async def _by_leader(
+async def by_leader(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
     """Group the partitions by their leader. Raises BadRequest about a partition that does not

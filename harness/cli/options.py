@@ -1,6 +1,6 @@
 """The options and arguments that several commands have, each declared once with its help text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -46,6 +46,24 @@ def comma_separated(text: str) -> list[str]:
     """Return the parts of a comma-separated text without blanks around them; empty parts are
     left out."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def known_words(option: str, text: str, known: Sequence[str]) -> list[str]:
+    """Return the words of a comma-separated text as `known` writes them, whatever their case.
+
+    Raises BadRequest about a word that is none of them.
+    """
+    from harness.plans.problems import nearest
+
+    by_lower_case = {each.lower(): each for each in known}
+    words = comma_separated(text)
+    for word in words:
+        if word.lower() not in by_lower_case:
+            raise BadRequest(
+                f"{option}: {word!r} is none of {', '.join(known)}"
+                f"{nearest(word.lower(), by_lower_case)}"
+            )
+    return [by_lower_case[word.lower()] for word in words]
 
 
 def broker_numbers(option: str, text: str) -> list[int]:

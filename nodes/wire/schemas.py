@@ -1,4 +1,4 @@
-"""The class of every message: kio's, or our own for messages that kio does not have."""
+"""The class of every message: kio's, or our own for messages that kio lacks or cannot read."""
 
 from typing import Any, Final
 
@@ -9,12 +9,17 @@ from nodes.wire.replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
 )
+from nodes.wire.transaction_descriptions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsResponse,
+)
 
 _REQUESTS: Final[dict[tuple[int, int], Any]] = {
     (GET_REPLICA_LOG_INFO, 0): GetReplicaLogInfoRequest,
 }
 _RESPONSES: Final[dict[tuple[int, int], Any]] = {
     (GET_REPLICA_LOG_INFO, 0): GetReplicaLogInfoResponse,
+    (DESCRIBE_TRANSACTIONS, 0): DescribeTransactionsResponse,
 }
 
 

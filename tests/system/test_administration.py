@@ -169,6 +169,16 @@ def _brokers(run: Path, place: Path) -> None:
             "write PnDTnHnMnS",
         ),
         (("groups", "delete-offsets", "g"), "name the topics"),
+        (("transactions", "list", "--state", "open"), "none of Empty, Ongoing"),
+        (("transactions", "find-hanging", "--partition", "0"), "--partition needs --topic"),
+        (("transactions", "abort", "--topic", "a", "--partition", "0"), "name the transaction"),
+        (
+            (
+                *("transactions", "abort", "--topic", "a", "--partition", "0"),
+                *("--start-offset", "1", "--producer-id", "2"),
+            ),
+            "name the transaction",
+        ),
         (("up", "--controllers", "2"), "together with --brokers"),
         (("topics", "list", "--run", "nowhere"), "no such run directory"),
         (("topics", "list", "--run", "x", "--name", "y"), "not both"),

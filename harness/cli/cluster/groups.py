@@ -28,8 +28,7 @@ from harness.cli.cluster.connection import (
     print_lines,
 )
 from harness.cli.cluster.group_offsets import delete_offsets, reset_offsets
-from harness.cli.options import comma_separated, command_group
-from harness.plans.problems import nearest
+from harness.cli.options import command_group, known_words
 
 app = command_group("Show and change consumer groups and their offsets.")
 app.command("reset-offsets")(reset_offsets)
@@ -61,8 +60,8 @@ def list_groups(
     as_json: bool,
 ) -> None:
     """List the ids of all consumer groups."""
-    states = _known("--state", state, STATES)
-    types = _known("--type", type_, TYPES)
+    states = known_words("--state", state, STATES)
+    types = known_words("--type", type_, TYPES)
 
     async def work(admin: AdminClient) -> list[GroupListing]:
         return await requests.consumer_groups(admin, states=states, types=types)
@@ -196,16 +195,3 @@ def _warn_of_state(group: Group) -> None:
         warn(f"group {group.group_id} is rebalancing")
     elif not group.members:
         warn(f"group {group.group_id} has no active members")
-
-
-def _known(option: str, given: str, known: Sequence[str]) -> list[str]:
-    """Return the given words as Kafka writes them, whatever their case. Raises BadRequest."""
-    by_lower_case = {each.lower(): each for each in known}
-    words = comma_separated(given)
-    for word in words:
-        if word.lower() not in by_lower_case:
-            raise BadRequest(
-                f"{option}: {word!r} is none of {', '.join(known)}"
-                f"{nearest(word.lower(), by_lower_case)}"
-            )
-    return [by_lower_case[word.lower()] for word in words]

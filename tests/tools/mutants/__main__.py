@@ -38,14 +38,26 @@ def main() -> None:
         type=Path,
         help="write the results to this file; mutants in it are not tried again",
     )
+    parser.add_argument(
+        "--reached",
+        type=Path,
+        help="which tests reach which function: read from this file, or written if it is missing",
+    )
+    parser.add_argument(
+        "--to-first",
+        action="store_true",
+        help="run no seeds for a mutant that a test finds",
+    )
     given = parser.parse_args()
     chosen = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
     tried = [*map(Tried.from_json, _stored(given.json))]
     done = {each.mutation for each in tried}
     left = [each for each in chosen if each not in done]
     with tempfile.TemporaryDirectory() as folder:
-        baselines = unmodified(range(1, given.seeds + 1), Path(folder), given.jobs)
-        for each in trials(left, UnitTests.measured(), baselines, Path(folder), given.jobs):
+        root = Path(folder)
+        baselines = unmodified(range(1, given.seeds + 1), root, given.jobs)
+        tests = UnitTests.measured(given.reached or root / "reached.json")
+        for each in trials(left, tests, baselines, root, given.jobs, to_first=given.to_first):
             tried.append(each)
             print(f"{len(tried)}/{len(chosen)} {line(each)}", flush=True)
             if given.json is not None:
@@ -85,10 +97,15 @@ def trials(
     baselines: Sequence[Baseline],
     root: Path,
     jobs: int,
+    *,
+    to_first: bool,
 ) -> Iterator[Tried]:
     """Yield what found each mutant, as they end."""
     with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(try_mutant, each, tests, baselines, root) for each in chosen]
+        running = [
+            pool.submit(try_mutant, each, tests, baselines, root, to_first=to_first)
+            for each in chosen
+        ]
         for future in as_completed(running):
             yield future.result()
 

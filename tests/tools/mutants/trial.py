@@ -14,9 +14,13 @@ from harness.plans import plan as plans
 from harness.simulation.campaign import FAILED, INVALID, Task, run_seed
 from harness.simulation.decisions import mutations
 from harness.simulation.decisions.mutations import Mutation
+from tests.tools.mutants.patience import Patience
 from tests.tools.mutants.unit_tests import HANGS, UnitTests
 
-SEED_TIMEOUT_S: Final = 120
+SEED_CPU_S: Final = 120
+SEED_ASLEEP_S: Final = 30
+"""More than a seed uses: it never waits for anything."""
+LOOK_EVERY_S: Final = 0.5
 
 
 class Baseline(NamedTuple):
@@ -35,7 +39,8 @@ class Tried:
 
     tests: the first failed test. invariants, clients: the seed, and what it showed, with the checks
     of the nodes' own state and without these. reached: how many seeds reached its function.
-    changed: how many of them did not run as the unmodified broker did.
+    changed: how many of them did not run as the unmodified broker did. simulated: whether seeds
+    were run at all.
     """
 
     mutation: Mutation
@@ -44,6 +49,7 @@ class Tried:
     clients: tuple[int, str] | None
     reached: int
     changed: int
+    simulated: bool = True
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Tried":
@@ -74,21 +80,33 @@ def task(root: Path, *, invariants: bool = True, coverage: bool = False) -> Task
 
 
 def try_mutant(
-    mutation: Mutation, tests: UnitTests, baselines: Sequence[Baseline], root: Path
+    mutation: Mutation,
+    tests: UnitTests,
+    baselines: Sequence[Baseline],
+    root: Path,
+    *,
+    to_first: bool = False,
 ) -> Tried:
-    """Try one mutant."""
+    """Try one mutant; with `to_first`, no seed runs if a test finds it."""
+    failed = tests.first_failure(mutation)
     at = mutation.module, mutation.function
     reached = [each for each in baselines if at in each.functions]
+    if to_first and failed is not None:
+        return Tried(
+            mutation=mutation, tests=failed, invariants=None, clients=None, simulated=False,
+            reached=len(reached), changed=0,
+        )  # fmt: skip
     with_invariants = _search(mutation, reached, root, invariants=True)
     differing = [each for each in reached if each.seed in with_invariants.changed]
     alone = _search(mutation, differing, root, invariants=False)
     return Tried(
         mutation=mutation,
-        tests=tests.first_failure(mutation),
+        tests=failed,
         invariants=with_invariants.found,
         clients=alone.found,
         reached=len(reached),
         changed=len(with_invariants.changed),
+        simulated=bool(baselines),
     )
 
 
@@ -107,14 +125,11 @@ def _search(
     process = context.Process(target=_run_seeds, args=(there, mutation, seeds, root, invariants))
     process.start()
     there.close()
+    patience = Patience(process.pid or 0, cpu_s=SEED_CPU_S, asleep_s=SEED_ASLEEP_S)
     changed: set[int] = set()
     found: tuple[int, str] | None = None
     for at, baseline in enumerate(seeds):
-        try:
-            answer = here.recv() if here.poll(SEED_TIMEOUT_S) else (baseline.seed, HANGS, "")
-        except EOFError:
-            answer = (baseline.seed, "the process died", "")
-        _, sign, digest = answer
+        sign, digest = _answer(here, patience)
         if sign or digest != baseline.digest:
             changed.add(baseline.seed)
         if sign:
@@ -126,6 +141,19 @@ def _search(
     return _Searched(found, frozenset(changed))
 
 
+def _answer(connection: Connection, patience: Patience) -> tuple[str, str]:
+    """Return (sign, digest) of the next seed."""
+    patience.begin()
+    try:
+        while not connection.poll(LOOK_EVERY_S):
+            if patience.ended():
+                return HANGS, ""
+        sign, digest = connection.recv()
+    except EOFError:
+        return "the process died", ""
+    return sign, digest
+
+
 def _run_seeds(
     connection: Connection,
     mutation: Mutation,
@@ -133,11 +161,11 @@ def _run_seeds(
     root: Path,
     invariants: bool,
 ) -> None:
-    """Send (seed, sign, digest) of each seed; a sign is what a user would see."""
+    """Send (sign, digest) of each seed; a sign is what a user would see."""
     mutations.apply(mutation)
     wanted = task(root, invariants=invariants)
     for baseline in seeds:
         result = run_seed(wanted, baseline.seed)
         bad = result.outcome in (INVALID, FAILED) and baseline.outcome != result.outcome
         sign = ", ".join(result.signs) or result.outcome if bad else ""
-        connection.send((baseline.seed, sign, result.digest))
+        connection.send((sign, result.digest))

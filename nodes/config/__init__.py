@@ -5,6 +5,7 @@ so that a Kafka file can be used unchanged. An invalid value raises a ConfigErro
 and the accepted values.
 """
 
+from nodes.config.coordinators import GroupCoordinatorSettings, InternalTopicSettings
 from nodes.config.groups import (
     RACK_AWARE_SELECTOR,
     AdministrationSettings,
@@ -26,7 +27,9 @@ __all__ = [
     "ConfigError",
     "Endpoint",
     "FetchSettings",
+    "GroupCoordinatorSettings",
     "HousekeepingSettings",
+    "InternalTopicSettings",
     "NodeConfig",
     "Property",
     "QuorumSettings",

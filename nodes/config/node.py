@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodes.config.coordinators import GroupCoordinatorSettings
 from nodes.config.groups import (
     AdministrationSettings,
     CleanerSettings,
@@ -42,6 +43,7 @@ class NodeConfig:
     fetching: FetchSettings
     housekeeping: HousekeepingSettings
     cleaner: CleanerSettings
+    groups: GroupCoordinatorSettings
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
     controlled_shutdown_max_wait_ms: int
@@ -99,6 +101,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         fetching=FetchSettings.read(read),
         housekeeping=HousekeepingSettings.read(read),
         cleaner=CleanerSettings.read(read),
+        groups=GroupCoordinatorSettings.read(read),
         broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
         broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),

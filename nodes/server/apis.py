@@ -11,6 +11,8 @@ from nodes.server.requests.coordinators import CoordinatorHandler
 from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.fetch.fetch import FetchHandler
 from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.groups.administration import GroupAdministrationHandler
+from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
@@ -27,6 +29,7 @@ OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
 JOIN_GROUP = 11
+LIST_GROUPS = 16
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
 DELETE_RECORDS = 21
@@ -41,6 +44,7 @@ ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
+OFFSET_DELETE = 47
 DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
@@ -60,6 +64,8 @@ class BrokerHandlers:
     offsets: OffsetsHandler
     metadata: MetadataHandler
     coordinators: CoordinatorHandler
+    group_offsets: GroupOffsetsHandler
+    groups: GroupAdministrationHandler
     configs: DescribeConfigsHandler
     forwarding: ForwardingHandler
     log_admin: LogAdminHandler
@@ -69,16 +75,17 @@ class BrokerHandlers:
 def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
     """The apis served to clients and other brokers, by api key."""
     offsets, metadata, forwarding = handlers.offsets, handlers.metadata, handlers.forwarding
-    coordinators = handlers.coordinators
+    groups, group_offsets = handlers.groups, handlers.group_offsets
     return {
         PRODUCE: Api(3, 13, handlers.produce.handle),
         FETCH: Api(4, 18, handlers.fetch.handle),
         LIST_OFFSETS: Api(1, 11, offsets.list_offsets),
         METADATA: Api(0, 13, metadata.metadata),
-        OFFSET_COMMIT: Api(2, 9, coordinators.offset_commit),
-        OFFSET_FETCH: Api(1, 9, coordinators.offset_fetch),
-        FIND_COORDINATOR: Api(0, 0, coordinators.find_coordinator),
-        JOIN_GROUP: Api(0, 9, coordinators.join),
+        OFFSET_COMMIT: Api(2, 10, group_offsets.offset_commit),
+        OFFSET_FETCH: Api(1, 10, group_offsets.offset_fetch),
+        FIND_COORDINATOR: Api(0, 6, handlers.coordinators.find_coordinator),
+        JOIN_GROUP: Api(0, 9, handlers.coordinators.join),
+        LIST_GROUPS: Api(0, 5, groups.list_groups),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),
         DELETE_RECORDS: Api(0, 2, handlers.log_admin.delete_records),
@@ -88,16 +95,17 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
         DESCRIBE_LOG_DIRS: Api(1, 4, handlers.log_admin.describe_log_dirs),
         CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
-        DELETE_GROUPS: Api(0, 2, coordinators.delete_groups),
+        DELETE_GROUPS: Api(0, 2, groups.delete_groups),
         ELECT_LEADERS: Api(0, 2, forwarding.forward),
         INCREMENTAL_ALTER_CONFIGS: Api(0, 1, forwarding.forward),
         ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
         LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
+        OFFSET_DELETE: Api(0, 0, group_offsets.offset_delete),
         DESCRIBE_QUORUM: Api(0, 2, forwarding.forward),
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
-        CONSUMER_GROUP_HEARTBEAT: Api(0, 1, coordinators.join),
+        CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.coordinators.join),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, metadata.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),

@@ -4,15 +4,20 @@ The parts are the replicas, the ISR manager, the fetchers, the lifecycle, the ho
 request handlers. This module names their apis and their endless jobs.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from nodes.config import NodeConfig
+from nodes.config import InternalTopicSettings, NodeConfig
+from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.internal_topics import OFFSETS_TOPIC
+from nodes.coordinators.machine import Effects, Now, Token
 from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import BrokerHandlers, broker_apis
 from nodes.server.controller_link import ControllerLink
+from nodes.server.coordinators.shards import Shards
 from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.quorum.quorum_node import QuorumNode
@@ -27,6 +32,8 @@ from nodes.server.requests.fetch.read import PartitionReader
 from nodes.server.requests.fetch.replica_selector import ReplicaSelector
 from nodes.server.requests.fetch.sessions import FetchSessionCache
 from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.groups.administration import GroupAdministrationHandler
+from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
@@ -76,8 +83,18 @@ class Broker:
         self.replicas.set_fetchers(self._fetchers)
         self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
         self._auto_topics = AutoTopicCreation(
-            self._controller, enabled=config.administration.auto_create_topics
+            self._controller,
+            enabled=config.administration.auto_create_topics,
+            internal={OFFSETS_TOPIC: _creation(config.groups.topic)},
         )
+        self._groups = Shards(
+            OFFSETS_TOPIC,
+            lambda: GroupCoordinator(config.groups.groups),
+            lambda: self.replicas.image,
+            wall_clock_ms,
+            commit_timeout_ms=config.groups.commit_timeout_ms,
+        )
+        self.replicas.set_role_listener(OFFSETS_TOPIC, self._groups)
         self._handlers = BrokerHandlers(
             produce=ProduceHandler(self.replicas, wall_clock_ms),
             fetch=self._fetch_handler(now_ms, incarnation_id, response_budget),
@@ -85,7 +102,9 @@ class Broker:
             metadata=MetadataHandler(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
-            coordinators=CoordinatorHandler(config, self.replicas),
+            coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
+            group_offsets=GroupOffsetsHandler(self._groups, self.replicas),
+            groups=GroupAdministrationHandler(self._groups),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
             forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),
             log_admin=LogAdminHandler(config, disk, self.replicas),
@@ -128,6 +147,9 @@ class Broker:
     def on_metadata_update(self, image: ClusterImage, delta: Delta) -> None:
         """Apply a newer committed image of the cluster."""
         self.replicas.apply_delta(image, delta)
+        deleted = [each.before.name for each in delta.topics.values() if each.before]
+        if deleted:
+            self._groups.perform_when_loaded(partial(_topics_deleted, deleted))
         self.lifecycle.metadata_advanced()
 
     async def controlled_shutdown(self, timeout_ms: float) -> bool:
@@ -136,7 +158,24 @@ class Broker:
 
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false if some log had failed."""
+        self._groups.close()
         self._fetchers.stop()
         self._auto_topics.close()
         self._controller.close()
         return self.replicas.close()
+
+
+def _topics_deleted(
+    names: Sequence[str], coordinator: GroupCoordinator, token: Token, now: Now
+) -> Effects:
+    return coordinator.topics_deleted(names, token, now)
+
+
+def _creation(topic: InternalTopicSettings) -> dict[str, Any]:
+    """How an internal topic is created, as fields of CreateTopics."""
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(topic.segment_bytes)}
+    return {
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": [{"name": name, "value": value} for name, value in configs.items()],
+    }

@@ -27,8 +27,6 @@ from nodes.coordinators.groups.settings import GroupSettings
 from nodes.coordinators.machine import Answer, Effects, Now, Position, ProducerStamp, Token
 from nodes.coordinators.records import CoordinatorRecord, RecordError
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-
 ERRORS_SINCE: Final = 9
 """From this version on, OffsetCommit may be answered with GROUP_ID_NOT_FOUND."""
 

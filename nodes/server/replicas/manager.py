@@ -53,6 +53,14 @@ class FetcherManager(Protocol):
         ...
 
 
+class RoleListener(Protocol):
+    """Hears of the new roles of some topics' replicas, as the coordinators do."""
+
+    def role_changed(self, replica: Replica) -> None:
+        """The role or the leader epoch of `replica` changed. A removed replica is not reported."""
+        ...
+
+
 class ReplicaManager:
     """Gives replicas their roles, and finds the replica for a request."""
 
@@ -64,6 +72,7 @@ class ReplicaManager:
         self._replicas: dict[TopicPartition, Replica] = {}
         self._settings: dict[str, TopicSettings] = {}
         self._fetchers: FetcherManager | None = None
+        self._role_listeners: dict[str, RoleListener] = {}
         self._leader_changes: dict[TopicPartition, NodeId | None] = {}
         self._changed: list[Replica] = []
         self._backlog = Backlog(now_ms, self._update_fetchers)
@@ -106,6 +115,10 @@ class ReplicaManager:
     def set_fetchers(self, fetchers: FetcherManager) -> None:
         """Report leader changes to `fetchers` from now on."""
         self._fetchers = fetchers
+
+    def set_role_listener(self, topic: str, listener: RoleListener) -> None:
+        """Report new roles of the replicas of `topic` to `listener` from now on."""
+        self._role_listeners[topic] = listener
 
     async def recover(self) -> None:
         """Open every log on the disk, before the broker registers. Raises OSError."""
@@ -211,6 +224,9 @@ class ReplicaManager:
             follows = replica.state.role is Role.FOLLOWER
             self._leader_changes[replica.partition] = replica.state.leader if follows else None
             self._changed.append(replica)
+            listener = self._role_listeners.get(replica.partition.topic)
+            if listener is not None:
+                listener.role_changed(replica)
 
     def _without_unsafe_leadership(
         self, replica: Replica, assignment: PartitionRegistration

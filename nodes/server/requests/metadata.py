@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
 from nodes.controller.topics import check_name
+from nodes.coordinators.internal_topics import INTERNAL_TOPICS
 from nodes.ids import NO_NODE, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -142,6 +143,7 @@ class MetadataHandler:
             **operations,
             "name": topic.name,
             "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
             "partitions": [
                 self._partition(number, partition, reachable)
                 for number, partition in sorted(topic.partitions.items())
@@ -220,6 +222,7 @@ class MetadataHandler:
         return {
             "name": topic.name,
             "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
             "partitions": partitions,
             "topic_authorized_operations": TOPIC_OPERATIONS,
         }

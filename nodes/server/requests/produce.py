@@ -21,6 +21,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.internal_topics import INTERNAL_TOPICS
 from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
 from nodes.log.batch import HEADER_BYTES, read_header, with_append_time
@@ -35,6 +36,8 @@ from nodes.wire.errors import Unanswerable
 from nodes.wire.server import ExclusiveResponse, RequestContext
 from nodes.wire.versions import respond
 
+ADMIN_CLIENT = "__admin_client"
+"""The client id that may write to internal topics, as in Kafka."""
 ZSTD_SINCE = 7
 CURRENT_LEADER_SINCE = 10
 TOPIC_IDS_SINCE = 13
@@ -107,7 +110,7 @@ class ProduceHandler:
         if sum(map(_cost_us, partitions)) > SLICE_US:
             return ExclusiveResponse(self._append_in_slices(request, partitions, context))
         acks = int(request.acks)
-        results = [self._produce(request, each, acks) for each in partitions]
+        results = [self._produce(request, each, acks, context) for each in partitions]
         return self._respond_or_wait(request, results, context)
 
     async def _append_in_slices(
@@ -118,7 +121,7 @@ class ProduceHandler:
             if spent_us > SLICE_US:
                 spent_us = 0.0
                 await asyncio.sleep(0)
-            results.append(self._produce(request, requested, int(request.acks)))
+            results.append(self._produce(request, requested, int(request.acks), context))
             spent_us += _cost_us(requested)
         response = self._respond_or_wait(request, results, context)
         return await response if isinstance(response, asyncio.Future) else response
@@ -149,7 +152,9 @@ class ProduceHandler:
                 requested.append(_RequestedPartition(key, data.index, partition, data.records))
         return requested
 
-    def _produce(self, request: Any, requested: _RequestedPartition, acks: int) -> _ProduceResult:
+    def _produce(
+        self, request: Any, requested: _RequestedPartition, acks: int, context: RequestContext
+    ) -> _ProduceResult:
         if acks not in (-1, 0, 1):
             return _ProduceResult(requested, ErrorCode.invalid_required_acks)
         if request.transactional_id is not None:
@@ -157,6 +162,9 @@ class ProduceHandler:
             return _ProduceResult(requested, ErrorCode.invalid_txn_state, message)
         if requested.partition is None:
             return _ProduceResult(requested, ErrorCode.unknown_topic_id)
+        if requested.partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
+            message = "only coordinators write to internal topics"
+            return _ProduceResult(requested, ErrorCode.invalid_topic_exception, message)
         invalid = _invalid_batch(requested.records or b"", request.__version__)
         if invalid is not None:
             return _ProduceResult(requested, *invalid)

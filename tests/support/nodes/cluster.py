@@ -35,6 +35,8 @@ FAST = {
     "controller.quorum.election.backoff.max.ms": "100",
     "controller.quorum.request.timeout.ms": "500",
     "controlled.shutdown.max.wait.ms": "1000",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
 }
 PATIENCE_S = 20.0
 
@@ -71,6 +73,7 @@ class Cluster:
             f"CONTROLLER://127.0.0.1:{self.controller_ports[node]}",
             "controller.quorum.voters": voters,
             "log.dirs": "/memory",
+            "offsets.topic.replication.factor": str(min(3, len(self.ids))),
             **FAST,
             **self._extra,
         }

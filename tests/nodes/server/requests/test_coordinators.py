@@ -1,98 +1,80 @@
-"""Groups and transactions are refused in the same way in every version."""
+"""FindCoordinator, and the internal topics that it needs."""
 
 import asyncio
 
-import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import NO_OFFSET
-from nodes.server.apis import (
-    CONSUMER_GROUP_HEARTBEAT,
-    DELETE_GROUPS,
-    FIND_COORDINATOR,
-    INIT_PRODUCER_ID,
-    JOIN_GROUP,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
-)
-from tests.support.nodes.cluster import Cluster, running
+from nodes.coordinators.partitioning import partition_for
+from nodes.ids import NO_NODE
+from nodes.server.apis import DESCRIBE_CONFIGS, FIND_COORDINATOR
+from tests.nodes.server.test_broker import batch, produce
+from tests.support.nodes.cluster import running
+from tests.support.nodes.group_requests import coordinator_of
 
-GROUP = "g"
-PARTITIONS = ({"name": "t", "partition_indexes": (0, 7)},)
+GROUPS = [f"group-{number}" for number in range(8)]
 
 
-async def fetched(cluster: Cluster, version: int, *, everything: bool) -> object:
-    """The topics that an OffsetFetch of this version is answered with."""
-    topics = None if everything else PARTITIONS
-    group = {"group_id": GROUP, "topics": topics, "member_id": None}
-    answer = await cluster.ask(
-        1, OFFSET_FETCH, version, topics=topics, group_id=GROUP, groups=[group]
-    )
-    rows = answer.groups[0] if version >= 8 else answer
-    assert getattr(rows, "error_code", ErrorCode.none) is ErrorCode.none
-    return [
-        (row.name, [(p.partition_index, p.committed_offset, p.error_code) for p in row.partitions])
-        for row in rows.topics
-    ]
-
-
-def test_group_has_a_coordinator_without_committed_offsets() -> None:
-    """Every broker calls itself the coordinator, and no partition has a committed offset."""
+def test_the_leader_of_the_groups_partition_is_the_coordinator() -> None:
+    """All nodes say so, in every version; the topic is created at the first request."""
 
     async def main() -> None:
-        async with running(1) as cluster:
-            found = await cluster.ask(1, FIND_COORDINATOR, 0, key=GROUP)
-            assert found.error_code is ErrorCode.none
-            assert (found.node_id, found.host, found.port) == (1, "127.0.0.1", cluster.ports[1])
-            nothing = [("t", [(n, NO_OFFSET, ErrorCode.none) for n in (0, 7)])]
-            for version in range(1, 10):
-                assert await fetched(cluster, version, everything=False) == nothing
-            for version in range(2, 10):
-                assert await fetched(cluster, version, everything=True) == []
+        async with running(3) as cluster:
+            first = await cluster.ask(1, FIND_COORDINATOR, 0, key=GROUPS[0])
+            assert first.error_code is ErrorCode.coordinator_not_available
+            for group in GROUPS:
+                leader = await cluster.leader("__consumer_offsets", partition_for(group, 4))
+                for node in cluster.ids:
+                    assert await coordinator_of(cluster, group, asked=node) == leader
+            for version in range(7):
+                answer = await cluster.ask(
+                    1, FIND_COORDINATOR, version, key=GROUPS[0], coordinator_keys=GROUPS
+                )
+                rows = answer.coordinators if version >= 4 else [answer]
+                assert {row.error_code for row in rows} == {ErrorCode.none}
+                assert all(row.port == cluster.ports[row.node_id] for row in rows)
+                if version >= 4:
+                    assert [row.key for row in rows] == GROUPS
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("version", range(2, 10))
-def test_offset_commit_is_refused(version: int) -> None:
-    """For every partition of the request."""
+def test_the_internal_topic_has_kafkas_configuration() -> None:
+    """Metadata calls it internal, and clients may not write to it."""
 
     async def main() -> None:
         async with running(1) as cluster:
-            parts = [{"partition_index": n, "committed_offset": 5} for n in (0, 7)]
-            answer = await cluster.ask(
+            await coordinator_of(cluster, "g")
+            answer = await cluster.metadata(1, "__consumer_offsets")
+            topic = answer.topics[0]
+            assert (topic.is_internal, len(topic.partitions)) == (True, 4)
+            described = await cluster.ask(
                 1,
-                OFFSET_COMMIT,
-                version,
-                group_id=GROUP,
-                topics=[{"name": "t", "partitions": parts}],
+                DESCRIBE_CONFIGS,
+                4,
+                resources=[{"resource_type": 2, "resource_name": topic.name}],
             )
-            (topic,) = answer.topics
-            codes = [(part.partition_index, part.error_code) for part in topic.partitions]
-            assert codes == [(n, ErrorCode.unsupported_version) for n in (0, 7)]
+            configs = {row.name: row.value for row in described.results[0].configs}
+            assert configs["cleanup.policy"] == "compact"
+            assert configs["segment.bytes"] == str(100 << 20)
+            refused = await produce(cluster, 1, batch(b"x"), topic=topic.name)
+            assert refused.error_code is ErrorCode.invalid_topic_exception
 
     asyncio.run(main())
 
 
-def test_joining_groups_and_transactions_are_refused() -> None:
-    """In every version; a group to be deleted does not exist."""
+def test_coordinators_that_are_not_served_are_refused_at_once() -> None:
+    """Key type 1 is that of transactions, 2 of share groups, 3 does not exist."""
 
     async def main() -> None:
         async with running(1) as cluster:
-            refused = ErrorCode.unsupported_version
-            for version in range(10):
-                joined = await cluster.ask(1, JOIN_GROUP, version, group_id=GROUP)
-                assert joined.error_code is refused
-            for version in range(2):
-                beat = await cluster.ask(1, CONSUMER_GROUP_HEARTBEAT, version, group_id=GROUP)
-                assert beat.error_code is refused
-                assert "assign partitions" in beat.error_message
-            for version in range(3):
-                deleted = await cluster.ask(1, DELETE_GROUPS, version, groups_names=(GROUP,))
-                (row,) = deleted.results
-                assert (row.group_id, row.error_code) == (GROUP, ErrorCode.group_id_not_found)
-            for version in range(6):
-                begun = await cluster.ask(1, INIT_PRODUCER_ID, version, transactional_id="t")
-                assert begun.error_code is refused
+            codes = []
+            for key_type in (1, 2, 3):
+                answer = await cluster.ask(
+                    1, FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["k"]
+                )
+                assert answer.coordinators[0].node_id == NO_NODE
+                codes.append(answer.coordinators[0].error_code)
+            refusal = ErrorCode.transactional_id_authorization_failed
+            assert codes == [refusal, ErrorCode.invalid_request, ErrorCode.invalid_request]
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.fetch.fetch import FetchHandler
 from nodes.server.requests.forwarding import ForwardingHandler
 from nodes.server.requests.groups.administration import GroupAdministrationHandler
+from nodes.server.requests.groups.classic import ClassicGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
@@ -29,6 +30,10 @@ OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
 JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
@@ -65,6 +70,7 @@ class BrokerHandlers:
     metadata: MetadataHandler
     coordinators: CoordinatorHandler
     group_offsets: GroupOffsetsHandler
+    classic_groups: ClassicGroupHandler
     groups: GroupAdministrationHandler
     configs: DescribeConfigsHandler
     forwarding: ForwardingHandler
@@ -76,6 +82,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
     """The apis served to clients and other brokers, by api key."""
     offsets, metadata, forwarding = handlers.offsets, handlers.metadata, handlers.forwarding
     groups, group_offsets = handlers.groups, handlers.group_offsets
+    classic = handlers.classic_groups
     return {
         PRODUCE: Api(3, 13, handlers.produce.handle),
         FETCH: Api(4, 18, handlers.fetch.handle),
@@ -84,7 +91,11 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         OFFSET_COMMIT: Api(2, 10, group_offsets.offset_commit),
         OFFSET_FETCH: Api(1, 10, group_offsets.offset_fetch),
         FIND_COORDINATOR: Api(0, 6, handlers.coordinators.find_coordinator),
-        JOIN_GROUP: Api(0, 9, handlers.coordinators.join),
+        JOIN_GROUP: Api(0, 9, classic.join),
+        HEARTBEAT: Api(0, 4, classic.heartbeat),
+        LEAVE_GROUP: Api(0, 5, classic.leave),
+        SYNC_GROUP: Api(0, 5, classic.sync),
+        DESCRIBE_GROUPS: Api(0, 6, classic.describe),
         LIST_GROUPS: Api(0, 5, groups.list_groups),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),

@@ -6,6 +6,7 @@ request handlers. This module names their apis and their endless jobs.
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from nodes.server.requests.fetch.replica_selector import ReplicaSelector
 from nodes.server.requests.fetch.sessions import FetchSessionCache
 from nodes.server.requests.forwarding import ForwardingHandler
 from nodes.server.requests.groups.administration import GroupAdministrationHandler
+from nodes.server.requests.groups.classic import ClassicGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
@@ -89,7 +91,7 @@ class Broker:
         )
         self._groups = Shards(
             OFFSETS_TOPIC,
-            lambda: GroupCoordinator(config.groups.groups),
+            partial(GroupCoordinator, config.groups.groups, Random(incarnation_id.int)),
             lambda: self.replicas.image,
             wall_clock_ms,
             commit_timeout_ms=config.groups.commit_timeout_ms,
@@ -104,6 +106,7 @@ class Broker:
             ),
             coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
             group_offsets=GroupOffsetsHandler(self._groups, self.replicas),
+            classic_groups=ClassicGroupHandler(self._groups),
             groups=GroupAdministrationHandler(self._groups),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
             forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),

@@ -1,5 +1,6 @@
-"""Clients commit offsets and read on from there. Where they ask to join a group or for
-transactions, which this broker lacks, they end at once with a clear error.
+"""Clients share the partitions of a topic as members of a group, commit offsets, and read on from
+there. Where they ask for transactions, which this broker lacks, they end at once with a clear
+error.
 
 Three nodes run in a thread of this process, on loopback ports and disks in memory.
 """
@@ -7,6 +8,7 @@ Three nodes run in a thread of this process, on loopback ports and disks in memo
 import asyncio
 import itertools
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError as AioError
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+)
 from confluent_kafka.admin import AdminClient
 
 from tests.support.clients.kafka_python import (
@@ -23,7 +30,6 @@ from tests.support.clients.kafka_python import (
     KafkaProducer,
     OffsetAndMetadata,
     TopicPartition,
-    UnsupportedVersionError,
 )
 from tests.support.clients.kafka_python import KafkaError as PyError
 from tests.support.clusters.loopback_cluster import serving
@@ -33,6 +39,7 @@ from tests.support.require import require
 pytestmark = pytest.mark.slow
 
 TOPIC = "plain"
+SHARED = "shared"
 _groups = itertools.count()
 PATIENCE_S = 60.0
 UNSUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
@@ -46,7 +53,7 @@ def new_group() -> str:
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Addresses of a cluster with one topic, in which there is one record."""
-    with serving(Cluster(3), **{TOPIC: 1}) as addresses:
+    with serving(Cluster(3), **{TOPIC: 1, SHARED: 4}) as addresses:
         producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
         producer.produce(TOPIC, b"hello")
         assert producer.flush(PATIENCE_S) == 0
@@ -88,10 +95,31 @@ def test_librdkafka_reads_what_it_was_assigned(bootstrap: str, protocol: str) ->
     consumer.close()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_librdkafka_may_not_subscribe(bootstrap: str, protocol: str) -> None:
-    """The first thing that it hands out is the error, in the old protocol and the new (KIP-848)."""
-    consumer = rd_consumer(bootstrap, protocol)
+def test_librdkafka_shares_a_topic_as_a_group(bootstrap: str) -> None:
+    """Two members have one half each; when one leaves, the other has everything."""
+    group = new_group()
+    first, second = (rd_consumer(bootstrap, group=group) for _ in range(2))
+    for consumer in (first, second):
+        consumer.subscribe([SHARED])
+    polled(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
+    assert {each.partition for each in (*first.assignment(), *second.assignment())} == {0, 1, 2, 3}
+    first.close()
+    polled(second, until=lambda: len(second.assignment()) == 4)
+    second.close()
+
+
+def polled(*consumers: confluent_kafka.Consumer, until: Callable[[], bool]) -> None:
+    """Poll all consumers until a condition holds."""
+    end = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < end, "it takes too long"
+        for consumer in consumers:
+            consumer.poll(0.1)
+
+
+def test_librdkafka_may_not_join_by_the_new_protocol(bootstrap: str) -> None:
+    """The first thing that it hands out is the error (KIP-848)."""
+    consumer = rd_consumer(bootstrap, "consumer")
     consumer.subscribe([TOPIC])
     message = consumer.poll(PATIENCE_S)
     assert message is not None
@@ -137,6 +165,8 @@ def test_librdkafka_administers_groups(bootstrap: str) -> None:
     assert [each.offset for each in found.topic_partitions] == [1]
     listed = admin.list_consumer_groups().result(PATIENCE_S)
     assert group in {each.group_id for each in listed.valid}
+    described = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+    assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
     assert admin.delete_consumer_groups([group])[group].result(PATIENCE_S) is None
     with pytest.raises(KafkaException) as refusal:
         admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
@@ -166,11 +196,10 @@ def test_kafka_python_reads_what_it_was_assigned(py: Any) -> None:
     assert next(py).value == b"hello"
 
 
-def test_kafka_python_may_not_subscribe(py: Any) -> None:
-    """The first look for a record is refused."""
+def test_kafka_python_reads_as_a_member(py: Any) -> None:
+    """From the beginning."""
     py.subscribe([TOPIC])
-    with pytest.raises(UnsupportedVersionError):
-        next(py)
+    assert next(py).value == b"hello"
 
 
 def test_kafka_python_commits(py: Any) -> None:
@@ -222,16 +251,15 @@ def test_aiokafka_reads_what_it_was_assigned(bootstrap: str) -> None:
     assert with_aiokafka(bootstrap, aio_assigned, enable_auto_commit=False) == b"hello"
 
 
-def test_aiokafka_may_not_subscribe(bootstrap: str) -> None:
-    """It does not start."""
+def test_aiokafka_reads_as_a_member(bootstrap: str) -> None:
+    """From the beginning."""
 
-    async def subscribe(consumer: AIOKafkaConsumer) -> None:
+    async def subscribe(consumer: AIOKafkaConsumer) -> Any:
         consumer.subscribe([TOPIC])
         await consumer.start()
-        await consumer.getone()
+        return (await consumer.getone()).value
 
-    with pytest.raises(AioError, match="UnsupportedVersion"):
-        with_aiokafka(bootstrap, subscribe)
+    assert with_aiokafka(bootstrap, subscribe) == b"hello"
 
 
 def test_aiokafka_commits(bootstrap: str) -> None:
@@ -288,11 +316,14 @@ def kcat(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]"
     )
 
 
-def test_kcat_has_neither(bootstrap: str) -> None:
-    """It ends with the error, as a member of a group and as a transactional producer."""
-    member = kcat("-b", bootstrap, "-G", new_group(), TOPIC)
-    assert member.returncode == 1
-    assert "JoinGroup failed: Broker: API version not supported" in member.stderr
+def test_kcat_reads_as_a_member(bootstrap: str) -> None:
+    """And ends when it was told to."""
+    member = kcat("-b", bootstrap, "-o", "beginning", "-c", "1", "-G", new_group(), TOPIC)
+    assert (member.returncode, member.stdout) == (0, "hello\n")
+
+
+def test_kcat_has_no_transactions(bootstrap: str) -> None:
+    """It ends with the error."""
     sender = kcat("-b", bootstrap, "-P", "-t", TOPIC, "-X", "transactional.id=t", stdin="x\n")
     assert sender.returncode == 1
     assert "uthorization failed" in sender.stderr

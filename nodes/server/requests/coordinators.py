@@ -48,8 +48,11 @@ class CoordinatorHandler:
         return respond(request, **self._find(request.key, key_type, context))
 
     def join(self, request: Any, context: RequestContext) -> Any:
-        """JoinGroup and ConsumerGroupHeartbeat: refused; not advertising them, clients wait."""
-        message = "this cluster has no consumer groups yet: assign partitions instead"
+        """ConsumerGroupHeartbeat: refused as in Kafka if group.version is 0.
+
+        librdkafka would wait for ever for an api that is not advertised.
+        """
+        message = "this cluster has groups of the classic protocol only (group.version is 0)"
         return respond(request, error_code=ErrorCode.unsupported_version, error_message=message)
 
     def _find(self, key: str, key_type: int, context: RequestContext) -> Row:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.groups.composition import Groups
 from nodes.coordinators.groups.offset_requests import OffsetFetch, TopicFetch
 from nodes.coordinators.groups.settings import GroupSettings
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
@@ -59,22 +59,22 @@ class LedPartition:
         end = self.replica.log.end_offset
         self.replica.record_fetch(FOLLOWER, end, BrokerEpoch(1), 0.0)
 
-    def shard(self) -> Shard[GroupCoordinator]:
+    def shard(self) -> Shard[Groups]:
         """A shard in the present leader epoch."""
         return Shard(self.replica, self._make, lambda: WALL_MS, commit_timeout_ms=COMMIT_TIMEOUT_MS)
 
-    def _make(self) -> GroupCoordinator:
+    def _make(self) -> Groups:
         self.made += 1
-        return GroupCoordinator(self.settings)
+        return Groups(self.settings)
 
 
-def commit(shard: Shard[GroupCoordinator], offset: int, group: str = "g", **more: Any) -> Any:
+def commit(shard: Shard[Groups], offset: int, group: str = "g", **more: Any) -> Any:
     """The future answer of a commit for partition 0 of the topic t."""
     request = commit_of(group, {("t", 0): offset}, **more)
     return shard.perform(lambda m, t, now: m.commit_offsets(request, t, now), Access.WRITE)
 
 
-def fetch(shard: Shard[GroupCoordinator], group: str = "g") -> Any:
+def fetch(shard: Shard[Groups], group: str = "g") -> Any:
     """The future answer of a fetch for partition 0 of the topic t."""
     request = OffsetFetch(group, (TopicFetch("t", (0,)),))
     return shard.perform(lambda m, t, now: m.fetch_offsets(request, t, now), Access.READ)

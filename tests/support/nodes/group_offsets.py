@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.groups.composition import Groups
 from nodes.coordinators.groups.kind import Committer, ListedGroup, Retention
 from nodes.coordinators.groups.offset_requests import (
     NO_RETENTION,
@@ -98,7 +98,7 @@ class Coordinated:
 
     def __post_init__(self) -> None:
         kinds = () if self.kind is None else ((self.kind, (2,)),)
-        self.driver = MachineDriver(lambda: GroupCoordinator(self.settings, kinds))
+        self.driver = MachineDriver(lambda: Groups(self.settings, kinds))
 
     def commit(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.groups.composition import Groups
 from nodes.coordinators.machine import Effects, Now, Position, Token
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.log.batch import Record, encode_batch
@@ -27,7 +27,7 @@ from tests.support.nodes.coordinator_shard import (
 from tests.support.nodes.group_offsets import CHECK_MS, RETENTION_MS
 
 
-async def active(shard: Shard[GroupCoordinator]) -> Shard[GroupCoordinator]:
+async def active(shard: Shard[Groups]) -> Shard[Groups]:
     await asyncio.wait([shard.loading])
     assert shard.state is State.ACTIVE
     return shard
@@ -222,7 +222,7 @@ def test_damaged_records_are_not_taken_for_none() -> None:
     run(test())
 
 
-class Waiting(GroupCoordinator):
+class Waiting(Groups):
     """Notes who stopped to wait, and has a deadline of its own."""
 
     gone: tuple[Token, ...] = ()
@@ -277,7 +277,7 @@ def test_an_operation_that_fails_leaves_the_machine_of_the_log() -> None:
         commit(shard, 7)
         partition.replicate()
 
-        def broken(machine: GroupCoordinator, token: Token, now: Now) -> Effects:
+        def broken(machine: Groups, token: Token, now: Now) -> Effects:
             machine.replay(CoordinatorRecord(b"\0\1\0\1g\0\1t\0\0\0\0", None), Position(0, 0, None))
             raise KeyError("a bug")
 

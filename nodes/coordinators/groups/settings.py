@@ -43,6 +43,8 @@ class ConsumerSettings:
     """group.consumer.assignors; the first is the default."""
     migration_policy: str = "bidirectional"
     """group.consumer.migration.policy: which groups may change between the protocols online."""
+    regex_refresh_interval_ms: int = 600_000
+    """group.consumer.regex.refresh.interval.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

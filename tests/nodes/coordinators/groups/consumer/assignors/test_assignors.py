@@ -60,7 +60,7 @@ def kept(members: Sequence[MemberSpec], result: Mapping[str, Assignment]) -> int
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @given(group=groups())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_each_partition_has_one_subscriber(assign: Assignor, group: Group) -> None:
     """Also if the last targets gave a partition to two members (KAFKA-13081, KAFKA-12984)."""
     members, counts = group
@@ -89,7 +89,7 @@ def test_a_second_assignment_changes_nothing(assign: Assignor, group: Group) -> 
 
 
 @given(group=groups(homogeneous=True))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_uniform_is_within_one_and_moves_as_little_as_that_allows(group: Group) -> None:
     """All members subscribe to the same: loads differ by one, and no better choice would keep more.
 
@@ -117,7 +117,7 @@ def test_uniform_is_within_one_and_moves_as_little_as_that_allows(group: Group) 
 
 
 @given(group=groups(homogeneous=False))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_uniform_cannot_be_made_more_even_by_any_chain_of_moves(group: Group) -> None:
     """Members subscribe to different topics: nobody can reach somebody with two partitions less."""
     members, counts = group
@@ -136,7 +136,7 @@ def test_uniform_cannot_be_made_more_even_by_any_chain_of_moves(group: Group) ->
 
 
 @given(group=groups(fresh=True), leaver=st.integers(0))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_uniform_moves_nothing_but_the_leavers_partitions_if_loads_stay_even(
     group: Group, leaver: int
 ) -> None:

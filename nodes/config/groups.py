@@ -43,6 +43,8 @@ class AdministrationSettings:
     delete_topics: bool
     placement: str
     eligible_leader_replicas: int
+    transaction_version: int
+    group_version: int
     max_idle_interval_ms: int
     """After this idle time the metadata log gets a NoOpRecord."""
     max_request_partitions: int
@@ -63,6 +65,8 @@ class AdministrationSettings:
             delete_topics=read.flag("delete.topic.enable", default=True),
             placement=read.one_of("highwater.placement", placements, "striped"),
             eligible_leader_replicas=read.one_of("eligible.leader.replicas.version", levels, "1"),
+            transaction_version=read.one_of("transaction.version", {**levels, "2": 2}, "2"),
+            group_version=read.one_of("group.version", levels, "1"),
             max_idle_interval_ms=read.number("metadata.max.idle.interval.ms", 500),
             max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
         )

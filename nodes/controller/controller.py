@@ -27,6 +27,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
+from nodes.controller.features import missing_levels
 from nodes.controller.isr import AlterIsrRequest, AlterIsrResult, alter_isr
 from nodes.controller.sessions import BrokerSessions
 from nodes.controller.settings import ControlSettings
@@ -36,16 +37,13 @@ from nodes.metadata.errors import ControlError
 from nodes.metadata.image import BrokerImage, ClusterImage, Delta, PartitionKey
 from nodes.metadata.records import (
     BROKER_RESOURCE,
-    ELIGIBLE_LEADER_REPLICAS_FEATURE,
     FENCE,
     IN_CONTROLLED_SHUTDOWN,
-    METADATA_VERSION_FEATURE,
     UNFENCE,
     AbortTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -59,8 +57,6 @@ NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 PRODUCER_ID_BLOCK: Final = 1000
 MAX_PREFERRED_ELECTIONS: Final = 1000
 """How many leaderships one tick moves back to preferred replicas; the next tick moves more."""
-METADATA_VERSION: Final = 23
-"""Kafka's 4.0-IV1: the feature level whose records this controller writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,18 +301,7 @@ class Controller:
         """The feature levels of a new log. With eligible leader replicas, the controller and all
         brokers must use the same min.insync.replicas, so it becomes a cluster configuration.
         """
-        features = self._image.features
-        if METADATA_VERSION_FEATURE in features and ELIGIBLE_LEADER_REPLICAS_FEATURE in features:
-            return []
-        levels = {
-            METADATA_VERSION_FEATURE: METADATA_VERSION,
-            ELIGIBLE_LEADER_REPLICAS_FEATURE: self._settings.eligible_leader_replicas,
-        }
-        records: list[MetadataRecord] = [
-            FeatureLevelRecord(name=name, feature_level=level)
-            for name, level in levels.items()
-            if name not in self._image.features
-        ]
+        records = missing_levels(self._image.features, self._settings)
         if records and MIN_INSYNC_REPLICAS not in self._image.cluster_config():
             value = effective(MIN_INSYNC_REPLICAS, self._image, self._settings.static)
             records.append(

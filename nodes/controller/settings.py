@@ -27,6 +27,10 @@ class ControlSettings:
     eligible_leader_replicas: int = 1
     """eligible.leader.replicas.version: the feature level of a new cluster (KIP-966); 0 is off.
     Kafka sets it when the storage is formatted; here it is a property."""
+    transaction_version: int = 2
+    """transaction.version: the feature level of a new cluster (KIP-890)."""
+    group_version: int = 1
+    """group.version: the feature level of a new cluster (KIP-848)."""
     max_idle_interval_ms: float = 0
     """metadata.max.idle.interval.ms: a NoOpRecord after so long without another; 0 for none."""
     stall_ms: float = 500

@@ -39,6 +39,8 @@ BROKER_RESOURCE: Final = 4
 
 METADATA_VERSION_FEATURE: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
+TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
+GROUP_VERSION_FEATURE: Final = "group.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

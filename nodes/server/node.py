@@ -152,6 +152,8 @@ class Node:
             delete_topics=administration.delete_topics,
             placement=administration.placement,
             eligible_leader_replicas=administration.eligible_leader_replicas,
+            transaction_version=administration.transaction_version,
+            group_version=administration.group_version,
             max_idle_interval_ms=administration.max_idle_interval_ms,
             static=self.config.static,
         )

@@ -12,12 +12,17 @@ from typing import Final
 
 from harness.plans.plan import PlanError
 
-ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+FEATURES: Final[Mapping[str, str]] = {
+    "eligible.leader.replicas.version": "1",
+    "transaction.version": "2",
+    "group.version": "1",
+}
+"""The features whose level a plan may choose for a new cluster, with the built-in broker's."""
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 BUILT_IN_PREFIXES: Final = ("highwater.",)
 """Prefixes of properties that only the built-in broker has."""
-NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", ELIGIBLE_LEADERS)
+NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", *FEATURES)
 """Properties of the built-in broker that Kafka gets in another way, or does not have."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -37,7 +42,8 @@ class Format:
 
     cluster_id: str
     first_voters: str
-    eligible_leaders: str
+    features: tuple[tuple[str, str], ...]
+    """Name and level of each."""
 
     def arguments(self, *, first: bool) -> list[str]:
         """Return the arguments of `format`. Only the node's `first` disk belongs to a voter
@@ -45,8 +51,7 @@ class Format:
         voters = ["--initial-controllers", self.first_voters]
         return [
             f"--cluster-id={self.cluster_id}",
-            "--feature",
-            f"{ELIGIBLE_LEADERS}={self.eligible_leaders}",
+            *(part for name, level in self.features for part in ("--feature", f"{name}={level}")),
             *(voters if first and self.first_voters else ["--no-initial-controllers"]),
         ]
 
@@ -89,7 +94,7 @@ def kafka_format(wanted: Mapping[str, str]) -> Format:
         )
         if "controller" in wanted["process.roles"].split(",")
         else "",
-        eligible_leaders=wanted.get(ELIGIBLE_LEADERS, "1"),
+        features=tuple((name, wanted.get(name, level)) for name, level in FEATURES.items()),
     )
 
 

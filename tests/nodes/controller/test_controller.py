@@ -6,7 +6,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
-from nodes.controller.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
+from nodes.controller.controller import PRODUCER_ID_BLOCK
+from nodes.controller.features import METADATA_VERSION
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, Offset
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import (
@@ -357,6 +358,8 @@ def test_a_new_log_begins_with_its_metadata_version() -> None:
     assert cluster.written == [
         FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+        FeatureLevelRecord(name="group.version", feature_level=1),
         ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
     ]
     cluster.tick()

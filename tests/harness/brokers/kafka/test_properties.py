@@ -20,7 +20,11 @@ from tests.harness.systems.test_brokers import ADDRESSES
 
 def wanted(node: int = 2, **more: object) -> dict[str, str]:
     """The properties that all broker programs share."""
-    overrides = {"replica.lag.time.max.ms": 1234, "eligible.leader.replicas.version": 0}
+    overrides = {
+        "replica.lag.time.max.ms": 1234,
+        "eligible.leader.replicas.version": 0,
+        "transaction.version": 1,
+    }
     given: dict[str, object] = {"overrides": overrides, **more}
     return server_properties(node, ADDRESSES, log_dir=Path("/d"), cluster_id="c", **given)  # type: ignore[arg-type]
 
@@ -36,6 +40,7 @@ def test_shared_properties_stay_and_those_of_the_built_in_broker_are_removed() -
         "cluster.id",
         "controlled.shutdown.max.wait.ms",
         "eligible.leader.replicas.version",
+        "transaction.version",
     }
 
 
@@ -63,6 +68,8 @@ def test_every_first_voter_is_formatted_alike() -> None:
     arguments = formats[0].arguments(first=True)
     assert f"--cluster-id={kafka_uuid('c')}" in arguments
     assert "eligible.leader.replicas.version=0" in arguments
+    assert "transaction.version=1" in arguments
+    assert "group.version=1" in arguments
     voters = arguments[arguments.index("--initial-controllers") + 1].split(",")
     assert [each.rsplit(":", 1)[0] for each in voters] == [
         f"{node}@{host}:9093" for node, host in ADDRESSES.items()

@@ -41,10 +41,10 @@ def test_features_depend_on_the_api_versions_version() -> None:
     levels = {
         METADATA_VERSION_FEATURE: 23,
         "eligible.leader.replicas.version": 0,
-        "group.version": 1,
+        "share.version": 1,
     }
     image = ClusterImage(offset=Offset(7), features=levels)
-    for version, supported in ((3, 1), (4, 3)):
+    for version, supported in ((3, 1), (4, 5)):
         found = features.feature_fields(version, image, kraft_version=1)
         assert len(found["supported_features"]) == supported
         finalized = {row["name"]: row["max_version_level"] for row in found["finalized_features"]}

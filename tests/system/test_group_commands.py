@@ -1,7 +1,6 @@
 """`highwater cluster groups` on real clusters: its figures are those of Kafka's own tool."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from tests.support.clusters.cluster_command import (
     called,
     cluster_up,
     known_everywhere,
+    until,
 )
 from tests.support.foreign import java
 from tests.support.require import require
@@ -98,14 +98,6 @@ class Cluster:
             lambda said: '"state": "Empty"' in said,
         )
         return group
-
-
-def until(look: Callable[[], Any], holds: Callable[[Any], object]) -> None:
-    """Look until it holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds(found := look()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
 
 
 def commit(consumer: Any, topic: str, *offsets: int) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,6 +19,8 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from harness.cli.main import main
 from nodes.wire.client import Channel
 from nodes.wire.versions import fill
+
+T = TypeVar("T")
 
 PATIENCE_S = 90.0
 """The bound of every wait for a command: far above what a busy machine needs."""
@@ -56,6 +60,15 @@ def called(*arguments: str) -> Printed:
     code = ended.value.code
     assert isinstance(code, int)
     return Printed(code, out.getvalue(), err.getvalue())
+
+
+def until(look: Callable[[], T], holds: Callable[[T], object]) -> T:
+    """Look until it holds; return what was seen then."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(found := look()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """`highwater cluster transactions` on real clusters: its figures are those of Kafka's own tool."""
 
 import asyncio
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.admin import NewTopic
-from crc32c import crc32c
 
 from harness.admin import inspection
 from harness.admin.client import AdminClient, parse_bootstrap
@@ -137,14 +135,13 @@ async def _hang(admin: AdminClient, transactional_id: str, partition: TopicParti
 
     ids = [transactional_id]
     producer = (await ask_each(admin, KeyType.transaction, ids, init))[transactional_id]
-    batch = transactional(
-        encode_batch(
-            [Record(timestamp=-1, value=b"hangs")],
-            timestamp_ms=time.time_ns() // 1_000_000,
-            producer_id=int(producer.producer_id),
-            producer_epoch=int(producer.producer_epoch),
-            base_sequence=0,
-        )
+    batch = encode_batch(
+        [Record(timestamp=-1, value=b"hangs")],
+        timestamp_ms=time.time_ns() // 1_000_000,
+        transactional=True,
+        producer_id=int(producer.producer_id),
+        producer_epoch=int(producer.producer_epoch),
+        base_sequence=0,
     )
     (leader,) = await inspection.by_leader(admin, [partition])
     data = {"name": partition.topic, "partition_data": [{"index": 0, "records": batch}]}
@@ -158,14 +155,6 @@ async def _hang(admin: AdminClient, transactional_id: str, partition: TopicParti
         topic_data=[data],
     )
     check(answer.responses[0].partition_responses[0].error_code, str(partition))
-
-
-def transactional(batch: bytes) -> bytes:
-    """Return the batch as one of a transaction."""
-    marked = bytearray(batch)
-    marked[22] |= 0x10
-    struct.pack_into(">I", marked, 17, crc32c(bytes(marked[21:])))
-    return bytes(marked)
 
 
 @pytest.fixture(scope="module", params=SYSTEMS)

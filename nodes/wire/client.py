@@ -115,11 +115,14 @@ class _Connection(asyncio.Protocol):
                     self.transport.close()
 
     def _complete(self, frame: bytes) -> None:
-        waiting = self.waiting.pop(correlation_id_of(frame), None)
+        number = correlation_id_of(frame)
+        waiting = self.waiting.get(number)
         if waiting is None:
             raise MalformedFrame("a response to no request")
         if not waiting.future.done():
             waiting.future.set_result(decode_response(frame, waiting.api_key, waiting.version))
+        # Only now: a request whose response cannot be read fails with the others in flight.
+        del self.waiting[number]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(Disconnected(f"{self.peer} closed the connection"))

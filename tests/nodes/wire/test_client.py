@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.wire.client import Channel
 from nodes.wire.codec import encode_response
-from nodes.wire.errors import ConnectFailed, RequestTimedOut
+from nodes.wire.errors import ConnectFailed, Disconnected, RequestTimedOut
 from nodes.wire.security import ClientSecurity, Credentials
 
 PATIENCE_S = 30.0
@@ -55,15 +56,24 @@ def test_channel_closed_during_the_login_disconnects() -> None:
 Ask = Callable[[Channel], Awaitable[None]]
 
 
-def with_server(answers: int, ask: Ask) -> None:
+def readable(number: int) -> bytes:
+    """The response to request `number`."""
+    return encode_response(ApiVersionsResponse(error_code=ErrorCode.none, api_keys=()), number)
+
+
+def unreadable(number: int) -> bytes:
+    """A response to request `number` that ends after its first field."""
+    return struct.pack(">iih", 6, number, 0)
+
+
+def with_server(answers: int, ask: Ask, answer: Callable[[int], bytes] = readable) -> None:
     """Let `ask` have a channel to a server that answers so many requests, and no more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(answers):
             size = int.from_bytes(await reader.readexactly(4))
             frame = await reader.readexactly(size)
-            answer = ApiVersionsResponse(error_code=ErrorCode.none, api_keys=())
-            writer.write(encode_response(answer, int.from_bytes(frame[4:8])))
+            writer.write(answer(int.from_bytes(frame[4:8])))
         with contextlib.suppress(ConnectionResetError):
             await reader.read()
         writer.close()
@@ -108,6 +118,18 @@ def test_deadline_counts_after_an_earlier_request_was_answered() -> None:
             await channel.request(ApiVersionsRequest(), timeout_s=2.1)
 
     with_server(2, ask)
+
+
+def test_response_that_cannot_be_read_fails_all_requests_in_flight() -> None:
+    """Also the one that it answers, which no deadline would end any more."""
+
+    async def ask(channel: Channel) -> None:
+        requests = [channel.request(ApiVersionsRequest()) for _ in range(2)]
+        errors = await asyncio.gather(*requests, return_exceptions=True)
+        assert [type(each) for each in errors] == [Disconnected, Disconnected]
+        assert "sent a response that cannot be read" in str(errors[0])
+
+    with_server(1, ask, unreadable)
 
 
 def test_begin_connects_first() -> None:

@@ -131,13 +131,11 @@ def _play_schedules(
     rows: "list[TrackRecordRow]", module: str, worlds: int, jobs: int
 ) -> "list[TrackRecordRow]":
     """Play each schedule in a process of its own, because a mutant patches its process."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
+    from harness.simulation import workers
     from harness.zoo import trials
 
     seeds = range(1, worlds + 1)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+    with workers.pool(jobs, tasks_each=1) as pool:
         futures = [
             pool.submit(trials.try_schedule, module, row.entry.name, seeds)
             if _has_schedule(row.entry)

@@ -7,14 +7,12 @@ result does not depend on the process, or on what ran there before.
 import contextlib
 import gc
 import shutil
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -25,7 +23,7 @@ from harness.plans.plan import Plan, PlanError
 from harness.recording.versions import commit, versions
 from harness.run import prepare
 from harness.run.prepare import Prepared
-from harness.simulation import screen, situations, swarm
+from harness.simulation import screen, situations, swarm, workers
 from harness.simulation.decisions import reached
 from harness.simulation.decisions.reached import State
 from harness.simulation.invariants import InvariantBroken
@@ -271,14 +269,7 @@ class Campaign:
         """Yield all results until the seeds or the time (monotonic seconds) are used up; seeds in
         progress are finished.
         """
-        pool = ProcessPoolExecutor(
-            self._jobs,
-            mp_context=get_context("spawn"),
-            initializer=signal.signal,
-            initargs=(signal.SIGINT, signal.SIG_IGN),  # this process handles Ctrl-C
-            max_tasks_per_child=SEEDS_PER_PROCESS,
-        )
-        with pool:
+        with workers.pool(self._jobs, tasks_each=SEEDS_PER_PROCESS, ignore_interrupts=True) as pool:
             running: dict[Future[Result], int] = {}
             # One seed waits for the next free process; a single process need not be so busy.
             at_once = self._jobs + (self._jobs > 1)

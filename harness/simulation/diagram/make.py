@@ -5,14 +5,13 @@ The run is the same as without the recorder. Like each run, it needs a process o
 
 import shutil
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from harness.judging import judge
 from harness.recording.store import StoreError
 from harness.recording.versions import commit, versions
 from harness.run.prepare import Prepared
+from harness.simulation import workers
 from harness.simulation.campaign import apply_broker_module
 from harness.simulation.diagram import events
 from harness.simulation.diagram.capture import NetworkRecorder
@@ -29,7 +28,7 @@ def render_diagram(prepared: Prepared, *, sign: str | None, invariants: bool, re
     """Call `diagram` in a new process: an earlier run in this process must not influence
     the run.
     """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with workers.pool(1) as pool:
         return pool.submit(
             diagram, prepared, sign=sign, invariants=invariants, repeat=repeat
         ).result()

@@ -13,13 +13,13 @@ result does not depend on the number of processes.
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context
 from typing import Final
 
 from harness.plans.plan import Plan
+from harness.simulation import workers
 from harness.simulation.shrinking.steps import STEPS, Step, around, size
 from harness.simulation.shrinking.trial import Failure, failure_of
 
@@ -43,11 +43,6 @@ class Shrunk:
     """Whether nothing more can be left out; false if time ran out."""
 
 
-def processes(jobs: int) -> Executor:
-    """Return a pool of new processes: an earlier run must not influence a run."""
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-
-
 @dataclass(slots=True, kw_only=True)
 class Search:
     """Shrinks one failure. `on_progress` is called with each smaller plan that fails."""
@@ -59,7 +54,7 @@ class Search:
     on_progress: Callable[[Failure], None]
     find: Find = failure_of
     """Decides whether a plan fails; runs in the pool's processes."""
-    pool: Callable[[int], Executor] = processes
+    pool: Callable[[int], Executor] = workers.pool
     sign: str = field(init=False)
     _seeds: int = SEEDS[0]
     _seeds_of: dict[str, int] = field(default_factory=dict)

@@ -83,6 +83,9 @@ def _consumer(read: PropertyReader) -> ConsumerSettings:
         heartbeat_interval_ms=read.number(f"{prefix}heartbeat.interval.ms", 5_000, least=1),
         max_size=read.number(f"{prefix}max.size", 2**31 - 1, least=1),
         assignors=tuple(each.strip() for each in assignors.split(",")),
+        regex_refresh_interval_ms=read.number(
+            f"{prefix}regex.refresh.interval.ms", 600_000, least=10_000
+        ),
         migration_policy=read.one_of(f"{prefix}migration.policy", policies, "bidirectional"),
     )
     unknown = [each for each in settings.assignors if each not in ("uniform", "range")]

@@ -13,6 +13,7 @@ from nodes.server.requests.fetch.fetch import FetchHandler
 from nodes.server.requests.forwarding import ForwardingHandler
 from nodes.server.requests.groups.administration import GroupAdministrationHandler
 from nodes.server.requests.groups.classic import ClassicGroupHandler
+from nodes.server.requests.groups.consumer import ConsumerGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
@@ -55,6 +56,7 @@ DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
 CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
 DESCRIBE_TOPIC_PARTITIONS = 75
 ADD_RAFT_VOTER = 80
 REMOVE_RAFT_VOTER = 81
@@ -71,6 +73,7 @@ class BrokerHandlers:
     coordinators: CoordinatorHandler
     group_offsets: GroupOffsetsHandler
     classic_groups: ClassicGroupHandler
+    consumer_groups: ConsumerGroupHandler
     groups: GroupAdministrationHandler
     configs: DescribeConfigsHandler
     forwarding: ForwardingHandler
@@ -116,7 +119,8 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
-        CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.coordinators.join),
+        CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.consumer_groups.heartbeat),
+        CONSUMER_GROUP_DESCRIBE: Api(0, 1, handlers.consumer_groups.describe),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, metadata.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from nodes.config import InternalTopicSettings, NodeConfig
 from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.groups.image_topics import ImageTopics
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC
 from nodes.coordinators.machine import Effects, Now, Token
 from nodes.ids import BrokerEpoch
@@ -35,6 +36,7 @@ from nodes.server.requests.fetch.sessions import FetchSessionCache
 from nodes.server.requests.forwarding import ForwardingHandler
 from nodes.server.requests.groups.administration import GroupAdministrationHandler
 from nodes.server.requests.groups.classic import ClassicGroupHandler
+from nodes.server.requests.groups.consumer import ConsumerGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
@@ -89,9 +91,11 @@ class Broker:
             enabled=config.administration.auto_create_topics,
             internal={OFFSETS_TOPIC: _creation(config.groups.topic)},
         )
+        topics = ImageTopics(lambda: self.replicas.image)
+        random = Random(incarnation_id.int)
         self._groups = Shards(
             OFFSETS_TOPIC,
-            partial(GroupCoordinator, config.groups.groups, Random(incarnation_id.int)),
+            partial(GroupCoordinator, config.groups.groups, topics.current, random),
             lambda: self.replicas.image,
             wall_clock_ms,
             commit_timeout_ms=config.groups.commit_timeout_ms,
@@ -107,6 +111,7 @@ class Broker:
             coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
             group_offsets=GroupOffsetsHandler(self._groups, self.replicas),
             classic_groups=ClassicGroupHandler(self._groups),
+            consumer_groups=ConsumerGroupHandler(self._groups, lambda: self.replicas.image),
             groups=GroupAdministrationHandler(self._groups),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
             forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),

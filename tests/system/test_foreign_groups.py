@@ -42,7 +42,6 @@ TOPIC = "plain"
 SHARED = "shared"
 _groups = itertools.count()
 PATIENCE_S = 60.0
-UNSUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
 
 def new_group() -> str:
@@ -95,10 +94,11 @@ def test_librdkafka_reads_what_it_was_assigned(bootstrap: str, protocol: str) ->
     consumer.close()
 
 
-def test_librdkafka_shares_a_topic_as_a_group(bootstrap: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_librdkafka_shares_a_topic_as_a_group(bootstrap: str, protocol: str) -> None:
     """Two members have one half each; when one leaves, the other has everything."""
     group = new_group()
-    first, second = (rd_consumer(bootstrap, group=group) for _ in range(2))
+    first, second = (rd_consumer(bootstrap, protocol, group) for _ in range(2))
     for consumer in (first, second):
         consumer.subscribe([SHARED])
     polled(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
@@ -115,20 +115,6 @@ def polled(*consumers: confluent_kafka.Consumer, until: Callable[[], bool]) -> N
         assert time.monotonic() < end, "it takes too long"
         for consumer in consumers:
             consumer.poll(0.1)
-
-
-def test_librdkafka_may_not_join_by_the_new_protocol(bootstrap: str) -> None:
-    """The first thing that it hands out is the error (KIP-848)."""
-    consumer = rd_consumer(bootstrap, "consumer")
-    consumer.subscribe([TOPIC])
-    message = consumer.poll(PATIENCE_S)
-    assert message is not None
-    error = message.error()
-    assert error is not None
-    fatal = error.code() == KafkaError._FATAL
-    assert fatal or error.code() in UNSUPPORTED, error
-    assert "API version not supported" in error.str()
-    consumer.close()
 
 
 def test_librdkafka_reads_on_from_what_was_committed(bootstrap: str) -> None:

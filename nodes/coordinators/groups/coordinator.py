@@ -3,7 +3,8 @@
 Operations about one protocol go to that kind of group, if the group id is not of another kind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -15,8 +16,13 @@ from nodes.coordinators.groups.classic.groups import ClassicGroups
 from nodes.coordinators.groups.classic.records import GROUP_METADATA
 from nodes.coordinators.groups.classic.requests import Identity, Join, Leaver, Sync
 from nodes.coordinators.groups.composition import Groups
+from nodes.coordinators.groups.consumer.answers import refused as refused_heartbeat
+from nodes.coordinators.groups.consumer.groups import RECORD_NUMBERS, ConsumerGroups
+from nodes.coordinators.groups.consumer.requests import Heartbeat, Refusal
 from nodes.coordinators.groups.settings import GroupSettings
+from nodes.coordinators.groups.topics import TopicsView
 from nodes.coordinators.machine import Answer, Effects, Now, Token
+from nodes.coordinators.records import CoordinatorRecord
 
 DESCRIBE_ERRORS_SINCE: Final = 6
 """From this version on, DescribeGroups says GROUP_ID_NOT_FOUND; before, such a group is "Dead"."""
@@ -25,16 +31,27 @@ DESCRIBE_ERRORS_SINCE: Final = 6
 class GroupCoordinator(Groups):
     """See the module."""
 
-    def __init__(self, settings: GroupSettings, random: Random) -> None:
-        """Member ids come from `random`."""
+    def __init__(
+        self, settings: GroupSettings, topics: Callable[[], TopicsView], random: Random
+    ) -> None:
+        """`topics` returns the topics of the moment; member ids come from `random`."""
         self.classic = ClassicGroups(settings.classic, random)
-        super().__init__(settings, ((self.classic, GROUP_METADATA.numbers),))
+        self.consumer = ConsumerGroups(settings.consumer, topics, random)
+        kinds = ((self.classic, GROUP_METADATA.numbers), (self.consumer, RECORD_NUMBERS))
+        super().__init__(settings, kinds)
 
     # -- the classic protocol
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
-        """JoinGroup."""
-        return self.classic.join(request, token, now)
+        """JoinGroup. A consumer group without members becomes a classic one, as in Kafka."""
+        group_id = request.who.group_id
+        if not self.consumer.has(group_id):
+            return self.classic.join(request, token, now)
+        if self.consumer.check_delete(group_id) is not ErrorCode.none:
+            error = ErrorCode.inconsistent_group_protocol
+            return Effects(answers=((token, answers.join_error(error, request.who.member_id)),))
+        effects = self.classic.join(request, token, now)
+        return _before(self.consumer.tombstones(group_id), effects) if effects.records else effects
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
         """SyncGroup."""
@@ -57,6 +74,29 @@ class GroupCoordinator(Groups):
         else:
             row = _not_found(group_id, version)
         return Effects(answers=((token, row),))
+
+    # -- the consumer protocol
+
+    def consumer_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+        """ConsumerGroupHeartbeat. A classic group without members becomes a consumer group."""
+        group_id = request.group_id
+        if not self.classic.has(group_id):
+            return self.consumer.heartbeat(request, token, now)
+        if not request.joins or self.classic.check_delete(group_id) is not ErrorCode.none:
+            error = ErrorCode.group_id_not_found
+            refused = Refusal(error, f"Group {group_id} is not a consumer group.")
+            return Effects(answers=((token, refused_heartbeat(refused)),))
+        effects = self.consumer.heartbeat(request, token, now)
+        return _before(self.classic.tombstones(group_id), effects) if effects.records else effects
+
+    def consumer_describe(self, group_id: str, token: Token, now: Now) -> Effects:
+        """ConsumerGroupDescribe, of one group: the answer has the fields of the group's row."""
+        return Effects(answers=((token, self.consumer.describe(group_id)),))
+
+
+def _before(records: Iterable[CoordinatorRecord], effects: Effects) -> Effects:
+    """The effects with some records before theirs."""
+    return replace(effects, records=(*records, *effects.records))
 
 
 def _not_found(group_id: str, version: int) -> Answer:

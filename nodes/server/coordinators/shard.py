@@ -9,7 +9,8 @@ Kept true here, whatever the machine:
 - A shard serves nothing before its log is loaded. It ends with the leadership, also in the middle
   of loading (KAFKA-16030); whoever waits is told NOT_COORDINATOR.
 - While the in-sync replicas are fewer than min.insync.replicas nothing is appended: operations that
-  may write are refused, and what is due waits.
+  may write are refused, and what is due waits. Afterwards the machine is loaded anew if it missed
+  something: a member that was not heard has not ended its session.
 """
 
 import asyncio
@@ -89,6 +90,8 @@ class Shard(Generic[M]):
         self._tokens = 0
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
         self._uncommitted: deque[_Uncommitted] = deque()
+        self._missed = False
+        """Whether the machine was not asked, or not told the time, for want of replicas."""
         self._after_loading: list[Operation[M]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
@@ -146,6 +149,7 @@ class Shard(Generic[M]):
         if self.state is not State.ACTIVE or not self._leads:
             raise CoordinatorError(ErrorCode.not_coordinator)
         if access is not Access.READ and not self._may_append:
+            self._missed |= access is Access.CHANGE
             raise CoordinatorError(ErrorCode.coordinator_not_available)
 
     def _apply(self, effects: Effects) -> None:
@@ -244,7 +248,7 @@ class Shard(Generic[M]):
         )
 
     def _reload(self) -> None:
-        self.state = State.LOADING
+        self.state, self._missed = State.LOADING, False
         self._cancel_timer()
         computed = {token for each in self._uncommitted for token, _ in each.answers}
         pending = [token for token in self._waiting if token not in computed]
@@ -275,7 +279,7 @@ class Shard(Generic[M]):
             if due_ms is not None and self._timer.when() == due_ms / 1000:
                 return
             self._cancel_timer()
-        if due_ms is not None and self._may_append:
+        if due_ms is not None and not self._missed:
             self._timer = self._loop.call_at(due_ms / 1000, self._tick)
 
     def _cancel_timer(self) -> None:
@@ -285,8 +289,12 @@ class Shard(Generic[M]):
 
     def _tick(self) -> None:
         self._timer = None
-        if self.state is State.ACTIVE and self._leads and self._may_append:
+        if self.state is not State.ACTIVE or not self._leads:
+            return
+        if self._may_append:
             self._apply_unasked(self._machine.tick)
+        else:
+            self._missed = True
 
     def _apply_unasked(self, happening: Callable[[Now], Effects]) -> None:
         """Apply what the machine does by itself."""
@@ -320,12 +328,16 @@ class Shard(Generic[M]):
         """The high watermark or the ISR may have changed."""
         if self.state is not State.CLOSED and self._leads:
             self._give_answers()
-            if self._timer is None:
-                self._set_timer()
+            self._catch_up()
 
     def changed(self) -> None:
         """The leadership may be over."""
-        if not self._leads:
+        if self._leads:
+            self._catch_up()
+        else:
             self.close()
-        elif self._timer is None:
-            self._set_timer()
+
+    def _catch_up(self) -> None:
+        """Load the machine anew if it missed something while there were too few replicas."""
+        if self._missed and self._may_append and self.state is State.ACTIVE:
+            self._reload()

@@ -47,14 +47,6 @@ class CoordinatorHandler:
             return respond(request, coordinators=rows)
         return respond(request, **self._find(request.key, key_type, context))
 
-    def join(self, request: Any, context: RequestContext) -> Any:
-        """ConsumerGroupHeartbeat: refused as in Kafka if group.version is 0.
-
-        librdkafka would wait for ever for an api that is not advertised.
-        """
-        message = "this cluster has groups of the classic protocol only (group.version is 0)"
-        return respond(request, error_code=ErrorCode.unsupported_version, error_message=message)
-
     def _find(self, key: str, key_type: int, context: RequestContext) -> Row:
         topic = TOPICS.get(key_type)
         if topic is None:

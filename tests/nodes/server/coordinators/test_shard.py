@@ -133,7 +133,7 @@ def test_a_removed_replica_ends_the_shard() -> None:
 
 
 def test_too_few_replicas_refuse_writes_and_stop_time() -> None:
-    """Nothing is appended; reads are served; what is due comes when the replicas are back."""
+    """Nothing is appended, reads are served; then the machine begins anew, as it missed a tick."""
 
     async def test() -> None:
         partition = LedPartition()
@@ -144,12 +144,33 @@ def test_too_few_replicas_refuse_writes_and_stop_time() -> None:
         assert refused_with(lambda: commit(shard, 8)) is ErrorCode.coordinator_not_available
         assert fetched(fetch(shard)) == 7
         await asyncio.sleep((RETENTION_MS + CHECK_MS) / 1000)
-        assert partition.replica.log.end_offset == 1
+        assert (partition.replica.log.end_offset, partition.made) == (1, 1)
         partition.lead(1)
-        await asyncio.sleep(CHECK_MS / 1000)
+        assert partition.made == 2
+        await active(shard)
         assert fetched(fetch(shard)) == 7  # the wall clock of this test stands still
         commit(shard, 8)
         assert partition.replica.log.end_offset == 2
+
+    run(test())
+
+
+def test_a_short_lack_of_replicas_leaves_the_machine() -> None:
+    """It missed nothing; a refused commit is nothing that it would remember."""
+
+    async def test() -> None:
+        partition = LedPartition()
+        shard = await active(partition.shard())
+        partition.lead(1, isr=(LEADER,))
+        assert refused_with(lambda: commit(shard, 8)) is ErrorCode.coordinator_not_available
+        partition.lead(1)
+        assert partition.made == 1
+        partition.lead(1, isr=(LEADER,))
+        assert refused_with(lambda: shard.perform(lambda m, t, now: Effects())) is (
+            ErrorCode.coordinator_not_available
+        )
+        partition.lead(1)
+        assert partition.made == 2
 
     run(test())
 

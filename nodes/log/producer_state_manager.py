@@ -26,6 +26,8 @@ class ProducerStateManager:
         self.producers = Producers()
         self.snapshots = snapshots
         self._segments = segments
+        self.has_aborted = False
+        """Whether an index may have entries; most logs have none, and need no look at the files."""
         self._oldest_timestamp: int | None = None
 
     # --- loading
@@ -44,7 +46,9 @@ class ProducerStateManager:
         for segment, entry in self._replay(begin):
             if segment in aborted:
                 aborted[segment].append(entry)
-        return sum(segment.aborted.match(entries) for segment, entries in aborted.items())
+        rebuilt = sum(segment.aborted.match(entries) for segment, entries in aborted.items())
+        self.has_aborted = any(len(segment.aborted) for segment in self._segments.all)
+        return rebuilt
 
     def _restore(self, end: Offset, first: Offset) -> Offset:
         found = self.snapshots.newest(end, first)
@@ -84,8 +88,10 @@ class ProducerStateManager:
     def end_transaction(self, header: BatchHeader, base_offset: Offset, marker: Marker) -> None:
         """Add a marker that was just appended to the active segment. Raises OSError."""
         entry = self.producers.end_transaction(header, base_offset, marker)
-        if entry is not None and self._segments.active.aborted.add(entry):
-            self._segments.names_changed()
+        if entry is not None:
+            self.has_aborted = True
+            if self._segments.active.aborted.add(entry):
+                self._segments.names_changed()
 
     # --- removing
 

@@ -97,6 +97,11 @@ class LogReader:
             return high_watermark
         return self._producer_state.last_stable_offset(high_watermark, self._start)
 
+    @property
+    def has_aborted(self) -> bool:
+        """Whether there may be aborted transactions."""
+        return self._producer_state.has_aborted
+
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """The aborted transactions with records from `start` on and below `end`. Raises OSError."""
         return self._producer_state.aborted_transactions(start, end)

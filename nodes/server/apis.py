@@ -20,6 +20,7 @@ from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
+from nodes.server.requests.transaction_markers import TransactionMarkersHandler
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 from nodes.wire.server import Api
 
@@ -41,6 +42,7 @@ DELETE_TOPICS = 20
 DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
+WRITE_TXN_MARKERS = 27
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
@@ -79,6 +81,7 @@ class BrokerHandlers:
     forwarding: ForwardingHandler
     log_admin: LogAdminHandler
     log_info: ReplicaLogInfoHandler
+    markers: TransactionMarkersHandler
 
 
 def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
@@ -105,6 +108,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         DELETE_RECORDS: Api(0, 2, handlers.log_admin.delete_records),
         INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
+        WRITE_TXN_MARKERS: Api(1, 2, handlers.markers.handle),
         DESCRIBE_CONFIGS: Api(1, 4, handlers.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
         DESCRIBE_LOG_DIRS: Api(1, 4, handlers.log_admin.describe_log_dirs),

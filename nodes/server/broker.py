@@ -43,6 +43,7 @@ from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
+from nodes.server.requests.transaction_markers import TransactionMarkersHandler
 from nodes.storage.disk import Disk
 from nodes.wire.budget import ByteBudget
 from nodes.wire.client import Channel
@@ -117,6 +118,7 @@ class Broker:
             forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),
             log_admin=LogAdminHandler(config, disk, self.replicas),
             log_info=ReplicaLogInfoHandler(self.replicas, self.lifecycle),
+            markers=TransactionMarkersHandler(self.replicas, wall_clock_ms),
         )
 
     def _fetch_handler(

@@ -24,6 +24,8 @@ from nodes.log.config import LogConfig
 from nodes.log.divergence import EpochEnd, truncation_offset
 from nodes.log.errors import LogOffline, LogTruncated
 from nodes.log.log import Log, LogAppendInfo
+from nodes.log.transactions.markers import Marker
+from nodes.log.transactions.verification import VerificationGuard
 from nodes.replication.partition import (
     IsrProposal,
     PartitionRegistration,
@@ -51,6 +53,9 @@ class Replica:
     """The log's partition.metadata file while it is not durable; None once it is."""
     before_truncation: Callable[[Offset], None] = lambda end: None
     """Called before the log is truncated to `end` or above (`LogDirectory.before_truncation`)."""
+    on_marker: Callable[[Marker, Offset], None] = lambda marker, offset: None
+    """Called by the leader right after each append of a marker, at this offset, which may not be
+    committed yet. Nothing was appended in between, so the order of the log is kept. May append."""
     watchers: Watchers = field(default_factory=Watchers)
     retired: bool = False
     """Whether this replica was removed from the node, or replaced by another; never undone."""
@@ -67,6 +72,11 @@ class Replica:
             log.flushed_offset if self.unsynced_metadata is None else log.start_offset,
         )
         return end if end - flushed < self.log.config.flush_messages else flushed
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """LSO: the end of what consumers with isolation.level=read_committed may read."""
+        return self.log.last_stable_offset(self.state.high_watermark)
 
     # -- following the metadata log ------------------------------------------------------------
 
@@ -141,15 +151,43 @@ class Replica:
 
     # -- the leader's side ---------------------------------------------------------------------
 
-    def append(self, batch: bytes) -> LogAppendInfo:
-        """Append one producer's batch as the leader. Raises LogError."""
+    def append(
+        self,
+        batch: bytes,
+        *,
+        guard: VerificationGuard | None = None,
+        from_coordinator: bool = False,
+    ) -> LogAppendInfo:
+        """Append one producer's batch as the leader; see `Log.append_as_leader`. Raises LogError,
+        OSError.
+        """
         self.state.before_append(self.claimed_end)
         if self.unsynced_metadata is not None:
             self._write_metadata_file()
-        appended = self.log.append_as_leader(batch, self.state.leader_epoch)
+        appended = self.log.append_as_leader(
+            batch, self.state.leader_epoch, guard=guard, from_coordinator=from_coordinator
+        )
         if not appended.duplicate:
             self.watchers.appended()
             self.advance()
+        return appended
+
+    def append_marker(
+        self, marker: Marker, now_wall_ms: int, *, transaction_version: int
+    ) -> LogAppendInfo:
+        """Append the end of a transaction as the leader; see `Log.append_marker`, and `on_marker`.
+
+        Raises LogError, OSError.
+        """
+        self.state.before_append(self.claimed_end)
+        if self.unsynced_metadata is not None:
+            self._write_metadata_file()
+        appended = self.log.append_marker(
+            marker, self.state.leader_epoch, now_wall_ms, transaction_version=transaction_version
+        )
+        self.on_marker(marker, appended.base_offset)
+        self.watchers.appended()
+        self.advance()
         return appended
 
     def advance(self) -> None:

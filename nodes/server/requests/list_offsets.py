@@ -35,6 +35,7 @@ _SINCE = {
 """The first version of ListOffsets that has each of these special timestamps."""
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
+READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGER = -2
 """Kafka's replica id of a debugging tool, which may ask any replica, not only the leader."""
@@ -59,7 +60,9 @@ class OffsetsHandler:
         self._replicas = replicas
 
     def list_offsets(self, request: Any, context: RequestContext) -> Any:
-        """ListOffsets; LATEST is the high watermark for clients, the log end for brokers."""
+        """ListOffsets; LATEST is the high watermark for clients, the last stable offset for those
+        with isolation.level=read_committed, the log end for brokers.
+        """
         requested = Counter(
             (topic.name, part.partition_index)
             for topic in request.topics
@@ -105,6 +108,8 @@ class OffsetsHandler:
             return ListedOffset(ErrorCode.none)
         to_client = request.replica_id == CONSUMER
         upper = state.high_watermark if to_client else log.end_offset
+        if to_client and getattr(request, "isolation_level", 0) == READ_COMMITTED:  # since v2
+            upper = replica.last_stable_offset
         if timestamp_ms != LATEST:
             found = _by_time(replica.log, timestamp_ms)
             if found.offset < upper:

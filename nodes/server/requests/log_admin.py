@@ -78,7 +78,9 @@ class LogAdminHandler:
     # -- DescribeProducers ---------------------------------------------------------------------
 
     def describe_producers(self, request: Any, context: RequestContext) -> Any:
-        """Describe the idempotent producers that each partition's leader knows (KIP-664)."""
+        """Describe the producers and open transactions that each partition's leader knows
+        (KIP-664).
+        """
         topics = []
         for topic in request.topics:
             rows = [
@@ -99,8 +101,8 @@ class LogAdminHandler:
                 "producer_epoch": producer.epoch,
                 "last_sequence": producer.batches[-1].last_sequence if producer.batches else -1,
                 "last_timestamp": producer.last_timestamp,
-                "coordinator_epoch": -1,
-                "current_txn_start_offset": NO_OFFSET,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.transaction_start,
             }
             for producer_id, producer in replica.log.producers.items()
         ]

@@ -7,84 +7,64 @@
 The response to a duplicate batch has the offset of the first one, and waits like the first. If the
 topic asks for LogAppendTime, the batch gets this broker's wall clock, and the response reports it;
 the response to a duplicate reports the time of the first batch, as long as the log has that batch.
-A broker that does not lead names the leader in its response (KIP-951). Transactions are refused. A
-very large request is appended in slices, and other requests are served between two slices.
+A broker that does not lead names the leader in its response (KIP-951). The first batch of a
+transaction is verified before its append (`verification`); meanwhile the connection's next request
+does not begin. A very large request is appended in slices, and other requests are served between
+two slices.
 """
 
 import asyncio
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.internal_topics import INTERNAL_TOPICS
-from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
+from nodes.ids import NO_OFFSET, NodeId, Offset
 from nodes.log import errors as log_errors
-from nodes.log.batch import HEADER_BYTES, read_header, with_append_time
+from nodes.log.batch import read_header, with_append_time
 from nodes.log.log import LogAppendInfo
-from nodes.log.record_validation import MAX_WALKED, MIN_RECORD_BYTES
 from nodes.replication.partition import ProduceStatus
 from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
+from nodes.server.requests.append_errors import ACK_ERRORS, append_error
 from nodes.server.requests.current_leader import current_leader, node_endpoints
+from nodes.server.requests.produced_batches import (
+    TOPIC_IDS_SINCE,
+    RequestedPartition,
+    after_verification,
+    cost_us,
+    invalid_batch,
+    requested_partitions,
+    transactional_batches,
+)
+from nodes.server.requests.verification import (
+    NoTransactions,
+    ProduceVerification,
+    TransactionVerifier,
+    Verified,
+)
 from nodes.wire.errors import Unanswerable
 from nodes.wire.server import ExclusiveResponse, RequestContext
 from nodes.wire.versions import respond
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
-ZSTD_SINCE = 7
 CURRENT_LEADER_SINCE = 10
-TOPIC_IDS_SINCE = 13
 
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 22
-_CODEC_MASK, _ZSTD = 0x07, 4
-_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
-
-_COUNT, _COUNT_AT = struct.Struct(">i"), 57
-
-PARTITION_US, RECORD_US, BYTE_US = 10.0, 0.6, 0.001
-"""The cost of a partition of a request, of each of its records, and of each of its bytes."""
 SLICE_US = 20_000.0
 
-_ACK_ERRORS = {
-    ProduceStatus.OK: ErrorCode.none,
-    ProduceStatus.NOT_LEADER: ErrorCode.not_leader_or_follower,
-    ProduceStatus.NOT_ENOUGH_REPLICAS: ErrorCode.not_enough_replicas_after_append,
-    ProduceStatus.PENDING: ErrorCode.request_timed_out,
-}
-_LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
-    (log_errors.CorruptBatch, ErrorCode.corrupt_message),
-    (log_errors.MessageTooLarge, ErrorCode.message_too_large),
-    (log_errors.OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
-    (log_errors.InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
-    (log_errors.InvalidBatch, ErrorCode.invalid_record),
-    (log_errors.LogOffline, ErrorCode.kafka_storage_error),
-    (log_errors.LogError, ErrorCode.unknown_server_error),
-    (OSError, ErrorCode.kafka_storage_error),
-)
 _WITHOUT_MESSAGE = frozenset({ErrorCode.none, ErrorCode.not_leader_or_follower})
 """Error codes that need no message beside them."""
-
-
-class _RequestedPartition(NamedTuple):
-    """One partition of a request; `partition` is None when no topic has the id."""
-
-    topic_key: Any
-    number: int
-    partition: TopicPartition | None
-    records: bytes | None
 
 
 class _ProduceResult(NamedTuple):
     """The result for one partition; if there is a future `pending`, it decides the error."""
 
-    requested: _RequestedPartition
+    requested: RequestedPartition
     error: ErrorCode
     message: str | None = None
     base_offset: Offset = NO_OFFSET
@@ -97,24 +77,64 @@ class _ProduceResult(NamedTuple):
 class ProduceHandler:
     """Serves Produce."""
 
-    def __init__(self, replicas: ReplicaManager, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        wall_clock_ms: Callable[[], int],
+        verifier: TransactionVerifier | None = None,
+    ) -> None:
+        """`verifier`: None where no transaction coordinator is served."""
         self._replicas = replicas
         self._wall_clock_ms = wall_clock_ms
+        self._verification = ProduceVerification(
+            replicas, verifier or NoTransactions(), wall_clock_ms
+        )
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """Return the response, an awaitable of it if it has to wait, or None (acks=0).
 
         Raises Unanswerable when an acks=0 request fails.
         """
-        partitions = self._requested(request)
-        if sum(map(_cost_us, partitions)) > SLICE_US:
+        partitions = requested_partitions(request, self._replicas.topic_name)
+        if request.transactional_id is not None:
+            batches = transactional_batches(partitions)
+            begun = self._verification.begin(batches, request.__version__)
+            if begun.guards:
+                return ExclusiveResponse(self._verify(request, partitions, begun, context))
+            partitions = after_verification(partitions, begun)
+        return self._append_all(request, partitions, context)
+
+    async def _verify(
+        self,
+        request: Any,
+        partitions: Sequence[RequestedPartition],
+        begun: Verified,
+        context: RequestContext,
+    ) -> Any:
+        verified = await self._verification.finish(
+            begun,
+            transactional_batches(partitions),
+            request.transactional_id,
+            request.__version__,
+            request.timeout.total_seconds(),
+        )
+        response = self._append_all(request, after_verification(partitions, verified), context)
+        if isinstance(response, ExclusiveResponse):
+            response = response.response
+        return await response if isinstance(response, Awaitable) else response
+
+    def _append_all(
+        self, request: Any, partitions: Sequence[RequestedPartition], context: RequestContext
+    ) -> Any:
+        """See `handle`."""
+        if sum(map(cost_us, partitions)) > SLICE_US:
             return ExclusiveResponse(self._append_in_slices(request, partitions, context))
         acks = int(request.acks)
         results = [self._produce(request, each, acks, context) for each in partitions]
         return self._respond_or_wait(request, results, context)
 
     async def _append_in_slices(
-        self, request: Any, partitions: Sequence[_RequestedPartition], context: RequestContext
+        self, request: Any, partitions: Sequence[RequestedPartition], context: RequestContext
     ) -> Any:
         results, spent_us = [], 0.0
         for requested in partitions:
@@ -122,7 +142,7 @@ class ProduceHandler:
                 spent_us = 0.0
                 await asyncio.sleep(0)
             results.append(self._produce(request, requested, int(request.acks), context))
-            spent_us += _cost_us(requested)
+            spent_us += cost_us(requested)
         response = self._respond_or_wait(request, results, context)
         return await response if isinstance(response, asyncio.Future) else response
 
@@ -141,31 +161,20 @@ class ProduceHandler:
             return _DelayedProduce(results, response_of).start(request.timeout.total_seconds())
         return self._response(request, results, context.listener)
 
-    def _requested(self, request: Any) -> list[_RequestedPartition]:
-        requested = []
-        by_id = request.__version__ >= TOPIC_IDS_SINCE
-        for topic in request.topic_data:
-            key: UUID | str | None = topic.topic_id if by_id else topic.name
-            name = self._replicas.topic_name(topic.topic_id) if by_id else topic.name
-            for data in topic.partition_data:
-                partition = None if name is None else TopicPartition(name, data.index)
-                requested.append(_RequestedPartition(key, data.index, partition, data.records))
-        return requested
-
     def _produce(
-        self, request: Any, requested: _RequestedPartition, acks: int, context: RequestContext
+        self, request: Any, requested: RequestedPartition, acks: int, context: RequestContext
     ) -> _ProduceResult:
         if acks not in (-1, 0, 1):
             return _ProduceResult(requested, ErrorCode.invalid_required_acks)
-        if request.transactional_id is not None:
-            message = "transactions are not served"
-            return _ProduceResult(requested, ErrorCode.invalid_txn_state, message)
         if requested.partition is None:
             return _ProduceResult(requested, ErrorCode.unknown_topic_id)
         if requested.partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
             message = "only coordinators write to internal topics"
             return _ProduceResult(requested, ErrorCode.invalid_topic_exception, message)
-        invalid = _invalid_batch(requested.records or b"", request.__version__)
+        if requested.refused is not None:
+            return _ProduceResult(requested, *requested.refused)
+        in_transactions = request.transactional_id is not None
+        invalid = invalid_batch(requested.records or b"", request.__version__, in_transactions)
         if invalid is not None:
             return _ProduceResult(requested, *invalid)
         replica = self._replicas.find(requested.partition)
@@ -174,9 +183,7 @@ class ProduceHandler:
             return _ProduceResult(requested, error)
         return self._append(requested, replica, acks)
 
-    def _append(
-        self, requested: _RequestedPartition, replica: Replica, acks: int
-    ) -> _ProduceResult:
+    def _append(self, requested: RequestedPartition, replica: Replica, acks: int) -> _ProduceResult:
         match replica.state.check_append(acks):
             case ProduceStatus.NOT_LEADER:
                 return _ProduceResult(requested, ErrorCode.not_leader_or_follower)
@@ -191,11 +198,11 @@ class ProduceHandler:
             if replica.log.config.log_append_time:
                 append_time_ms = self._wall_clock_ms()
                 records = with_append_time(records, append_time_ms)
-            appended = replica.append(records)
+            appended = replica.append(records, guard=requested.guard)
             if appended.duplicate:
                 append_time_ms = _append_time_of_first(replica, appended)
         except (log_errors.LogError, OSError) as error:
-            return _ProduceResult(requested, _error_code(error), str(error))
+            return _ProduceResult(requested, append_error(error), str(error))
         result = _ProduceResult(
             requested,
             ErrorCode.none,
@@ -208,7 +215,7 @@ class ProduceHandler:
             return result
         ack = replica.acknowledge(Offset(appended.last_offset + 1), acks)
         if isinstance(ack, ProduceStatus):
-            return result._replace(error=_ACK_ERRORS[ack])
+            return result._replace(error=ACK_ERRORS[ack])
         return result._replace(pending=ack)
 
     def _response(self, request: Any, results: Sequence[_ProduceResult], listener: str) -> Any:
@@ -275,36 +282,6 @@ class _DelayedProduce(DelayedResponse):
             self._pending[0].remove_done_callback(self.check_and_complete)
 
 
-def _cost_us(requested: _RequestedPartition) -> float:
-    """About how long a partition takes, judged by what its batch announces."""
-    records = requested.records or b""
-    if len(records) < HEADER_BYTES:
-        return PARTITION_US
-    count: int = _COUNT.unpack_from(records, _COUNT_AT)[0]
-    walked = min(max(count, 0), MAX_WALKED, len(records) // MIN_RECORD_BYTES)
-    return PARTITION_US + RECORD_US * walked + BYTE_US * len(records)
-
-
-def _invalid_batch(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
-    """Why a client's batch is refused, as far as the fixed fields of its header show it."""
-    if len(records) <= _ATTRIBUTES_AT:
-        return ErrorCode.invalid_record, "a produce has exactly one record batch for a partition"
-    if records[_MAGIC_AT] != 2:
-        return ErrorCode.invalid_record, f"magic {records[_MAGIC_AT]}: only record batches v2"
-    attributes = records[_ATTRIBUTES_AT]
-    if attributes & _CONTROL:
-        return ErrorCode.invalid_record, "clients may not write control records"
-    if attributes & _TRANSACTIONAL:
-        return ErrorCode.invalid_txn_state, "transactions are not served"
-    if attributes & _APPEND_TIME:
-        return ErrorCode.invalid_timestamp, "LogAppendTime is the broker's to set"
-    if attributes & _CODEC_MASK > _ZSTD:
-        return ErrorCode.unsupported_compression_type, f"codec {attributes & _CODEC_MASK}"
-    if attributes & _CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
-        return ErrorCode.unsupported_compression_type, f"zstd needs Produce v{ZSTD_SINCE}"
-    return None
-
-
 def _final(result: _ProduceResult) -> _ProduceResult:
     """The result with its ack, or with REQUEST_TIMED_OUT if the ack is not known yet."""
     if result.pending is None:
@@ -313,7 +290,7 @@ def _final(result: _ProduceResult) -> _ProduceResult:
         assert result.replica is not None
         result.replica.stop_waiting(result.pending)
         return result._replace(error=ErrorCode.request_timed_out)
-    return result._replace(error=_ACK_ERRORS[result.pending.result()])
+    return result._replace(error=ACK_ERRORS[result.pending.result()])
 
 
 def _append_time_of_first(replica: Replica, first: LogAppendInfo) -> int | None:
@@ -322,7 +299,3 @@ def _append_time_of_first(replica: Replica, first: LogAppendInfo) -> int | None:
         return None
     header = read_header(replica.log.read(first.base_offset, 1, replica.log.end_offset))
     return header.max_timestamp if header.has_append_time else None
-
-
-def _error_code(error: Exception) -> ErrorCode:
-    return next(code for kind, code in _LOG_ERRORS if isinstance(error, kind))

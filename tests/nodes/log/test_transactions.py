@@ -232,6 +232,7 @@ def test_a_restarted_log_has_the_same_transactions(clean: bool) -> None:
         log.flush()
     log = open_log(disk, clean=clean)
     assert (aborted(log), stable(log), dict(log.producers.items())) == before
+    assert log.has_aborted
     end_transaction(log, Q)
     assert aborted(log)[-1] == (Q, 10, 11, 12)
 

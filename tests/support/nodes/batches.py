@@ -55,10 +55,17 @@ def content(log: Log) -> list[bytes]:
 
 
 def write_in_transaction(
-    log: Log, producer: tuple[int, int, int], count: int = 1, *, value: bytes = b"value"
+    log: Log,
+    producer: tuple[int, int, int],
+    count: int = 1,
+    *,
+    value: bytes = b"value",
+    timestamp_ms: int = 1000,
 ) -> LogAppendInfo:
     """Append a transactional batch, verified if it has to be; `producer` as in `batch`."""
-    sent = batch(count, producer=producer, value=value, transactional=True)
+    sent = batch(
+        count, producer=producer, value=value, transactional=True, timestamp_ms=timestamp_ms
+    )
     guard = log.producers.start_verification(read_header(sent), 0, supports_epoch_bump=False)
     return log.append_as_leader(sent, Epoch(max(log.last_epoch, 0)), guard=guard)
 

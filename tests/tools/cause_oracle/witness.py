@@ -152,8 +152,8 @@ class Witness:
         self._posts[number] += 1
 
     def _of_produce(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def produce(handler: Any, request: Any, part: Any, acks: int) -> Any:
-            made = plain(handler, request, part, acks)
+        def produce(handler: Any, request: Any, part: Any, acks: int, context: Any) -> Any:
+            made = plain(handler, request, part, acks, context)
             if part.partition is not None and part.partition.topic in self._topics:
                 replica = handler._replicas.find(part.partition)
                 refused = made.error.name != "none"

@@ -1,4 +1,5 @@
-"""Fetch requests: of followers (up to the log's end) and of consumers (up to the high watermark).
+"""Fetch requests: of followers (up to the log's end) and of consumers (up to the high watermark, or
+to the last stable offset, which moves only when the high watermark does).
 
 A follower's fetch also reports what the follower has, and is checked for divergence by leader
 epoch. Consumers may read from followers too, and are sent to a follower in their own rack
@@ -16,7 +17,7 @@ when all connections hold too much.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,7 @@ from nodes.server.requests.fetch.sessions import (
     FetchSession,
     FetchSessionCache,
 )
+from nodes.server.requests.list_offsets import READ_COMMITTED
 from nodes.wire.budget import ByteBudget
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
@@ -51,7 +53,6 @@ SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
-READ_COMMITTED = 1
 SHARE_OF_AVAILABLE = 4
 MIN_LIMIT_BYTES = 1 << 20
 """A response may have so many bytes, however little is available."""
@@ -139,6 +140,7 @@ class FetchHandler:
             max_bytes=min(request.max_bytes, self._max_bytes, limit_bytes),
             rack=getattr(request, "rack_id", ""),
             listener=context.listener,
+            committed_only=not follower and request.isolation_level == READ_COMMITTED,
         )
 
     def _open(self, request: Any, params: FetchParams) -> _FetchInProgress | ErrorCode:
@@ -276,7 +278,6 @@ class FetchHandler:
     ) -> dict[str, Any]:
         """The fields of the response, with the partitions by topic in the order of `sent`."""
         version = fetch.params.version
-        committed_only = getattr(fetch.request, "isolation_level", 0) == READ_COMMITTED
         topics: dict[Any, list[dict[str, Any]]] = {}
         leaders: list[NodeId] = []
         image = self._partition_reader.image
@@ -285,9 +286,9 @@ class FetchHandler:
                 "partition_index": partition.key.partition,
                 "error_code": data.error,
                 "high_watermark": data.high_watermark,
-                "last_stable_offset": data.high_watermark,
+                "last_stable_offset": data.last_stable_offset,
                 "log_start_offset": data.log_start,
-                "aborted_transactions": () if committed_only else None,
+                "aborted_transactions": _aborted(fetch.params, data),
                 "preferred_read_replica": data.preferred,
                 "records": data.records,
             }
@@ -346,6 +347,16 @@ class _DelayedFetch(DelayedResponse):
         self._fetch.partitions.stop_waiting(self.check_and_complete)
         if self._fetch.session is None:
             self._fetch.partitions.release()
+
+
+def _aborted(params: FetchParams, data: FetchPartitionData) -> Sequence[dict[str, int]] | None:
+    """Only consumers with isolation.level=read_committed hear of aborted transactions."""
+    if not params.committed_only:
+        return None
+    return [
+        {"producer_id": each.producer_id, "first_offset": each.first_offset}
+        for each in data.aborted
+    ]
 
 
 def _add_requested(partitions: FetchPartitionSet, request: Any) -> None:

@@ -4,19 +4,25 @@ The rules are Kafka's:
 - Followers are served only by the leader, up to the log's end.
 - Consumers are served by the leader or (since Fetch v11) by any replica, up to the high watermark
   that this replica knows (KIP-392).
+- Consumers with isolation.level=read_committed are served up to the last stable offset. They hear
+  which transactions in the range were aborted, and leave those records out themselves.
 - Leader epochs must match if the request has them (KIP-320).
 - If the follower's log diverges from ours, the response says where (KIP-595).
 - A follower that the leader does not know yet has to try again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_NODE, NO_OFFSET, BrokerEpoch, NodeId, Offset, TopicPartition
+from nodes.log.batch import iter_batches
 from nodes.log.divergence import EpochEnd, divergence
 from nodes.log.errors import LogError
+from nodes.log.log import Log
+from nodes.log.transactions.aborted_index import AbortedTransaction
 from nodes.metadata.image import ClusterImage
 from nodes.replication.partition import Role
 from nodes.server.replicas.manager import ReplicaManager
@@ -41,6 +47,8 @@ class FetchParams:
     max_bytes: int
     rack: str
     listener: str
+    committed_only: bool = False
+    """Whether a consumer wants no records of open and aborted transactions (read_committed)."""
 
     @property
     def is_follower(self) -> bool:
@@ -58,8 +66,10 @@ class FetchPartitionData(NamedTuple):
 
     error: ErrorCode
     high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
     records: bytes = b""
+    aborted: Sequence[AbortedTransaction] = ()
     diverging: EpochEnd | None = None
     preferred: NodeId = NO_NODE
     more: bool = False
@@ -146,35 +156,37 @@ class PartitionReader:
         replica = partition.replica
         if error is not ErrorCode.none or replica is None:
             return FetchPartitionData(error)
-        log, state = replica.log, replica.state
-        high_watermark, log_start, offset = state.high_watermark, log.start_offset, partition.offset
+        log, high_watermark = replica.log, replica.state.high_watermark
+        stable, log_start = log.last_stable_offset(high_watermark), log.start_offset
+        offset, end = partition.offset, log.end_offset
+        bounds = (high_watermark, stable, log_start)
         preferred = self._preferred(replica, params, offset)
         if preferred != NO_NODE:
-            return FetchPartitionData(error, high_watermark, log_start, preferred=preferred)
+            return FetchPartitionData(error, *bounds, preferred=preferred)
         if offset >= log_start:
             diverging = _diverging(replica, partition)
             if diverging is not None:
-                return FetchPartitionData(error, high_watermark, log_start, diverging=diverging)
-        end = log.end_offset
+                return FetchPartitionData(error, *bounds, diverging=diverging)
         if not log_start <= offset <= end:
-            return FetchPartitionData(ErrorCode.offset_out_of_range, high_watermark, log_start)
-        upper = end if params.is_follower else high_watermark
+            return FetchPartitionData(ErrorCode.offset_out_of_range, *bounds)
+        upper = end if params.is_follower else stable if params.committed_only else high_watermark
         if offset >= upper:
-            return FetchPartitionData(error, high_watermark, log_start)
+            return FetchPartitionData(error, *bounds)
         limit = min(left, partition.max_bytes)
         if limit <= 0 and not first:
-            return FetchPartitionData(error, high_watermark, log_start, more=True)
+            return FetchPartitionData(error, *bounds, more=True)
         if params.is_follower and self._throttle.is_throttled(
             replica, params.replica_id, self.image, now_ms
         ):
-            return FetchPartitionData(error, high_watermark, log_start, more=True)
+            return FetchPartitionData(error, *bounds, more=True)
         try:
             records = log.read(offset, max(limit, 1), upper, at_least_one=first)
+            aborted = _aborted(log, offset, records) if params.committed_only else ()
         except (LogError, OSError):
             return FetchPartitionData(_storage_error(params))
         if params.is_follower:
             self._throttle.record(replica, len(records), self.image, now_ms)
-        return FetchPartitionData(error, high_watermark, log_start, records, more=not records)
+        return FetchPartitionData(error, *bounds, records, aborted, more=not records)
 
     def _serving_error(self, partition: FetchPartition, params: FetchParams) -> ErrorCode:
         """Find the partition's replica; return the error if it may not serve `params`."""
@@ -214,6 +226,14 @@ class PartitionReader:
         if self._selector is None or params.is_follower or replica.state.role is not Role.LEADER:
             return NO_NODE
         return self._selector.select(replica, params.rack, params.listener, offset, self.image)
+
+
+def _aborted(log: Log, offset: Offset, records: bytes) -> Sequence[AbortedTransaction]:
+    """The aborted transactions in `records`, which were read from `offset` on. Raises OSError."""
+    if not log.has_aborted:
+        return ()
+    end = max((header.next_offset for _, header in iter_batches(records)), default=offset)
+    return log.aborted_transactions(offset, end)
 
 
 def _unknown_follower(replica: Replica, partition: FetchPartition, node: NodeId) -> ErrorCode:

@@ -10,6 +10,7 @@ from nodes.log.batch import Record, encode_batch
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.wire.versions import fill
 from tests.support.nodes import virtual_time
+from tests.support.nodes.batches import write_in_transaction
 from tests.support.nodes.fetching import FOLLOWER, SOMEBODY, FetchBroker
 
 LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = 2, 23
@@ -39,11 +40,13 @@ def ask(
     version: int = 10,
     times: int = 1,
     epoch: int = -1,
+    isolation_level: int = 0,
 ) -> tuple[ErrorCode, int, int, int]:
     part = {"partition_index": 0, "timestamp": timestamp_ms, "current_leader_epoch": epoch}
     request = fill(
         load_request_schema(LIST_OFFSETS, version),
         replica_id=replica_id,
+        isolation_level=isolation_level,
         topics=[{"name": "t0", "partitions": [part] * times}],
     )
     response = OffsetsHandler(cast(Any, made.hosted)).list_offsets(request, SOMEBODY)
@@ -146,3 +149,30 @@ def test_offset_for_leader_epoch(epoch: int, expected: tuple[int, int], version:
         )
 
     virtual_time.run(run())
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "replica_id", "isolation_level", "offset"),
+    [
+        (-1, CONSUMER, 0, 3),
+        (-1, CONSUMER, 1, 1),
+        (-1, BROKER, 1, 4),
+        (300, CONSUMER, 0, 1),
+        (300, CONSUMER, 1, -1),
+        (-3, CONSUMER, 1, -1),
+        (100, CONSUMER, 1, 0),
+    ],
+)
+def test_nothing_from_the_last_stable_offset_on_for_read_committed(
+    timestamp_ms: int, replica_id: int, isolation_level: int, offset: int
+) -> None:
+    """Offset 1 begins an open transaction; 3 is not committed by the replicas."""
+    made = FetchBroker(1)
+    made.replica(0).append(at(100))
+    log = made.replica(0).log
+    write_in_transaction(log, (7, 0, 0), timestamp_ms=300)
+    made.replica(0).append(at(200))
+    made.commit(0)
+    made.replica(0).append(at(400))
+    answer = ask(made, timestamp_ms, replica_id=replica_id, isolation_level=isolation_level)
+    assert answer[:2] == (ErrorCode.none, offset)

@@ -4,14 +4,19 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import TopicPartition
 from nodes.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from nodes.server.requests.log_admin import LogAdminHandler
+from nodes.wire.versions import fill
 from tests.nodes.server.test_broker import batch, consume, produce, values_of
+from tests.support.nodes.batches import end_transaction, write_in_transaction
 from tests.support.nodes.cluster import Cluster, running
+from tests.support.nodes.fetching import SOMEBODY, FetchBroker
 
 DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 21, 35, 61
 
@@ -57,6 +62,23 @@ def test_describe_log_dirs_reports_all_or_some_replicas() -> None:
         assert other.results[0].topics == ()
 
     whole_cluster(1, test)
+
+
+def test_describe_producers_shows_open_transactions_and_coordinators() -> None:
+    """What finds hanging transactions."""
+    made = FetchBroker(1)
+    log = made.replica(0).log
+    write_in_transaction(log, (7, 0, 0))
+    write_in_transaction(log, (8, 0, 0), 2)
+    end_transaction(log, 7, coordinator_epoch=3)
+    handler = LogAdminHandler(cast(Any, None), made.disk, cast(Any, made.hosted))
+    topics = [{"name": "t0", "partition_indexes": [0]}]
+    request = fill(load_request_schema(DESCRIBE_PRODUCERS, 0), topics=topics)
+    (part,) = handler.describe_producers(request, SOMEBODY).topics[0].partitions
+    assert [
+        (p.producer_id, p.last_sequence, p.coordinator_epoch, p.current_txn_start_offset)
+        for p in part.active_producers
+    ] == [(7, 0, 3, -1), (8, 1, -1, 1)]
 
 
 def test_describe_producers_is_answered_by_the_leader() -> None:

@@ -13,6 +13,7 @@ from nodes.log.batch import Record, encode_batch
 from nodes.wire.errors import ChannelError
 from tests.nodes.log.test_record_validation import rewritten
 from tests.nodes.server.test_broker import batch, produce
+from tests.support.nodes.batches import batch as in_transaction
 from tests.support.nodes.cluster import Cluster, eventually, running
 
 PRODUCE = 0
@@ -96,7 +97,7 @@ def flagged(attributes: int) -> bytes:
         (b"", 12, ErrorCode.invalid_record),
         (b"\0" * 61, 12, ErrorCode.invalid_record),
         (flagged(0x20), 12, ErrorCode.invalid_record),
-        (flagged(0x10), 12, ErrorCode.invalid_txn_state),
+        (flagged(0x10), 12, ErrorCode.transactional_id_authorization_failed),
         (flagged(0x04), 6, ErrorCode.unsupported_compression_type),
         (flagged(0x04), 7, ErrorCode.corrupt_message),
         (flagged(0x05), 12, ErrorCode.unsupported_compression_type),
@@ -126,12 +127,15 @@ def test_invalid_batches_are_refused_with_a_message(
 
 
 def test_invalid_acks_and_transactions_are_refused() -> None:
-    """For an error with acks=0 the only response is to close the connection."""
+    """No coordinator of transactions is served yet: a final error, not one that clients retry. For
+    an error with acks=0 the only response is to close the connection.
+    """
 
     async def test(cluster: Cluster) -> None:
         odd = (await ask(cluster, 1, batch(b"1"), acks=2)).responses[0].partition_responses[0]
         assert odd.error_code is ErrorCode.invalid_required_acks
-        transactional = await ask(cluster, 1, batch(b"1"), transactional_id="x")
+        sent = in_transaction(1, producer=(7, 0, 0), transactional=True)
+        transactional = await ask(cluster, 1, sent, transactional_id="x")
         part = transactional.responses[0].partition_responses[0]
         assert part.error_code is ErrorCode.invalid_txn_state
         with pytest.raises(ChannelError):

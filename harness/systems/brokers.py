@@ -89,8 +89,20 @@ def server_properties(
         "cluster.id": cluster_id,
         "log.dirs": str(log_dir),
         **rack,
+        **_internal_topics(len(layout.brokers)),
         **QUICK_FAILOVER,
         **{name: _property(value) for name, value in overrides.items()},
+    }
+
+
+def _internal_topics(brokers: int) -> dict[str, str]:
+    """Return how internal topics fit on fewer than three brokers, which Kafka's defaults need."""
+    if brokers >= 3:
+        return {}
+    return {
+        "offsets.topic.replication.factor": str(brokers),
+        "transaction.state.log.replication.factor": str(brokers),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
     }
 
 

@@ -5,7 +5,11 @@ so that a Kafka file can be used unchanged. An invalid value raises a ConfigErro
 and the accepted values.
 """
 
-from nodes.config.coordinators import GroupCoordinatorSettings, InternalTopicSettings
+from nodes.config.coordinators import (
+    GroupCoordinatorSettings,
+    InternalTopicSettings,
+    TransactionCoordinatorSettings,
+)
 from nodes.config.groups import (
     RACK_AWARE_SELECTOR,
     AdministrationSettings,
@@ -35,6 +39,7 @@ __all__ = [
     "QuorumSettings",
     "ReplicationSettings",
     "TopicDefaults",
+    "TransactionCoordinatorSettings",
     "load_config",
     "parse_properties",
 ]

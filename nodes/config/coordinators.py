@@ -10,6 +10,7 @@ from nodes.coordinators.groups.settings import (
     GroupSettings,
     OffsetSettings,
 )
+from nodes.coordinators.transactions.settings import DAY_MS, TransactionSettings
 
 _MINUTE_MS = 60_000
 
@@ -46,6 +47,39 @@ class GroupCoordinatorSettings:
                 segment_bytes=read.number(f"{topic}segment.bytes", 100 << 20, least=1),
             ),
             commit_timeout_ms=read.number("offsets.commit.timeout.ms", 5000, least=1),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCoordinatorSettings:
+    """Transactions, and `__transaction_state`."""
+
+    transactions: TransactionSettings
+    topic: InternalTopicSettings
+    min_isr: int
+    request_timeout_ms: int
+    """request.timeout.ms: how long an answer waits for its records' replication."""
+
+    @classmethod
+    def read(cls, read: PropertyReader) -> Self:
+        """Out of the properties. Raises ConfigError."""
+        topic = "transaction.state.log."
+        clean = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        remove = "transaction.remove.expired.transaction.cleanup.interval.ms"
+        return cls(
+            transactions=TransactionSettings(
+                max_timeout_ms=read.number("transaction.max.timeout.ms", 900_000, least=1),
+                id_expiration_ms=read.number("transactional.id.expiration.ms", 7 * DAY_MS, least=1),
+                abort_interval_ms=read.number(clean, 10_000, least=1),
+                expiration_interval_ms=read.number(remove, 3_600_000, least=1),
+            ),
+            topic=InternalTopicSettings(
+                partitions=read.number(f"{topic}num.partitions", 50, least=1),
+                replication_factor=read.number(f"{topic}replication.factor", 3, least=1),
+                segment_bytes=read.number(f"{topic}segment.bytes", 100 << 20, least=1),
+            ),
+            min_isr=read.number(f"{topic}min.isr", 2, least=1),
+            request_timeout_ms=read.number("request.timeout.ms", 30_000, least=1),
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodes.config.coordinators import GroupCoordinatorSettings
+from nodes.config.coordinators import GroupCoordinatorSettings, TransactionCoordinatorSettings
 from nodes.config.groups import (
     AdministrationSettings,
     CleanerSettings,
@@ -44,6 +44,7 @@ class NodeConfig:
     housekeeping: HousekeepingSettings
     cleaner: CleanerSettings
     groups: GroupCoordinatorSettings
+    transactions: TransactionCoordinatorSettings
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
     controlled_shutdown_max_wait_ms: int
@@ -102,6 +103,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         housekeeping=HousekeepingSettings.read(read),
         cleaner=CleanerSettings.read(read),
         groups=GroupCoordinatorSettings.read(read),
+        transactions=TransactionCoordinatorSettings.read(read),
         broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
         broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),

@@ -21,6 +21,7 @@ from nodes.server.requests.metadata import MetadataHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.server.requests.transaction_markers import TransactionMarkersHandler
+from nodes.server.requests.transactions import TransactionHandler
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 from nodes.wire.server import Api
 
@@ -42,6 +43,9 @@ DELETE_TOPICS = 20
 DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
+ADD_PARTITIONS_TO_TXN = 24
+ADD_OFFSETS_TO_TXN = 25
+END_TXN = 26
 WRITE_TXN_MARKERS = 27
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
@@ -57,6 +61,8 @@ DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
+DESCRIBE_TRANSACTIONS = 65
+LIST_TRANSACTIONS = 66
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
 DESCRIBE_TOPIC_PARTITIONS = 75
@@ -77,6 +83,7 @@ class BrokerHandlers:
     classic_groups: ClassicGroupHandler
     consumer_groups: ConsumerGroupHandler
     groups: GroupAdministrationHandler
+    transactions: TransactionHandler
     configs: DescribeConfigsHandler
     forwarding: ForwardingHandler
     log_admin: LogAdminHandler
@@ -87,6 +94,7 @@ class BrokerHandlers:
 def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
     """The apis served to clients and other brokers, by api key."""
     offsets, metadata, forwarding = handlers.offsets, handlers.metadata, handlers.forwarding
+    transactions = handlers.transactions
     groups, group_offsets = handlers.groups, handlers.group_offsets
     classic = handlers.classic_groups
     return {
@@ -106,8 +114,11 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),
         DELETE_RECORDS: Api(0, 2, handlers.log_admin.delete_records),
-        INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
+        INIT_PRODUCER_ID: Api(0, 5, transactions.init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
+        ADD_PARTITIONS_TO_TXN: Api(0, 5, transactions.add_partitions),
+        ADD_OFFSETS_TO_TXN: Api(0, 4, transactions.add_offsets),
+        END_TXN: Api(0, 5, transactions.end),
         WRITE_TXN_MARKERS: Api(1, 2, handlers.markers.handle),
         DESCRIBE_CONFIGS: Api(1, 4, handlers.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
@@ -123,6 +134,8 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
+        DESCRIBE_TRANSACTIONS: Api(0, 0, transactions.describe_transactions),
+        LIST_TRANSACTIONS: Api(0, 1, transactions.list_transactions),
         CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.consumer_groups.heartbeat),
         CONSUMER_GROUP_DESCRIBE: Api(0, 1, handlers.consumer_groups.describe),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, metadata.describe_topic_partitions),

@@ -4,7 +4,7 @@ The parts are the replicas, the ISR manager, the fetchers, the lifecycle, the ho
 request handlers. This module names their apis and their endless jobs.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -13,13 +13,14 @@ from uuid import UUID
 from nodes.config import InternalTopicSettings, NodeConfig
 from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.groups.image_topics import ImageTopics
-from nodes.coordinators.internal_topics import OFFSETS_TOPIC
+from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from nodes.coordinators.machine import Effects, Now, Token
 from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import BrokerHandlers, broker_apis
 from nodes.server.controller_link import ControllerLink
 from nodes.server.coordinators.shards import Shards
+from nodes.server.coordinators.transactions import Transactions
 from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.quorum.quorum_node import QuorumNode
@@ -44,6 +45,7 @@ from nodes.server.requests.metadata import MetadataHandler
 from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.server.requests.transaction_markers import TransactionMarkersHandler
+from nodes.server.requests.transactions import TransactionHandler
 from nodes.storage.disk import Disk
 from nodes.wire.budget import ByteBudget
 from nodes.wire.client import Channel
@@ -90,7 +92,7 @@ class Broker:
         self._auto_topics = AutoTopicCreation(
             self._controller,
             enabled=config.administration.auto_create_topics,
-            internal={OFFSETS_TOPIC: _creation(config.groups.topic)},
+            internal=_internal_topics(config),
         )
         topics = ImageTopics(lambda: self.replicas.image)
         random = Random(incarnation_id.int)
@@ -102,8 +104,9 @@ class Broker:
             commit_timeout_ms=config.groups.commit_timeout_ms,
         )
         self.replicas.set_role_listener(OFFSETS_TOPIC, self._groups)
+        self._transactions = self._transaction_coordinators(connect_broker, wall_clock_ms)
         self._handlers = BrokerHandlers(
-            produce=ProduceHandler(self.replicas, wall_clock_ms),
+            produce=ProduceHandler(self.replicas, wall_clock_ms, self._transactions.verifier),
             fetch=self._fetch_handler(now_ms, incarnation_id, response_budget),
             offsets=OffsetsHandler(self.replicas),
             metadata=MetadataHandler(
@@ -114,12 +117,27 @@ class Broker:
             classic_groups=ClassicGroupHandler(self._groups),
             consumer_groups=ConsumerGroupHandler(self._groups, lambda: self.replicas.image),
             groups=GroupAdministrationHandler(self._groups),
+            transactions=TransactionHandler(self._transactions, self._auto_topics.create_internal),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
-            forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),
+            forwarding=ForwardingHandler(self._controller),
             log_admin=LogAdminHandler(config, disk, self.replicas),
             log_info=ReplicaLogInfoHandler(self.replicas, self.lifecycle),
             markers=TransactionMarkersHandler(self.replicas, wall_clock_ms),
         )
+
+    def _transaction_coordinators(
+        self, connect_broker: Callable[[str, int], Channel], wall_clock_ms: Callable[[], int]
+    ) -> Transactions:
+        made = Transactions(
+            self._config,
+            self._controller,
+            self.lifecycle,
+            lambda: self.replicas.image,
+            connect_broker,
+            wall_clock_ms,
+        )
+        self.replicas.set_role_listener(TRANSACTIONS_TOPIC, made.shards)
+        return made
 
     def _fetch_handler(
         self, now_ms: Callable[[], float], incarnation_id: UUID, response_budget: ByteBudget
@@ -169,6 +187,7 @@ class Broker:
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false if some log had failed."""
         self._groups.close()
+        self._transactions.close()
         self._fetchers.stop()
         self._auto_topics.close()
         self._controller.close()
@@ -181,9 +200,20 @@ def _topics_deleted(
     return coordinator.topics_deleted(names, token, now)
 
 
-def _creation(topic: InternalTopicSettings) -> dict[str, Any]:
-    """How an internal topic is created, as fields of CreateTopics."""
-    configs = {"cleanup.policy": "compact", "segment.bytes": str(topic.segment_bytes)}
+def _internal_topics(config: NodeConfig) -> dict[str, dict[str, Any]]:
+    """How each internal topic is created, as fields of CreateTopics."""
+    transactions = {
+        "min.insync.replicas": str(config.transactions.min_isr),
+        "unclean.leader.election.enable": "false",
+    }
+    return {
+        OFFSETS_TOPIC: _creation(config.groups.topic, {}),
+        TRANSACTIONS_TOPIC: _creation(config.transactions.topic, transactions),
+    }
+
+
+def _creation(topic: InternalTopicSettings, more: Mapping[str, str]) -> dict[str, Any]:
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(topic.segment_bytes), **more}
     return {
         "num_partitions": topic.partitions,
         "replication_factor": topic.replication_factor,

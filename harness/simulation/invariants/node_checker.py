@@ -259,7 +259,7 @@ class NodeChecker:
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
             watch_responses(broker._handlers.offsets, self._on_epoch_end)
             watch_lookups(broker._handlers.offsets, self._on_lookup)
-            watch_producer_ids(broker._handlers.forwarding, self._on_producer_id)
+            watch_producer_ids(broker._transactions.ids, self._on_producer_id)
 
     def _find_replicas(self) -> None:
         if self._manager is None:

@@ -7,7 +7,7 @@ blocks that the controller gives them, so two equal blocks show at their first i
 from collections.abc import Callable
 
 from harness.simulation.invariants.broken import InvariantBroken
-from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.coordinators.producer_ids import ProducerIds as BrokersIds
 
 
 class ProducerIds:
@@ -27,14 +27,14 @@ class ProducerIds:
             )
 
 
-def watch_producer_ids(handler: ForwardingHandler, note: Callable[[int], None]) -> None:
-    """Call `note` with each producer id that the handler gives from now on."""
-    next_id = handler._next_id
+def watch_producer_ids(ids: BrokersIds, note: Callable[[int], None]) -> None:
+    """Call `note` with each producer id that the broker gives from now on."""
+    take = ids._take
 
-    async def watched() -> int | None:
-        producer_id = await next_id()
+    def watched() -> int | None:
+        producer_id = take()
         if producer_id is not None:
             note(producer_id)
         return producer_id
 
-    vars(handler)["_next_id"] = watched
+    vars(ids)["_take"] = watched

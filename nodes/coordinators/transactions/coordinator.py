@@ -4,8 +4,9 @@ A request decides by `decisions`, and its record is replayed as soon as it is ap
 request sees the new state, although it may not be committed yet: it is answered later still, when
 its own answer's high watermark is reached. A record that is never committed was never answered.
 
-Markers are sent only for decisions that are committed: `pending_markers` takes the high watermark.
-`markers_written` confirms them. The last confirmation completes the transaction, once.
+Markers are sent only for decisions that are committed: `pending_markers` takes the high watermark,
+and the answer of `due_markers` waits for it. `markers_written` confirms them. The last confirmation
+completes the transaction, once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -62,7 +63,8 @@ class TransactionCoordinator:
     """See the module.
 
     `transaction_version` tells the finalised level of that feature, `new_id` takes an unused
-    producer id of the broker (None if there is none at the moment).
+    producer id of the broker (None if there is none at the moment). `decided` is called when a
+    transaction's end is decided, also while the log is loaded: `due_markers` has its markers soon.
     """
 
     def __init__(
@@ -71,10 +73,12 @@ class TransactionCoordinator:
         *,
         transaction_version: Callable[[], int],
         new_id: decisions.NewId,
+        decided: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._version = transaction_version
         self._new_id = new_id
+        self._decided = decided
         self.transactions: dict[str, Transaction] = {}
         """What is remembered, by transactional id."""
         self._prepared: dict[str, _Prepared] = {}
@@ -100,6 +104,7 @@ class TransactionCoordinator:
         self.transactions[name] = decisions.with_last_epoch(transaction, hint)
         if transaction.state in PREPARED:
             self._prepared[name] = _Prepared(position.offset, set())
+            self._decided()
         elif transaction.state is State.ONGOING:
             self._open[name] = deadline_ms
 
@@ -256,6 +261,11 @@ class TransactionCoordinator:
         for name, prepared in self._prepared.items():
             if prepared.offset < committed:
                 yield self._marker(self.transactions[name], prepared)
+
+    def due_markers(self, token: Token) -> Effects:
+        """The markers of all decisions, as `markers`. When it is answered they are committed."""
+        markers = (self._marker(self.transactions[n], each) for n, each in self._prepared.items())
+        return _answer(token, markers=tuple(markers))
 
     def markers_written(
         self,

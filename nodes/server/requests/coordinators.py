@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.internal_topics import OFFSETS_TOPIC
+from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from nodes.coordinators.partitioning import partition_for
 from nodes.ids import NO_NODE
 from nodes.metadata.image import ClusterImage
@@ -23,7 +23,7 @@ BATCHED_SINCE = 4
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-TOPICS: Final[Mapping[int, str]] = {GROUP: OFFSETS_TOPIC}
+TOPICS: Final[Mapping[int, str]] = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """The internal topic of each type of key that is served."""
 
 Row = dict[str, Any]
@@ -50,10 +50,8 @@ class CoordinatorHandler:
     def _find(self, key: str, key_type: int, context: RequestContext) -> Row:
         topic = TOPICS.get(key_type)
         if topic is None:
-            # The one error after which every client gives up at once.
-            no_transactions = ErrorCode.transactional_id_authorization_failed
-            code = no_transactions if key_type == TRANSACTION else ErrorCode.invalid_request
-            return _not_found(code, f"coordinators of key type {key_type} are not served")
+            message = f"coordinators of key type {key_type} are not served"
+            return _not_found(ErrorCode.invalid_request, message)
         image = self._image()
         found = image.topic(topic)
         if found is None:

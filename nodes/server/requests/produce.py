@@ -42,7 +42,6 @@ from nodes.server.requests.produced_batches import (
     transactional_batches,
 )
 from nodes.server.requests.verification import (
-    NoTransactions,
     ProduceVerification,
     TransactionVerifier,
     Verified,
@@ -81,14 +80,11 @@ class ProduceHandler:
         self,
         replicas: ReplicaManager,
         wall_clock_ms: Callable[[], int],
-        verifier: TransactionVerifier | None = None,
+        verifier: TransactionVerifier,
     ) -> None:
-        """`verifier`: None where no transaction coordinator is served."""
         self._replicas = replicas
         self._wall_clock_ms = wall_clock_ms
-        self._verification = ProduceVerification(
-            replicas, verifier or NoTransactions(), wall_clock_ms
-        )
+        self._verification = ProduceVerification(replicas, verifier, wall_clock_ms)
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """Return the response, an awaitable of it if it has to wait, or None (acks=0).

@@ -65,14 +65,6 @@ class TransactionVerifier(Protocol):
         """
 
 
-class NoTransactions:
-    """A verifier where no transaction coordinator is served: every answer is final."""
-
-    async def verify(self, asked: AskedTransaction) -> Mapping[TopicPartition, ErrorCode]:
-        """INVALID_TXN_STATE for each partition."""
-        return dict.fromkeys(asked.partitions, ErrorCode.invalid_txn_state)
-
-
 class Refusal(NamedTuple):
     """Why a partition's batch is not appended."""
 

@@ -43,6 +43,20 @@ def test_broker_accepts_its_properties(tmp_path: Path) -> None:
     assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
 
 
+@pytest.mark.parametrize(("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (3, 3, 2)])
+def test_internal_topics_fit_on_the_brokers(
+    tmp_path: Path, brokers: int, replicas: int, min_isr: int
+) -> None:
+    """Otherwise a small cluster would have no groups and no transactions."""
+    addresses = {node: ADDRESSES[node] for node in range(1, brokers + 1)}
+    properties = server_properties(1, addresses, log_dir=tmp_path, cluster_id="c", overrides={})
+    config, unknown = load_config(properties)
+    assert unknown == []
+    assert config.groups.topic.replication_factor == replicas
+    assert config.transactions.topic.replication_factor == replicas
+    assert config.transactions.min_isr == min_isr
+
+
 def test_joining_controller_is_no_first_voter(tmp_path: Path) -> None:
     """It finds the quorum by the existing controllers, and gets a vote while it runs (KIP-853)."""
     layout = Layout(roles={1: COMBINED, 2: COMBINED, 3: COMBINED})

@@ -36,6 +36,8 @@ FAST = {
     "controller.quorum.request.timeout.ms": "500",
     "controlled.shutdown.max.wait.ms": "1000",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 PATIENCE_S = 20.0
@@ -74,6 +76,7 @@ class Cluster:
             "controller.quorum.voters": voters,
             "log.dirs": "/memory",
             "offsets.topic.replication.factor": str(min(3, len(self.ids))),
+            "transaction.state.log.replication.factor": str(min(3, len(self.ids))),
             **FAST,
             **self._extra,
         }

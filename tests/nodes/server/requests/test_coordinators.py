@@ -63,18 +63,17 @@ def test_the_internal_topic_has_kafkas_configuration() -> None:
 
 
 def test_coordinators_that_are_not_served_are_refused_at_once() -> None:
-    """Key type 1 is that of transactions, 2 of share groups, 3 does not exist."""
+    """Key type 2 is that of share groups, 3 does not exist."""
 
     async def main() -> None:
         async with running(1) as cluster:
             codes = []
-            for key_type in (1, 2, 3):
+            for key_type in (2, 3):
                 answer = await cluster.ask(
                     1, FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["k"]
                 )
                 assert answer.coordinators[0].node_id == NO_NODE
                 codes.append(answer.coordinators[0].error_code)
-            refusal = ErrorCode.transactional_id_authorization_failed
-            assert codes == [refusal, ErrorCode.invalid_request, ErrorCode.invalid_request]
+            assert codes == [ErrorCode.invalid_request, ErrorCode.invalid_request]
 
     asyncio.run(main())

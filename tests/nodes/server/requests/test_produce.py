@@ -126,9 +126,9 @@ def test_invalid_batches_are_refused_with_a_message(
     whole_cluster(1, test)
 
 
-def test_invalid_acks_and_transactions_are_refused() -> None:
-    """No coordinator of transactions is served yet: a final error, not one that clients retry. For
-    an error with acks=0 the only response is to close the connection.
+def test_invalid_acks_and_unverified_transactions_are_refused() -> None:
+    """A transaction whose coordinator cannot be asked is not refused for good: the producer tries
+    again. For an error with acks=0 the only response is to close the connection.
     """
 
     async def test(cluster: Cluster) -> None:
@@ -137,7 +137,7 @@ def test_invalid_acks_and_transactions_are_refused() -> None:
         sent = in_transaction(1, producer=(7, 0, 0), transactional=True)
         transactional = await ask(cluster, 1, sent, transactional_id="x")
         part = transactional.responses[0].partition_responses[0]
-        assert part.error_code is ErrorCode.invalid_txn_state
+        assert part.error_code is ErrorCode.not_enough_replicas
         with pytest.raises(ChannelError):
             await ask(cluster, 1, b"", acks=0)
 

@@ -1,0 +1,297 @@
+"""Markers reach the leaders of their partitions, whatever fails, and complete the transaction."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from nodes.coordinators.machine import Effects, Now, ProducerStamp, Token
+from nodes.coordinators.transactions.coordinator import TransactionCoordinator
+from nodes.coordinators.transactions.settings import TransactionSettings
+from nodes.coordinators.transactions.state import State
+from nodes.ids import NO_NODE, NodeId, TopicPartition
+from nodes.server.coordinators.markers import MOST_PARTITIONS, MarkerSender
+from nodes.server.coordinators.shard import Access, Shard
+from nodes.wire.errors import ConnectFailed
+from tests.support.nodes.coordinator_shard import FOLLOWER, WALL_MS, LedPartition, run
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+OK = ErrorCode.none
+
+
+class Brokers:
+    """Brokers that answer as the test says, and the leaders of the partitions."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[TopicPartition, NodeId] = dict.fromkeys((A, B, C), NodeId(1))
+        self.down: set[NodeId] = set()
+        self.error: Callable[[TopicPartition], ErrorCode] = lambda partition: OK
+        self.sent: list[tuple[NodeId, list[dict[str, Any]]]] = []
+        self.delay_s = 0.0
+
+    def partition(self, topic: str, number: int) -> Any:
+        leader = self.leaders.get(TopicPartition(topic, number))
+        return None if leader is None else SimpleNamespace(leader=leader)
+
+    async def request(self, node: NodeId, draft: Any, *, timeout_s: float | None = None) -> Any:
+        await asyncio.sleep(self.delay_s)
+        if node in self.down:
+            raise ConnectFailed("down")
+        self.sent.append((node, draft.values["markers"]))
+        return SimpleNamespace(markers=[self._row(marker) for marker in draft.values["markers"]])
+
+    def _row(self, marker: dict[str, Any]) -> Any:
+        topics = [
+            SimpleNamespace(
+                name=topic["name"],
+                partitions=[
+                    SimpleNamespace(
+                        partition_index=number,
+                        error_code=self.error(TopicPartition(topic["name"], number)),
+                    )
+                    for number in topic["partition_indexes"]
+                ],
+            )
+            for topic in marker["topics"]
+        ]
+        return SimpleNamespace(producer_id=marker["producer_id"], topics=topics)
+
+    def partitions_sent(self) -> list[tuple[NodeId, list[int]]]:
+        """Each request: the broker, and the partitions of the topic t."""
+        return [
+            (
+                node,
+                [n for m in markers for topic in m["topics"] for n in topic["partition_indexes"]],
+            )
+            for node, markers in self.sent
+        ]
+
+
+class World:
+    """One coordinator whose log has a follower, and its sender."""
+
+    def __init__(self) -> None:
+        self.led = LedPartition()
+        self.brokers = Brokers()
+        self.ids = iter(range(1000, 2000))
+        self.shards: list[Shard[TransactionCoordinator]] = []
+        self.sender = MarkerSender(
+            SimpleNamespace(all=lambda: self.shards),  # type: ignore[arg-type]
+            self.brokers,  # type: ignore[arg-type]
+            lambda: self.brokers,  # type: ignore[arg-type, return-value]
+        )
+
+    async def lead(self, epoch: int = 1) -> Shard[TransactionCoordinator]:
+        if epoch > 1:
+            self.led.lead(epoch)
+        shard = Shard(self.led.replica, self._make, lambda: WALL_MS, commit_timeout_ms=5_000)
+        self.shards = [shard]
+        await asyncio.wait([shard.loading])
+        return shard
+
+    def _make(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            TransactionSettings(),
+            transaction_version=lambda: 2,
+            new_id=lambda: next(self.ids),
+            decided=self.sender.wake,
+        )
+
+    def decide(self, *partitions: TopicPartition, name: str = "x", commit: bool = True) -> None:
+        """A transaction of these partitions is ended; nothing is replicated."""
+        (shard,) = self.shards
+
+        def do(operation: Callable[[TransactionCoordinator, Token, Now], Effects]) -> None:
+            shard.perform(operation, Access.WRITE).add_done_callback(lambda _: None)
+
+        do(
+            lambda m, t, now: m.init_producer_id(
+                t, now, transactional_id=name, timeout_ms=60_000, expected=None
+            )
+        )
+        known = shard._machine.transactions[name]
+        producer = ProducerStamp(known.producer_id, known.epoch)
+        do(
+            lambda m, t, now: m.add_partitions(
+                t,
+                now,
+                transactional_id=name,
+                producer=producer,
+                partitions=partitions,
+                client_version=2,
+            )
+        )
+        do(
+            lambda m, t, now: m.end(
+                t,
+                now,
+                transactional_id=name,
+                producer=producer,
+                commit=commit,
+                client_version=2,
+            )
+        )
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        """Time passes, and the follower follows."""
+        for _ in range(round(seconds * 100)):
+            self.led.replicate()
+            await asyncio.sleep(0.01)
+
+    def state(self, name: str = "x") -> State:
+        return self.shards[0]._machine.transactions[name].state
+
+
+def test_markers_go_to_the_leaders_and_complete_the_transaction() -> None:
+    """One request for each broker, with the coordinator's epoch."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.leaders[C] = NodeId(2)
+        world.decide(A, B, C)
+        await asyncio.sleep(0.05)
+        assert world.brokers.sent == []  # the decision is not replicated yet
+        await world.settle()
+        assert world.brokers.partitions_sent() == [(1, [0, 1]), (2, [2])]
+        marker = world.brokers.sent[0][1][0]
+        assert marker["coordinator_epoch"] == 1
+        assert (marker["producer_epoch"], marker["transaction_version"]) == (1, 2)
+        assert marker["transaction_result"] is True
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.not_leader_or_follower, ErrorCode.invalid_producer_epoch]
+)
+def test_a_partition_that_fails_is_sent_again(error: ErrorCode) -> None:
+    """Alone, and to the leader of that time."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.error = lambda partition: error if partition == B else OK
+        world.decide(A, B)
+        await world.settle(0.05)
+        assert world.state() is State.PREPARE_COMMIT
+        world.brokers.error = lambda partition: OK
+        world.brokers.leaders[B] = NodeId(2)
+        await world.settle()
+        assert world.brokers.partitions_sent() == [(1, [0, 1]), (2, [1])]
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_a_broker_that_is_down_delays_only_its_own_markers() -> None:
+    """It is tried for as long as it leads."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.leaders[B] = NodeId(2)
+        world.brokers.down = {NodeId(2)}
+        world.decide(A, name="x")
+        world.decide(B, name="y")
+        await world.settle(30)
+        assert world.state("x") is State.COMPLETE_COMMIT
+        assert world.state("y") is State.PREPARE_COMMIT
+        assert len(world.brokers.sent) == 1
+        world.brokers.down = set()
+        await world.settle()
+        assert world.state("y") is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_one_is_not() -> None:
+    """As in Kafka."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.leaders[A] = NO_NODE
+        del world.brokers.leaders[B]
+        world.decide(A, B)
+        await world.settle()
+        assert world.state() is State.PREPARE_COMMIT
+        world.brokers.leaders[A] = NodeId(1)
+        await world.settle()
+        assert world.brokers.partitions_sent() == [(1, [0])]
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_an_abort_without_partitions_completes_at_once() -> None:
+    """No marker is needed."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.decide(commit=False)
+        await world.settle()
+        assert world.brokers.sent == []
+        assert world.state() is State.COMPLETE_ABORT
+
+    run(test())
+
+
+def test_a_new_coordinator_goes_on_and_the_old_one_stops() -> None:
+    """In the middle of a commit."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.down = {NodeId(1)}
+        world.decide(A)
+        await world.settle()
+        world.led.lead(2, leader=FOLLOWER)
+        await world.settle()  # a request that was on its way ends
+        world.brokers.down = set()
+        await world.settle()
+        assert world.brokers.sent == []
+        await world.lead(3)
+        await world.settle()
+        assert [marker["coordinator_epoch"] for _, (marker,) in world.brokers.sent] == [3]
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_a_marker_is_not_sent_twice_while_it_is_on_its_way() -> None:
+    """However often the coordinators are asked meanwhile; later ones follow in the next request."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.delay_s = 0.5
+        world.decide(A, name="x")
+        await world.settle(0.1)
+        world.decide(A, name="y")
+        world.decide(B, name="z")
+        await world.settle(3)
+        assert world.brokers.partitions_sent() == [(1, [0]), (1, [0, 1])]
+
+    run(test())
+
+
+def test_a_request_has_a_limit() -> None:
+    """A request may not have as many elements as a transaction has partitions."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        many = [TopicPartition("m", number) for number in range(MOST_PARTITIONS + 1)]
+        world.brokers.leaders.update(dict.fromkeys(many, NodeId(1)))
+        world.decide(*many)
+        await world.settle()
+        assert [len(numbers) for _, numbers in world.brokers.partitions_sent()] == [500, 1]
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())

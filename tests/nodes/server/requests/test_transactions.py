@@ -1,0 +1,181 @@
+"""Transactions by requests, on real brokers: coordination, fencing, failover, administration."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from nodes.server.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, INIT_PRODUCER_ID
+from tests.support.nodes.cluster import Cluster, eventually, running
+from tests.support.nodes.transaction_requests import TransactionalProducer
+
+NONE = ErrorCode.none
+
+
+async def with_topic(cluster: Cluster) -> None:
+    await cluster.create_topic("t", num_partitions=2, replication_factor=len(cluster.ids))
+    await cluster.leader("t", 0)
+
+
+def test_a_producer_without_a_transactional_id_gets_an_unused_id() -> None:
+    """From any broker."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            ids = [await cluster.ask(1, INIT_PRODUCER_ID, 5) for _ in range(3)]
+            assert len({answer.producer_id for answer in ids}) == 3
+            assert {answer.producer_epoch for answer in ids} == {0}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("latest", [True, False])
+def test_a_transaction_is_begun_and_decided(latest: bool) -> None:
+    """And seen by administrators; the epoch follows the client's version."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a", latest=latest)
+            assert await producer.init() is NONE
+            assert producer.stamp.epoch == 0
+            assert await producer.state() == "Empty"
+            assert await producer.add("t", 0, 1) is NONE
+            assert await producer.state() == "Ongoing"
+            assert await producer.listed("Ongoing") == ["a"]
+            assert await producer.listed("Empty") == []
+            assert await producer.add("missing", 0) is ErrorCode.unknown_topic_or_partition
+            assert await producer.end(commit=True) is NONE
+            assert producer.stamp.epoch == (1 if latest else 0)
+            assert await producer.state() in ("PrepareCommit", "CompleteCommit")
+
+    asyncio.run(main())
+
+
+def test_a_second_producer_fences_the_first() -> None:
+    """Old clients hear it by the error that they know (KIP-588)."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            first, second = (TransactionalProducer(cluster, "a") for _ in range(2))
+            await first.init()
+            await second.init()
+            assert second.stamp == (first.stamp.producer_id, 1)
+            assert await first.add("t", 0) is ErrorCode.producer_fenced
+            assert await first.end(commit=True) is ErrorCode.producer_fenced
+            old = await first.ask(
+                ADD_PARTITIONS_TO_TXN,
+                1,
+                v3_and_below_transactional_id="a",
+                v3_and_below_producer_id=first.stamp.producer_id,
+                v3_and_below_producer_epoch=0,
+                v3_and_below_topics=[{"name": "t", "partitions": [0]}],
+            )
+            (row,) = old.results_by_topic_v3_and_below[0].results_by_partition
+            assert row.partition_error_code is ErrorCode.invalid_producer_epoch
+
+    asyncio.run(main())
+
+
+def test_brokers_verify_and_add_for_several_transactions() -> None:
+    """AddPartitionsToTxn from version 4 on; each transaction and partition has its own error."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+
+            def row(partition: int, *, adds: bool, epoch: int = 0) -> dict[str, Any]:
+                return {
+                    "transactional_id": "a",
+                    "producer_id": producer.stamp.producer_id,
+                    "producer_epoch": epoch,
+                    "verify_only": not adds,
+                    "topics": [{"name": "t", "partitions": [partition]}],
+                }
+
+            async def asked(*rows: dict[str, Any]) -> list[ErrorCode]:
+                answer = await cluster.ask(1, ADD_PARTITIONS_TO_TXN, 5, transactions=rows)
+                return [
+                    result.topic_results[0].results_by_partition[0].partition_error_code
+                    for result in answer.results_by_transaction
+                ]
+
+            assert await asked(row(0, adds=True)) == [NONE]
+            assert await asked(
+                row(0, adds=False),
+                row(1, adds=False),
+                row(9, adds=True),
+                row(0, adds=False, epoch=5),
+            ) == [
+                NONE,
+                ErrorCode.transaction_abortable,
+                ErrorCode.unknown_topic_or_partition,
+                ErrorCode.producer_fenced,
+            ]
+
+    asyncio.run(main())
+
+
+def test_offsets_of_a_group_join_the_transaction() -> None:
+    """The group's partition of __consumer_offsets does, and that topic is created for it."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            answer = await producer.ask(
+                ADD_OFFSETS_TO_TXN,
+                3,
+                transactional_id="a",
+                producer_id=producer.stamp.producer_id,
+                producer_epoch=0,
+                group_id="g",
+            )
+            assert answer.error_code is NONE
+            assert await producer.state() == "Ongoing"
+
+    asyncio.run(main())
+
+
+def test_the_next_coordinator_knows_all_that_was_answered() -> None:
+    """The node that coordinates stops; the open transaction is still open, its producer valid."""
+
+    async def main() -> None:
+        async with running(3, transaction_state_log_min_isr="2") as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            assert await producer.add("t", 0) is NONE
+            before = await producer.coordinator()
+            await cluster.stop(before)
+            assert await producer.state() == "Ongoing"
+            assert await producer.coordinator() != before
+            assert await producer.add("t", 1) is NONE
+            assert await producer.end(commit=False) is NONE
+            assert producer.stamp.epoch == 1
+
+    asyncio.run(main())
+
+
+def test_an_open_transaction_times_out() -> None:
+    """By the coordinator alone; its producer is fenced."""
+
+    async def main() -> None:
+        interval = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}
+        async with running(1, **interval) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init(timeout_ms=100)
+            await producer.add("t", 0)
+
+            async def aborted() -> bool:
+                return await producer.state() in ("PrepareAbort", "CompleteAbort")
+
+            await eventually(aborted)
+
+    asyncio.run(main())

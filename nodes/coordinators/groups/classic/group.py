@@ -128,7 +128,6 @@ class ClassicGroup:
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         self.pending_joins.discard(member_id)
-        self.pending_syncs.pop(member_id, None)
         return member
 
     def rename(self, old_id: str, new_id: str) -> Member:

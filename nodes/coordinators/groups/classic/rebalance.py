@@ -38,7 +38,6 @@ def prepare(group: ClassicGroup, step: Step) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         _withdraw_assignments(group, step)
     group.pending_syncs.clear()
-    step.cancel(TimerKind.SYNC, group.group_id)
     group.initial = group.state is GroupState.EMPTY
     group.change_state(GroupState.PREPARING_REBALANCE, step.now)
     if group.initial:
@@ -106,7 +105,7 @@ def initial_delay_ended(group: ClassicGroup, step: Step) -> None:
 
 
 def sync_time_ended(group: ClassicGroup, step: Step) -> None:
-    """Members that did not ask for their assignment in time are removed."""
+    """Members that did not ask for their assignment in time are removed, if there are any."""
     late = list(group.pending_syncs)
     for member_id in late:
         remove(group, member_id, step)
@@ -135,13 +134,6 @@ def start_session(group: ClassicGroup, member: Member, step: Step) -> None:
     """The member was heard, or may begin to be silent: its session time-out begins anew."""
     key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
     step.schedule(key, member.session_timeout_ms)
-
-
-def synced_by(group: ClassicGroup, member_id: str, step: Step) -> None:
-    """A member asked for its assignment. The last ends the time for it."""
-    group.pending_syncs.pop(member_id, None)
-    if not group.pending_syncs:
-        step.cancel(TimerKind.SYNC, group.group_id)
 
 
 def _withdraw_assignments(group: ClassicGroup, step: Step) -> None:

@@ -4,7 +4,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.classic import answers
 from nodes.coordinators.groups.classic.group import ClassicGroup, GroupState
-from nodes.coordinators.groups.classic.rebalance import assign, synced_by
+from nodes.coordinators.groups.classic.rebalance import assign
 from nodes.coordinators.groups.classic.requests import Sync
 from nodes.coordinators.groups.classic.step import Step
 from nodes.coordinators.machine import Token
@@ -17,7 +17,7 @@ def sync(group: ClassicGroup, request: Sync, token: Token, step: Step) -> None:
         step.answer(token, answers.sync_error(error))
         return
     member_id = request.who.member_id
-    synced_by(group, member_id, step)
+    group.pending_syncs.pop(member_id, None)
     if group.state is GroupState.STABLE:
         step.answer(token, answers.synced(group, member_id))
         return

@@ -3,7 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.groups.classic.records import group_tombstone
+from nodes.coordinators.groups.classic.records import (
+    GROUP_METADATA,
+    GroupMetadataKey,
+    group_tombstone,
+)
 from nodes.coordinators.groups.kind import ListedGroup
 from nodes.coordinators.groups.settings import ClassicSettings
 from nodes.coordinators.machine import Effects
@@ -59,6 +63,18 @@ def test_a_rebalance_that_a_coordinator_did_not_end_begins_again() -> None:
     a.join()
     assert (a.joined is not None, b.joined is not None) == (True, True)
     assert a.generation == b.generation == 3
+
+
+def test_a_record_of_version_0_has_no_rebalance_time_out() -> None:
+    """The session time-out stands for it, as in Kafka."""
+    scene = Scene()
+    scene.stable(scene.member("a"))
+    value = scene.groups.remembered[GROUP]
+    old = GROUP_METADATA.encode(GroupMetadataKey(group=GROUP), value, 0)
+    scene.driver.perform(lambda m, token, now: Effects((old,)))
+    scene.driver.fail_over()
+    assert [m.rebalance_timeout_ms for m in scene.group.members.values()] == [SESSION_MS]
+    assert scene.group.state_since_wall_ms is None
 
 
 def test_a_group_that_has_grown_too_large_rebalances_when_it_is_loaded() -> None:

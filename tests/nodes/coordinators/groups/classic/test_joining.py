@@ -296,3 +296,11 @@ def test_ids_that_cannot_be_written_are_refused() -> None:
         a.send_join()
         scene.after(0)
         assert a.join_error is expected
+
+
+def test_a_member_that_waits_in_a_full_group_may_ask_again() -> None:
+    """It has its place; its client lost a connection."""
+    scene = Scene(ClassicSettings(initial_rebalance_delay_ms=3_000, max_size=2))
+    a, b = scene.member("a").join(), scene.member("b").join()
+    a.send_join()
+    assert (a.joined, b.joined) == (None, None)

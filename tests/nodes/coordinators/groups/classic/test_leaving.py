@@ -97,3 +97,11 @@ def test_nobody_who_leaves_stops_a_rebalance_that_is_complete_without_it() -> No
     a.join()
     b.leave()
     assert a.join_error is ErrorCode.none
+
+
+def test_a_stranger_that_leaves_does_not_disturb_the_group() -> None:
+    """Only who is gone makes the others rebalance."""
+    scene = Scene()
+    scene.stable(scene.member("a"))
+    assert scene.member("b", member_id="b").leave() is ErrorCode.unknown_member_id
+    assert scene.state == "Stable"

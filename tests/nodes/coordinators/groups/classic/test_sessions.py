@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from tests.support.nodes.classic_group import SESSION_MS, Scene
+from tests.support.nodes.classic_group import REBALANCE_MS, SESSION_MS, Scene
 
 
 def test_heartbeats_keep_a_member() -> None:
@@ -36,6 +36,7 @@ def test_a_group_whose_members_all_fail_becomes_empty() -> None:
     scene.after(2 * SESSION_MS)
     # A rebalance that waits for a member that died ends with that member's session.
     assert scene.state == "Empty"
+    scene.after(REBALANCE_MS)
     assert scene.driver.machine.deadline_ms() is None
 
 

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.classic.requests import MemberProtocol
+from nodes.coordinators.machine import Effects
 from tests.support.nodes.classic_group import GROUP, SESSION_MS, Actor, Scene
 
 
@@ -130,14 +131,15 @@ def test_a_restart_during_a_rebalance_takes_the_old_place_in_it() -> None:
 
 
 def test_a_rebalance_does_not_remove_a_static_member_that_is_away() -> None:
-    """It keeps its place until its session ends."""
+    """It keeps its place until its session ends. If it led, one who is there leads now."""
     scene = Scene()
-    first = scene.member("first", instance_id="i-1", session_ms=1_800_000)
-    away = scene.member("away", instance_id="i-2", session_ms=1_800_000)
-    scene.stable(first, away)
-    first.join()
+    away = scene.member("away", instance_id="i-1", session_ms=1_800_000)
+    here = scene.member("here", instance_id="i-2", session_ms=1_800_000)
+    scene.stable(away, here)
+    here.protocols = (MemberProtocol("range", b"changed"),)
+    here.join()
     scene.after(60_000)
-    assert first.join_error is ErrorCode.none
+    assert here.leads
     assert away.member_id in scene.group.members
 
 
@@ -193,3 +195,24 @@ def test_a_new_leader_of_the_partition_knows_the_new_id(version: int) -> None:
     assert again.heartbeat() is ErrorCode.none
     assert first.heartbeat() is ErrorCode.none
     assert second.heartbeat() is ErrorCode.fenced_instance_id
+
+
+def test_a_restart_can_be_what_a_rebalance_waits_for() -> None:
+    """The last member that was missing is back, with a new id."""
+    scene, first, second = pair()
+    third = scene.member("third").join()
+    first.join()
+    again = restart(second).join()
+    assert [each.join_error for each in (first, again, third)] == [ErrorCode.none] * 3
+
+
+def test_an_old_id_leaves_no_deadline_behind() -> None:
+    """The group may be deleted before the session of the old id would have ended."""
+    scene = Scene()
+    a = scene.member("a", instance_id="i")
+    scene.stable(a)
+    again = restart(a).join()
+    again.leave()
+    assert scene.state == "Empty"
+    scene.driver.perform(lambda m, token, now: Effects(m.tombstones(GROUP)))
+    assert scene.groups.deadline_ms() is None

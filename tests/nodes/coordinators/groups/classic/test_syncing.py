@@ -136,4 +136,31 @@ def test_a_member_that_waits_for_the_leader_keeps_its_session() -> None:
     a.sync({a: b"first", b: b"second"})
     assert b.assignment == b"second"
     scene.after(SESSION_MS - 1)
-    assert b.heartbeat() is ErrorCode.none
+    assert a.heartbeat() is ErrorCode.none
+    assert b.member_id in scene.group.members
+    scene.after(1)
+    assert b.member_id not in scene.group.members
+
+
+def test_a_member_that_the_leader_forgets_later_loses_its_part() -> None:
+    """What a generation does not assign is not assigned."""
+    scene = Scene()
+    a, b = scene.member("a"), scene.member("b")
+    scene.stable(a, b)
+    a.join()
+    b.join()
+    a.sync({a: b"all"})
+    b.sync()
+    assert b.assignment == b""
+
+
+def test_a_rebalance_before_the_assignment_takes_the_old_parts_away() -> None:
+    """Nobody has a part in a generation that was not assigned, as in Kafka's descriptions."""
+    scene = Scene()
+    a, b = scene.member("a"), scene.member("b")
+    scene.stable(a)
+    a.join()
+    assert scene.group.members[a.member_id].assignment == b"a"
+    b.join()
+    assert scene.state == "PreparingRebalance"
+    assert scene.group.members[a.member_id].assignment == b""

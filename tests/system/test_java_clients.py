@@ -1,0 +1,151 @@
+"""Kafka's own consumers and producers, in groups and transactions, driven step by step.
+
+The tests show on Apache Kafka that what drives the clients works, and what Kafka does.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.clusters.cluster_command import PATIENCE_S, cluster_up, known_everywhere
+from tests.support.foreign import java
+from tests.support.foreign.java.driven import PROGRAM, Driven, Refused, driven
+from tests.support.require import require
+
+pytestmark = pytest.mark.slow
+
+SYSTEMS: Final = ("kafka",)
+PARTITIONS: Final = 4
+COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled program."""
+    require("kafka", "javac")
+    folder = tmp_path_factory.mktemp("classes")
+    java.compiled(PROGRAM, folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def bootstrap(
+    request: pytest.FixtureRequest, classes: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Three nodes."""
+    require("netns")
+    store = tmp_path_factory.mktemp("clients") / "store"
+    settings = (
+        *("--config", "group.initial.rebalance.delay.ms=0"),
+        *("--config", "group.consumer.min.heartbeat.interval.ms=500"),
+        *("--config", "group.consumer.heartbeat.interval.ms=500"),
+    )
+    with cluster_up(store, "--system", request.param, *settings) as up:
+        yield up.bootstrap
+
+
+@pytest.fixture
+def clients(bootstrap: str, classes: Path) -> Iterator[Driven]:
+    """A process of Kafka's clients."""
+    with driven(bootstrap, classes) as found:
+        yield found
+
+
+def created(bootstrap: str, topic: str) -> str:
+    """Create a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(PATIENCE_S)
+    known_everywhere(bootstrap, topic)
+    return topic
+
+
+def share_all(clients: Driven, *members: str) -> bool:
+    """Whether the members own all partitions, each once and each member some."""
+    owned = [clients.owned(member) for member in members]
+    return all(owned) and sum(map(len, owned)) == len(set().union(*owned)) == PARTITIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("eager", {"partition_assignment_strategy": RANGE}),
+        ("cooperative", {"partition_assignment_strategy": COOPERATIVE}),
+        ("consumer", {"group_protocol": "consumer"}),
+    ],
+    ids=["eager", "cooperative", "consumer"],
+)
+def test_members_share_the_partitions_and_commit(
+    bootstrap: str, clients: Driven, name: str, settings: dict[str, str]
+) -> None:
+    """A second member joins and leaves. Only eager members give up what they keep."""
+    topic, group = created(bootstrap, f"shared-{name}"), f"group-{name}"
+    clients.consumer("one", group, topic, **settings)
+    clients.until(lambda: len(clients.owned("one")) == PARTITIONS, "one member to own all")
+    clients.consumer("two", group, topic, **settings)
+    clients.until(lambda: share_all(clients, "one", "two"), "two members to share all")
+    revoked = [each["partitions"] for each in clients.events("one", "revoked")]
+    assert max(map(len, revoked)) == (PARTITIONS if name == "eager" else 2)
+
+    clients.producer("p")
+    kept = min(clients.owned("one"))
+    number = int(kept.rpartition("-")[2])
+    assert clients.call("p", "send", topic=topic, partition=number, value="v") == 0
+    clients.until(lambda: clients.values("one") == ["v"], "the record")
+    clients.call("one", "commit")
+    found = clients.call("two", "committed", partitions=[kept])
+    assert found == {kept: 1}
+    clients.call("two", "close")
+    clients.until(lambda: len(clients.owned("one")) == PARTITIONS, "the first to own all again")
+
+
+def test_static_member_returns_without_a_rebalance(bootstrap: str, clients: Driven) -> None:
+    """Under its instance id it gets what it had, and the other member keeps its own."""
+    topic = created(bootstrap, "static")
+    for member in ("one", "two"):
+        clients.consumer(member, "static", topic, group_instance_id=f"instance-{member}")
+    clients.until(lambda: share_all(clients, "one", "two"), "two members to share all")
+    before = clients.owned("two")
+    kept = len(clients.events("one"))
+    clients.call("two", "close")
+    clients.consumer("three", "static", topic, group_instance_id="instance-two")
+    clients.until(lambda: clients.owned("three") == before, "the member to return")
+    assert clients.call("three", "member")["instance"] == "instance-two"
+    assert len(clients.events("one")) == kept
+
+
+def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: Driven) -> None:
+    """Not what they abort; offsets that a transaction sends are committed with it."""
+    topic = created(bootstrap, "transacted")
+    clients.consumer("committed", "committed", topic, isolation_level="read_committed")
+    clients.consumer("everything", "everything", topic)
+    clients.producer("p", "tx")
+    for value, end in (("a", "commit"), ("b", "abort"), ("c", "commit")):
+        clients.call("p", "begin")
+        clients.call("p", "send", topic=topic, partition=0, value=value)
+        clients.until(lambda value=value: value in clients.values("everything"), value)
+        assert value not in clients.values("committed")
+        offsets = {f"{topic}-1": ord(value)}
+        clients.call("p", "send_offsets", of="everything", offsets=offsets)
+        clients.call("p", end)
+    clients.until(lambda: clients.values("committed") == ["a", "c"], "what is committed")
+    assert clients.values("everything") == ["a", "b", "c"]
+    assert clients.call("everything", "committed", partitions=[f"{topic}-1"]) == {
+        f"{topic}-1": ord("c")
+    }
+
+
+def test_producer_is_fenced_by_the_next_of_its_transactional_id(
+    bootstrap: str, clients: Driven
+) -> None:
+    topic = created(bootstrap, "fenced")
+    clients.producer("old", "fenced")
+    clients.call("old", "begin")
+    clients.call("old", "send", topic=topic, partition=0, value="lost")
+    clients.producer("new", "fenced")
+    with pytest.raises(Refused) as refused:
+        clients.call("old", "commit")
+    assert refused.value.kind in ("ProducerFencedException", "InvalidProducerEpochException")

@@ -366,6 +366,18 @@ def test_a_new_log_begins_with_its_metadata_version() -> None:
     assert cluster.written == []
 
 
+def test_a_log_without_one_of_the_features_gets_it() -> None:
+    """A log of Kafka 3.x has its metadata version, and knows nothing of eligible replicas."""
+    cluster = Cluster()
+    known = FeatureLevelRecord(name="metadata.version", feature_level=19)
+    cluster.controller.on_inactive()
+    image = ClusterImage().apply([known], Offset(0), Epoch(1))[0]
+    cluster.controller.on_active(Epoch(2), image, 0.0, {})
+    assert list(cluster.controller.tick(0.0).records)[:1] == [
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+    ]
+
+
 def test_a_transaction_without_an_end_is_aborted_before_all_else() -> None:
     """Kafka's controller may have died within one; what is decided must not go with it."""
     controller = Cluster().controller

@@ -230,3 +230,14 @@ def test_a_request_may_create_at_most_ten_thousand_partitions(cluster: Cluster) 
     assert more.error is not None
     assert more.error.code is ErrorCode.policy_violation
     assert MAX_PREFERRED_ELECTIONS < MAX_PARTITIONS_PER_REQUEST
+
+
+def test_a_topic_has_at_least_one_replica_and_one_partition(cluster: Cluster) -> None:
+    """In Kafka's words; -1 stands for the default."""
+    for factor in (0, -2):
+        answer = cluster.create("t", partitions=0, replication_factor=factor)
+        assert answer.error is not None
+        assert answer.error.code is ErrorCode.invalid_replication_factor
+        assert answer.error.message.startswith("Replication factor must be larger than 0, or -1")
+    for count in (0, -2):
+        assert _error(cluster, "t", partitions=count) is ErrorCode.invalid_partitions

@@ -115,6 +115,7 @@ def test_accepted_batches_can_be_read(records: list[Record], at: int, new: bytes
         {"attributes": 4},
         {"attributes": 2, "body": b""},
         {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1},
+        {"producer_id": 0, "producer_epoch": 0, "base_sequence": -1},
     ],
     ids=str,
 )  # fmt: skip
@@ -156,3 +157,35 @@ def test_compacted_log_refuses_a_record_without_a_key(codec: int) -> None:
 def test_compacted_log_refuses_what_cannot_be_decompressed() -> None:
     body = b"\x28\xb5\x2f\xfd" + BODY
     assert refused(rewritten(PLAIN, attributes=4, body=body), compacted=True)
+
+
+def one_record(*, timestamp: bytes = b"\0", key: bytes = b"\x01", value: bytes = b"\x01") -> bytes:
+    """The only record of a batch, from its parts as bytes; a zigzag varint of 1 is -1, for null."""
+    record = b"\0" + timestamp + b"\0" + key + value + b"\0"
+    assert len(record) < 0x40
+    return bytes([len(record) << 1]) + record
+
+
+@pytest.mark.parametrize("null", [b"\x01", b"\x03", b"\x05"])
+def test_any_negative_length_is_null(null: bytes) -> None:
+    """-1, -2 and -3; as in Kafka's DefaultRecord. None has any bytes behind it."""
+    for body in (one_record(key=null), one_record(value=null), one_record(key=null, value=null)):
+        check_records(body, 0, len(body), 0, 1)
+
+
+def test_a_timestamp_has_at_most_ten_bytes() -> None:
+    """What 64 bits need."""
+    body = one_record(timestamp=b"\x80" * 9 + b"\x01")
+    check_records(body, 0, len(body), 0, 1)
+    body = one_record(timestamp=b"\x80" * 10 + b"\x01")
+    with pytest.raises(InvalidBatch, match="more than ten bytes"):
+        check_records(body, 0, len(body), 0, 1)
+
+
+def test_a_length_has_at_most_five_bytes() -> None:
+    """What 32 bits need."""
+    body = one_record(key=b"\x82\x80\x80\x80\x00k")
+    check_records(body, 0, len(body), 0, 1)
+    body = one_record(key=b"\x82\x80\x80\x80\x80\x00k")
+    with pytest.raises(InvalidBatch, match="more than five bytes"):
+        check_records(body, 0, len(body), 0, 1)

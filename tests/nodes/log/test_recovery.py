@@ -268,3 +268,52 @@ def test_a_log_that_does_not_open_closes_its_files(monkeypatch: pytest.MonkeyPat
     with pytest.raises(LogCorrupt):
         Log.open(disk, DIRECTORY, BIG, clean=False)
     assert sorted(closed) == sorted(opened) != []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_first_segment_of_an_empty_directory_survives_the_power(clean: bool) -> None:
+    """A crash may leave a directory without files: the new file's name needs a sync as well."""
+    disk = MemoryDisk()
+    disk.makedirs(DIRECTORY)
+    disk.sync_dir("")
+    log = open_log(disk, config=BIG, clean=clean)
+    log.append_as_leader(batch(), E1)
+    log.flush()
+    disk.crash()
+    assert open_log(disk, config=BIG).end_offset == 1
+
+
+def test_a_new_log_needs_no_validation() -> None:
+    """There is nothing to read, and nothing to sync, whatever end the node had."""
+    log = open_log(MemoryDisk(), config=BIG, clean=False)
+    assert log.recovery.validated_segments == 0
+
+
+@pytest.mark.parametrize(
+    "rows", ["1 0\n2 2\n3 2\n5 3\n", "1 0\n3 2\n2 3\n5 3\n", "1 0\n2 3\n5 2\n"]
+)
+def test_epochs_out_of_order_are_read_from_the_batches(rows: str) -> None:
+    """No log writes two epochs that begin at one offset, or one that begins before an older one:
+    the file is damaged."""
+    disk = written(3)
+    log = open_log(disk, config=BIG)
+    log.append_as_leader(batch(), Epoch(5))
+    log.close()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    disk.write_atomic(path, f"0\n{rows.count(chr(10))}\n{rows}".encode())
+    assert open_log(disk, config=BIG, clean=True).epochs == ((1, 0), (5, 3))
+
+
+@pytest.mark.parametrize("epochs", [((1, 0), (2, 3), (3, 4)), ((5, 0), (6, 3), (9, 4))])
+def test_an_epoch_without_records_is_kept_by_a_clean_stop(
+    epochs: tuple[tuple[int, int], ...],
+) -> None:
+    """Only the file has it. Epochs may be lower or higher than the offsets at which they begin."""
+    disk = MemoryDisk()
+    log = open_log(disk, config=BIG)
+    for epoch in (epochs[0], epochs[0], epochs[0], epochs[1]):
+        log.append_as_leader(batch(), Epoch(epoch[0]))
+    log.close()
+    rows = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
+    disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", f"0\n3\n{rows}".encode())
+    assert open_log(disk, config=BIG, clean=True).epochs == epochs

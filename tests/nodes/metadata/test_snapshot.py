@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.image import BrokerImage, ClusterImage, ConfigResource, Delta, PartitionImage
 from nodes.metadata.records import (
+    RECOVERING,
     BeginTransactionRecord,
     BrokerEndpoint,
     ConfigRecord,
@@ -28,6 +29,7 @@ from nodes.metadata.records import (
     encode,
 )
 from nodes.metadata.snapshot import difference, to_records
+from tests.support.nodes.controller_cluster import nodes
 
 SMALL = settings(
     max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -126,6 +128,30 @@ def test_the_records_of_a_snapshot_restore_the_image(records: list[MetadataRecor
     assert again == image
     assert repr(again) == repr(image), "tables in another order would decide differently"
     assert [encode(record) for record in to_records(again)] == written
+
+
+@pytest.mark.parametrize(("elr", "known"), [((4,), (5,)), ((), (5,)), ((4,), ()), ((), ())])
+def test_a_partition_is_written_as_it_is(elr: tuple[int, ...], known: tuple[int, ...]) -> None:
+    """Field by field, each with a value of its own. Kafka leaves out empty lists of eligible
+    replicas."""
+    topic_id = UUID(int=1)
+    record = PartitionRecord(
+        partition_id=7,
+        topic_id=topic_id,
+        replicas=nodes(1, 2, 3),
+        isr=nodes(1, 2),
+        removing_replicas=nodes(1),
+        adding_replicas=nodes(3),
+        leader=NodeId(2),
+        leader_recovery_state=RECOVERING,
+        leader_epoch=Epoch(11),
+        partition_epoch=12,
+        directories=(UUID(int=21), UUID(int=22), UUID(int=23)),
+        eligible_leader_replicas=nodes(*elr) or None,
+        last_known_elr=nodes(*known) or None,
+    )
+    written = list(to_records(image_of([TopicRecord(name="t", topic_id=topic_id), record])))
+    assert record in written
 
 
 def test_a_snapshot_inside_a_transaction_keeps_the_transaction() -> None:

@@ -136,6 +136,13 @@ def test_isr_grows_only_past_the_epoch_start() -> None:
     assert state.grown_isr(C, Offset(100), anyone) is not None
 
 
+def test_a_member_of_the_isr_is_not_proposed_again() -> None:
+    """Each of its fetches would otherwise ask the controller for nothing."""
+    state = leader(isr=(1, 2))
+    fetch(state, B, 100)
+    assert state.grown_isr(B, Offset(100), anyone) is None
+
+
 def test_isr_does_not_grow_by_a_fenced_broker() -> None:
     """A fenced or stopping broker is not added back from stale metadata (KIP-841)."""
     state = leader(isr=(1, 2))

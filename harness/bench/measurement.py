@@ -15,7 +15,7 @@ from harness.bench.admin import BlockingAdmin
 from harness.bench.clients import frames, loops, workers
 from harness.bench.clients.workers import MeasureError, Stop
 from harness.bench.options import Options
-from harness.bench.points import Client, Measure, Point
+from harness.bench.points import COORDINATORS, Client, Measure, Point
 from harness.plans.plan import acks_name
 
 WARMUP_SHARE: Final = 0.25
@@ -43,6 +43,9 @@ def measure(
 
     Raises MeasureError, Stopped.
     """
+    if point.measure in COORDINATORS:
+        [result] = workers.run_together([_own_job(point, topic, servers, options)], stop)
+        return {name: float(value) for name, value in result.items()}
     _, leader = admin.leader(topic)
     if point.measure is Measure.CONSUMER:
         _write(point, topic, leader, options, stop)
@@ -56,9 +59,11 @@ def client_alone(point: Point, topic: str, options: Options, stop: Stop) -> Valu
     """Measure a point without a broker: the limit of the client itself.
 
     The raw client gets its answers from a sink, librdkafka from its own mock cluster. Returns None
-    for points without a meaning: the mock cluster has no records to read, and the time of a send
-    with acks=0 is the client's own anyway.
+    for points without a meaning: nothing coordinates there, the mock cluster has no records to
+    read, and the time of a send with acks=0 is the client's own anyway.
     """
+    if point.measure in COORDINATORS:
+        return None
     if point.measure is Measure.LATENCY and point.acks == 0:
         return None
     if point.client is Client.LIBRDKAFKA:
@@ -125,6 +130,19 @@ def _jobs(
         "unanswered_bytes": len(unanswered),
     }
     return [_with_frame(job, frame, unanswered)]
+
+
+def _own_job(point: Point, topic: str, servers: str, options: Options) -> Job:
+    job = {
+        **_common(options),
+        "kind": f"own-{point.measure}",
+        "bootstrap": servers,
+        "topic": topic,
+        "size": options.size,
+        "partitions": point.partitions,
+        "members": point.members,
+    }
+    return job, ()
 
 
 def _with_frame(job: Mapping[str, Any], frame: loops.Frame, *blobs: bytes) -> Job:

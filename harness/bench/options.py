@@ -134,7 +134,10 @@ def parse_measures(names: Sequence[str], *, ours: bool) -> tuple[Measure, ...]:
 
 def parse_clients(names: Sequence[str]) -> tuple[Client, ...]:
     """Return the named clients, each once. Raises BenchError."""
-    return tuple(dict.fromkeys(_one_of(Client, name, "--client") for name in names))
+    clients = tuple(dict.fromkeys(_one_of(Client, name, "--client") for name in names))
+    if Client.OWN in clients:
+        raise BenchError("--client own: measures groups and transactions without being named")
+    return clients
 
 
 def parse_systems(named: Sequence[str], bootstrap: str | None) -> tuple[MeasuredSystem, ...]:

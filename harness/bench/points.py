@@ -18,6 +18,9 @@ class Measure(StrEnum):
     LATENCY = "latency"
     PRODUCER = "producer-throughput"
     CONSUMER = "consumer-throughput"
+    COMMITS = "commits"
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"
     FAILOVER = "failover"
     SHUTDOWN = "controlled-shutdown"
     CONTROLLER = "controller-failover"
@@ -25,6 +28,8 @@ class Measure(StrEnum):
 
 OUTAGES: Final = (Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
 """Measures that stop nodes: possible only on clusters that the benchmark starts."""
+COORDINATORS: Final = (Measure.COMMITS, Measure.GROUPS, Measure.TRANSACTIONS)
+"""Measures of coordinators, by our own client."""
 
 
 class Sweep(StrEnum):
@@ -35,23 +40,30 @@ class Sweep(StrEnum):
     PRODUCERS = "producers"
     FETCH = "fetch_bytes"
     PARTITIONS = "partitions"
+    MEMBERS = "members"
 
 
 class Client(StrEnum):
     """The client that measures.
 
     `raw` repeats encoded requests, so that the measured time is the broker's and not the client's.
-    Applications use librdkafka.
+    Applications use librdkafka. `own` measures groups and transactions, and only those.
     """
 
     RAW = "raw"
     LIBRDKAFKA = "librdkafka"
+    OWN = "own"
 
 
 MESSAGES_PER_SEND: Final = (1, 10, 100, 1000)
 PRODUCERS: Final = (1, 5, 10, 20)
 FETCH_BYTES: Final = (1 << 10, 10 << 10, 100 << 10, 1 << 20)
 PARTITIONS: Final = (100, 1000)
+TOUCHED: Final = (1, 10)
+"""The partitions of one commit, and of one transaction."""
+MEMBERS: Final = (10, 100)
+ASSIGNED: Final = 1000
+"""The partitions of a group whose members join."""
 ACKS: Final = (0, 1, -1)
 
 PIPELINE: Final = 5
@@ -74,6 +86,7 @@ class Point:
     in_flight: int = 0
     fetch_bytes: int = 0
     partitions: int = 0
+    members: int = 0
 
     @property
     def x(self) -> int:
@@ -157,6 +170,19 @@ def _points_of(measure: Measure, selection: PointSelection) -> list[Point]:
                 for client in clients
                 for size in selection.fetch_bytes
             ]  # fmt: skip
+        case Measure.COMMITS | Measure.TRANSACTIONS:
+            return [
+                Point(measure=measure, sweep=Sweep.PARTITIONS, client=Client.OWN, partitions=count)
+                for count in TOUCHED
+            ]
+        case Measure.GROUPS:
+            return [
+                Point(
+                    measure=measure, sweep=Sweep.MEMBERS, client=Client.OWN, partitions=ASSIGNED,
+                    members=count,
+                )
+                for count in MEMBERS
+            ]  # fmt: skip
         case Measure.FAILOVER | Measure.SHUTDOWN | Measure.CONTROLLER:
             return [
                 Point(
@@ -214,6 +240,15 @@ QUANTITIES: Final[Mapping[Measure, tuple[Quantity, ...]]] = {
     ),
     Measure.PRODUCER: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
     Measure.CONSUMER: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
+    Measure.COMMITS: (
+        Quantity("commits_per_s", "commits/s", more_is_better=True),
+        Quantity("p50_ms", "p50 ms"),
+    ),
+    Measure.GROUPS: (Quantity("joined_ms", "ms until all are assigned"),),
+    Measure.TRANSACTIONS: (
+        Quantity("transactions_per_s", "transactions/s", more_is_better=True),
+        Quantity("p50_ms", "p50 of the commit ms"),
+    ),
     Measure.FAILOVER: (
         Quantity("gap_ms", "gap ms"),
         Quantity("takeover_ms", "after the election ms"),

@@ -16,7 +16,7 @@ from typing import Any, Final
 from harness.bench import measurement, outages, results, systems
 from harness.bench.clients.workers import MeasureError, Stop, Stopped
 from harness.bench.options import MeasuredSystem, Options
-from harness.bench.points import OUTAGES, Point, ShowTurn, Turn, rounds
+from harness.bench.points import COORDINATORS, OUTAGES, Point, ShowTurn, Turn, rounds
 from harness.bench.results import CLIENT_ALONE, Result, Sample
 from harness.bench.systems import RunningSystem
 from harness.recording.store import Run
@@ -99,7 +99,8 @@ def _on_system(
     point: Point, system: RunningSystem, topic: str, options: Options, stop: Stop
 ) -> Mapping[str, float]:
     replicas = min(REPLICAS, system.admin.broker_count())
-    system.admin.create(topic, partitions=1, replicas=replicas)
+    partitions = point.partitions if point.measure in COORDINATORS else 1
+    system.admin.create(topic, partitions=partitions, replicas=replicas)
     return measurement.measure(point, system.admin, system.servers, topic, options, stop)
 
 

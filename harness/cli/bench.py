@@ -28,8 +28,9 @@ Measures = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[MEASURE]...",
-        help="What to measure: latency, producer-throughput, consumer-throughput, failover, "
-        "controlled-shutdown, controller-failover. Default: all that the systems allow.",
+        help="What to measure: latency, producer-throughput, consumer-throughput, commits, groups, "
+        "transactions, failover, controlled-shutdown, controller-failover. Default: all that the "
+        "systems allow.",
     ),
 ]
 System = Annotated[

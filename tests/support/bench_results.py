@@ -17,6 +17,10 @@ def values_of(point: Point, round_number: int, factor: float) -> dict[str, float
             return {"p50_ms": p50, "p95_ms": p50 * 2, "p99_ms": p50 * 5}
         case Measure.PRODUCER | Measure.CONSUMER:
             return {"mb_per_s": grown * (10 + point.x**0.5)}
+        case Measure.COMMITS | Measure.TRANSACTIONS:
+            return {f"{point.measure}_per_s": grown * 900, "p50_ms": grown * 2}
+        case Measure.GROUPS:
+            return {"joined_ms": grown * 3 * point.x}
         case _:
             return {"gap_ms": grown * 30, "takeover_ms": grown * 5, "stopped_ms": 400.0}
 

@@ -151,7 +151,31 @@ def _rd_consumer(source: JobInput) -> dict[str, Any]:
     return counted._asdict()
 
 
+def _own_commits(source: JobInput) -> dict[str, Any]:
+    return _own_counted(source, "commits")
+
+
+def _own_transactions(source: JobInput) -> dict[str, Any]:
+    return _own_counted(source, "transactions")
+
+
+def _own_counted(source: JobInput, what: str) -> dict[str, Any]:
+    from harness.bench.clients.own import Measurement
+
+    taken, seconds = Measurement(source.job, source.window).run(getattr(Measurement, what))
+    return {f"{what}_per_s": len(taken) / seconds, **_quantiles(taken)}
+
+
+def _own_groups(source: JobInput) -> dict[str, Any]:
+    from harness.bench.clients.own import Measurement
+
+    return {"joined_ms": Measurement(source.job, source.window).run(Measurement.join)}
+
+
 _KINDS = {
+    "own-commits": _own_commits,
+    "own-groups": _own_groups,
+    "own-transactions": _own_transactions,
     "raw-latency": _raw_latency,
     "raw-producer": _raw_producer,
     "raw-writer": _raw_writer,

@@ -11,6 +11,9 @@ TITLES: Final[Mapping[Measure, str]] = {
     Measure.LATENCY: "Time to publish one message",
     Measure.PRODUCER: "Producer throughput",
     Measure.CONSUMER: "Consumer throughput",
+    Measure.COMMITS: "Committed offsets of one group",
+    Measure.GROUPS: "All members of a group join at once, classic protocol, 1,000 partitions",
+    Measure.TRANSACTIONS: "Transactions of one producer, a record in each partition",
     Measure.FAILOVER: "Leader killed: gap in acknowledgements",
     Measure.SHUTDOWN: "Controlled shutdown of a leader: gap in acknowledgements",
     Measure.CONTROLLER: "Controller killed: time to the next created topic",
@@ -21,6 +24,7 @@ SWEEPS: Final[Mapping[Sweep, str]] = {
     Sweep.PRODUCERS: "producers",
     Sweep.FETCH: "fetch size",
     Sweep.PARTITIONS: "partitions",
+    Sweep.MEMBERS: "members",
 }
 
 
@@ -48,7 +52,7 @@ def series_label(point: Point) -> str:
     parts = []
     if point.measure is Measure.PRODUCER:
         parts.append(f"acks={acks_name(point.acks)}")
-    if point.measure is Measure.LATENCY or point.client is not Client.RAW:
+    if point.measure is Measure.LATENCY or point.client is Client.LIBRDKAFKA:
         parts.append(point.client.value)
     return " ".join(parts)
 

@@ -29,6 +29,13 @@ class Simulated(_Frozen):
     lookups_per_s: float = Field(default=0.0, ge=0, le=1_000)
     """How often a client asks for offsets by time, on average; 0 means never. The answers are
     judged, and are not part of the history."""
+    group_members: int = Field(default=0, ge=0, le=100)
+    """The number of members at a time of each of two consumer groups, one of the classic protocol
+    and one of KIP-848. They come and go, and commit offsets. What they commit is judged, and is not
+    part of the history."""
+    transactional_producers: int = Field(default=0, ge=0, le=100)
+    """The number of transactional producers, which write to a topic of their own. What is seen of
+    their transactions is judged, and is not part of the history."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -8,6 +8,16 @@ from typing import Any, Final
 from harness.plans.plan import FaultMix, Plan, Topic
 from nemesis.faults.catalogue import FAULTS
 
+GROUP_TIMES: Final = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+"""Sessions that end within a short run."""
+TRANSACTION_TIMES: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 LOOKUPS_PER_S: Final = (1.0, 4.0)
 PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
@@ -28,6 +38,7 @@ def add(plan: Plan, seed: int) -> Plan:
     lookups = _stream("lookups", seed)
     plan = plan.model_copy(update=_cluster(plan, _stream("cluster", seed)))
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
+    plan = _with_groups(plan, _stream("groups", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
         "workload": _with_changing_producers(plan, _stream("producers", seed)),
@@ -60,6 +71,29 @@ def _load(plan: Plan, rng: random.Random) -> dict[str, Any]:
         return {}
     workload = plan.workload.model_copy(update=changes)
     return {"workload": workload, "duration_s": min(plan.duration_s, BUSY_S)}
+
+
+def _with_groups(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let clients use groups and transactions."""
+    changes: dict[str, int] = {}
+    broker: dict[str, str] = {}
+    if rng.random() < 0.25:
+        changes["group_members"] = rng.randint(1, 3)
+        broker |= {**GROUP_TIMES, **_internal_topic("offsets.topic", plan.nodes, rng)}
+    if rng.random() < 0.25:
+        changes["transactional_producers"] = rng.randint(1, 4)
+        broker |= {**TRANSACTION_TIMES, **_internal_topic("transaction.state.log", plan.nodes, rng)}
+    simulated = plan.simulated.model_copy(update=changes)
+    return plan.model_copy(update={"simulated": simulated, "broker": {**plan.broker, **broker}})
+
+
+def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:
+    """Draw the sizes of an internal topic: few partitions, so that coordinators meet."""
+    return {
+        f"{name}.num.partitions": str(rng.randint(1, 3)),
+        f"{name}.replication.factor": str(min(nodes, 3)),
+        f"{name}.segment.bytes": rng.choice(("2000", "20000", "1000000")),
+    }
 
 
 def _with_lookups(plan: Plan, rng: random.Random) -> Any:

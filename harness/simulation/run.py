@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,9 @@ from harness.run.prepare import Prepared
 from harness.run.runner import MONITOR_CLIENT, PENDING_WORK_S, POLL_S, RunFailed
 from harness.simulation import liveness, logs
 from harness.simulation.invariants import InvariantBroken, Invariants
-from harness.simulation.lookups import ask_by_time
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
+from harness.simulation.unrecorded import UnrecordedClients
 from harness.simulation.world.clocks import EPOCH_MS
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, DiskSettings
@@ -117,6 +118,7 @@ class Simulation:
         self._tallies: dict[str, list[Tally]] = {topic.name: [] for topic in plan.topics}
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
+        self._unrecorded = UnrecordedClients(plan, self._client_environment, self._unless_excused)
         self._phase_name = "set up"
         self.invariants = Invariants(self.cluster) if invariants else None
         if self.invariants is not None:
@@ -169,7 +171,7 @@ class Simulation:
         with self._phase("deploy"):
             self._system.start()
         with self._phase("create topics"):
-            self._system.create_topics(self._plan.topics)
+            self._system.create_topics((*self._plan.topics, *self._unrecorded.topics()))
         self._watching = self._on_harness(self._watcher.watch())
         self._clients = self.cluster.run_client(self._client_program)
         with self._phase("warm up"):
@@ -181,6 +183,7 @@ class Simulation:
         with self._phase("stop workload"):
             self._end_clients()
         self._settle()
+        self._check_unrecorded()
         with self._phase("final reads"):
             self.recording.facts["final_reads_complete"] = self._final_reads()
             self.recording.facts["epoch_problems"] = self._task_runner.call(
@@ -241,6 +244,18 @@ class Simulation:
         if not reasons:
             self.recording.finished.append("settle")
 
+    def _check_unrecorded(self) -> None:
+        """Judge what unrecorded clients wrote, unless a fault may have damaged it."""
+        wrote = bool(self._unrecorded.transactions.begun)
+        if wrote and self.invariants is not None and liveness.must_settle(self.recording):
+            bootstrap = self._system.bootstrap
+            self._task_runner.call(partial(self._unrecorded.check, bootstrap))
+
+    def _unless_excused(self, broken: InvariantBroken) -> None:
+        """End the run, unless records were lost with permission: then anything may be missing."""
+        if self.invariants is not None and not self.invariants.excused:
+            self.world.fail(broken)
+
     def _why_unsettled(self, invariants: Invariants) -> str:
         """Return why the cluster has not settled although it must, also after more time."""
         deadline_s = self._task_runner.now_s() + self._plan.settle_timeout_s
@@ -282,15 +297,9 @@ class Simulation:
 
     async def _client_program(self) -> None:
         """The clients of all topics, in one process."""
-        plan = self._plan
         async with asyncio.TaskGroup() as group:
-            if plan.simulated.lookups_per_s:
-                rate = plan.simulated.lookups_per_s
-                world = self._client_environment("lookups")
-                asking = ask_by_time(
-                    self._system.bootstrap, plan.topics, rate, world, self._stop_clients
-                )
-                group.create_task(asking)
+            for each in self._unrecorded.work(self._system.bootstrap, self._stop_clients):
+                group.create_task(each)
             for config in self._client_configs():
                 history = self._history(
                     f"{config.topic}.{config.first_client}", config.first_client

@@ -107,6 +107,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "jitter_ms": [0.02, 0.4],
         "sync_ms": [0.2, 2.0],
         "lookups_per_s": 2.0,
+        "group_members": 2,
+        "transactional_producers": 3,
     },
     "External": {
         "bootstrap_servers": "kafka-1:9092,kafka-2:9092",

@@ -1,0 +1,67 @@
+"""A transaction is seen as a whole or not at all, by readers of committed records.
+
+A producer writes the number of its transaction once to each of its partitions. What it was told is
+what must be seen in the end: a committed transaction's number once in each, an aborted one's
+nowhere. A transaction whose end is not known is seen in all of its partitions or in none.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from harness.simulation.invariants.broken import InvariantBroken
+
+NAME = "transactions-are-whole"
+
+
+class End(Enum):
+    """How a transaction ended, as its producer knows."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "of unknown end"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transaction; `end` is UNKNOWN from the first attempt to commit until it is known."""
+
+    number: int
+    partitions: list[int] = field(default_factory=list)
+    end: End = End.ABORTED
+
+
+class Transactions:
+    """All transactions of one topic."""
+
+    def __init__(self) -> None:
+        self.begun: list[Transaction] = []
+
+    def begin(self) -> Transaction:
+        """Return a new transaction. It counts as aborted until somebody tries to commit it."""
+        self.begun.append(Transaction(len(self.begun)))
+        return self.begun[-1]
+
+    def count(self, end: End) -> int:
+        """How many transactions ended so."""
+        return sum(each.end is end for each in self.begun)
+
+    def check(self, seen: Mapping[int, Sequence[int]]) -> None:
+        """Judge the numbers that are seen in each partition. Raises InvariantBroken."""
+        counts = {partition: Counter(numbers) for partition, numbers in seen.items()}
+        for each in self.begun:
+            times = [counts[partition][each.number] for partition in sorted(counts)]
+            wanted = [int(partition in each.partitions) for partition in sorted(counts)]
+            nowhere = [0] * len(wanted)
+            allowed = {
+                End.COMMITTED: (wanted,),
+                End.ABORTED: (nowhere,),
+                End.UNKNOWN: (wanted, nowhere),
+            }[each.end]
+            if times not in allowed:
+                raise InvariantBroken(
+                    NAME,
+                    f"transaction {each.number}, {each.end.value}, wrote to partitions "
+                    f"{each.partitions}; it is seen {times} times in partitions {sorted(counts)}",
+                )

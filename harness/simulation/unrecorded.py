@@ -1,0 +1,136 @@
+"""The clients of a simulated run that invariants judge, and that no history records.
+
+They ask for offsets by time, take part in consumer groups, and write transactions, as the table
+`[simulated]` of the plan says.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from harness.plans.plan import Plan, Topic
+from harness.simulation.group_work import make_member, take_part
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.commits import Commits
+from harness.simulation.invariants.transactions import Transactions
+from harness.simulation.lookups import ask_by_time
+from harness.simulation.transaction_work import (
+    PARTITIONS,
+    TOPIC,
+    check_transactions,
+    write_transactions,
+)
+from harness.workloads.clients.own.cluster import Cluster
+from harness.workloads.clients.own.recording import connect
+from harness.workloads.own import ClientEnvironment
+
+FIRST_CLIENT: Final = 500
+"""The number in the client id of the first of these clients."""
+
+Environment = Callable[[str], ClientEnvironment]
+
+
+class UnrecordedClients:
+    """See the module. `environment` gives each client its randomness, by its purpose."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        environment: Environment,
+        report: Callable[[InvariantBroken], None],
+    ) -> None:
+        self.transactions = Transactions()
+        self.commits: list[Commits] = []
+        self._plan = plan
+        self._bootstrap = ""
+        self._environment = environment
+        self._report = report
+        self._connected = 0
+
+    def topics(self) -> tuple[Topic, ...]:
+        """Return the topics that these clients need beside the plan's."""
+        if not self._plan.simulated.transactional_producers:
+            return ()
+        return (Topic(name=TOPIC, partitions=PARTITIONS, acks=-1),)
+
+    async def check(self, bootstrap: str) -> None:
+        """Judge the transactions in the healed cluster. Raises InvariantBroken."""
+        self._bootstrap = bootstrap
+        cluster = self._connect(TOPIC, self._environment("transactions, in the end"))
+        await check_transactions(cluster, self.transactions)
+        await cluster.close()
+
+    def work(self, bootstrap: str, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
+        """Return what the clients do until `stop` is set, a coroutine for each."""
+        self._bootstrap = bootstrap
+        simulated = self._plan.simulated
+        if simulated.lookups_per_s:
+            yield ask_by_time(
+                self._bootstrap,
+                self._plan.topics,
+                simulated.lookups_per_s,
+                self._environment("lookups"),
+                stop,
+            )
+        if simulated.group_members:
+            yield from self._members(stop, simulated.group_members)
+        for number in range(simulated.transactional_producers):
+            yield self._producer(number, stop)
+
+    def _members(self, stop: asyncio.Event, count: int) -> Iterator[Coroutine[Any, Any, None]]:
+        for group, classic in (("classic", True), ("consumer", False)):
+            commits = Commits(group)
+            self.commits.append(commits)
+            for number in range(count):
+                world = self._environment(f"group {group}, member {number}")
+                yield self._member(commits, world, stop, number, classic=classic)
+
+    async def _member(
+        self,
+        commits: Commits,
+        world: ClientEnvironment,
+        stop: asyncio.Event,
+        number: int,
+        *,
+        classic: bool,
+    ) -> None:
+        topic = self._plan.topics[0]
+        cluster = self._connect(topic.name, world)
+        topic_id = None if classic else await _topic_id(cluster, stop)
+        instance_id = f"static-{number}" if world.rng.random() < 0.3 else None
+        make = partial(make_member, cluster, commits.group, topic.partitions, topic_id, instance_id)
+        await take_part(make, commits, world.rng, stop, self._report)
+        await cluster.close()
+
+    async def _producer(self, number: int, stop: asyncio.Event) -> None:
+        world = self._environment(f"transactions {number}")
+        rng: random.Random = world.rng
+        shared = rng.random() < 0.3  # then two producers fence each other
+        cluster = self._connect(TOPIC, world)
+        await write_transactions(
+            cluster,
+            f"writer-{number // 2 if shared else number}",
+            self.transactions,
+            second=True,
+            rng=rng,
+            wall_clock_ms=world.wall_clock_ms,
+            stop=stop,
+        )
+        await cluster.close()
+
+    def _connect(self, topic: str, world: ClientEnvironment) -> Cluster:
+        self._connected += 1
+        number = FIRST_CLIENT + self._connected
+        return connect(self._bootstrap, topic, client=number, rng=world.rng, timing=world.timing)
+
+
+async def _topic_id(cluster: Cluster, stop: asyncio.Event) -> UUID | None:
+    """Return the id of the cluster's topic, once a broker has named it."""
+    while not stop.is_set():
+        if cluster.topic_id is not None:
+            return cluster.topic_id
+        await asyncio.sleep(0.1)
+    return None

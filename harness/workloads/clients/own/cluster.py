@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -89,6 +90,11 @@ class Cluster:
     def nodes(self) -> Sequence[int]:
         """The known brokers, ascending."""
         return sorted(self._brokers)
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """The topic's id; None while no broker has named it."""
+        return self._leaders.topic_id
 
     @property
     def failure(self) -> BaseException | None:

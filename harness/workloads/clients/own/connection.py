@@ -29,6 +29,18 @@ NEWEST: Final = {
     "metadata": 12,
     "init_producer_id": 4,
     "offset_for_leader_epoch": 4,
+    "find_coordinator": 3,
+    "join_group": 5,
+    "sync_group": 3,
+    "heartbeat": 3,
+    "leave_group": 3,
+    "offset_commit": 9,
+    "offset_fetch": 7,
+    "consumer_group_heartbeat": 0,
+    "add_partitions_to_txn": 3,
+    "add_offsets_to_txn": 3,
+    "txn_offset_commit": 5,
+    "end_txn": 5,
 }
 """The newest version of each request that this client uses: topics by name, not by id."""
 
@@ -67,17 +79,20 @@ class BrokerConnection(Channel):
             return 0
         return self._connection.transport.get_write_buffer_size()
 
-    def start(self, api: str, *, timeout_s: float | None = None, **values: Any) -> Any:
+    def start(
+        self, api: str, *, timeout_s: float | None = None, newest: int | None = None, **values: Any
+    ) -> Any:
         """Send a request now; return a future of its answer, which may have error codes.
 
-        `api` is kio's name, and `values` are the fields (see `nodes.wire.versions.fill`). Raises
-        ConnectFailed; the future may raise Disconnected and RequestTimedOut.
+        `api` is kio's name, and `values` are the fields (see `nodes.wire.versions.fill`). `newest`
+        is the newest version to use, if it is older than in NEWEST. Raises ConnectFailed; the
+        future may raise Disconnected and RequestTimedOut.
         """
         if not self.ready:
             raise ConnectFailed(f"there is no connection to {self.peer}")
         assert self._connection is not None
         limit = self.request_timeout_s if timeout_s is None else timeout_s
-        return self._send(self._connection, self._draft(api, values), limit)
+        return self._send(self._connection, self._draft(api, values, newest), limit)
 
     def post(self, api: str, **values: Any) -> None:
         """Send a request that gets no answer. Raises ConnectFailed."""
@@ -88,10 +103,10 @@ class BrokerConnection(Channel):
         pieces = request_pieces(self._draft(api, values), self._next_id, self.client_id)
         self._connection.send(pieces)
 
-    def _draft(self, api: str, values: dict[str, Any]) -> Draft:
+    def _draft(self, api: str, values: dict[str, Any], newest: int | None = None) -> Draft:
         key = _KEYS[api]
         low, high = self._ranges.get(key, (0, -1))
-        version = _version(api, low, high)
+        version = _version(api, low, high if newest is None else min(high, newest))
         if version is None:
             raise ConnectFailed(f"{self.peer} supports {api} only in versions {low} to {high}")
         return Draft(_schema(key, version), values)

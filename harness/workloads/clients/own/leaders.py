@@ -22,7 +22,8 @@ class Leaders:
 
     def __init__(self) -> None:
         self._by_partition: dict[int, Leader] = {}
-        self._topic_id: UUID | None = None
+        self.topic_id: UUID | None = None
+        """The topic's id; None while no broker has named it."""
 
     @property
     def known(self) -> Mapping[int, Leader]:
@@ -36,10 +37,10 @@ class Leaders:
 
     def of_topic(self, topic_id: UUID | None) -> None:
         """Say that the next updates are about the topic with this id (None: unknown)."""
-        if topic_id is not None and topic_id != self._topic_id:
-            if self._topic_id is not None:
+        if topic_id is not None and topic_id != self.topic_id:
+            if self.topic_id is not None:
                 self._by_partition.clear()
-            self._topic_id = topic_id
+            self.topic_id = topic_id
 
     def update(self, partition: int, leader: Leader) -> bool:
         """Add what a broker reports; return whether it changed something."""

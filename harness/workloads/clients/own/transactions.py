@@ -1,0 +1,218 @@
+"""A transactional producer for one topic: every call is one step, asked once.
+
+It speaks the first version of the protocol (partitions are added before they are written, the epoch
+stays) or the second one (KIP-890: the broker adds partitions, every transaction has its own epoch).
+Steps raise Unavailable if no answer came: then the step may have been done, and the caller repeats
+it. Fenced ends the producer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from harness.workloads.clients.own.cluster import Cluster
+from harness.workloads.clients.own.coordinator import TRANSACTION, Coordinator, Unavailable
+from nodes.log.batch import Record, encode_batch
+from nodes.wire.errors import ChannelError
+
+FENCED: Final = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+AGAIN: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.unstable_offset_commit,
+    }
+)
+OLD_PRODUCE: Final = 11
+OLD_END: Final = 4
+OLD_OFFSET_COMMIT: Final = 4
+"""The newest versions of the first protocol version."""
+UNKNOWN_EPOCH: Final = -1
+REQUEST_S: Final = 2.0
+
+
+class Fenced(Exception):
+    """Another producer with this transactional id has taken over, or the transaction timed out."""
+
+
+class Refused(Exception):
+    """The step is refused for good; the transaction can only be aborted."""
+
+
+@dataclass(slots=True)
+class TransactionalProducer:
+    """Writes to the partitions of the cluster's topic in transactions.
+
+    `second`: speak the second version of the protocol.
+    """
+
+    cluster: Cluster
+    transactional_id: str
+    timeout_s: float
+    second: bool
+    producer_id: int = -1
+    epoch: int = UNKNOWN_EPOCH
+    _added: dict[int, None] = field(default_factory=dict)
+    _sequences: dict[int, int] = field(default_factory=dict)
+    _coordinator: Coordinator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._coordinator = Coordinator(self.cluster, self.transactional_id, TRANSACTION)
+
+    async def init(self) -> None:
+        """Take over the transactional id: fence earlier producers, end their transaction."""
+        answer = await self._coordinator.ask(
+            "init_producer_id",
+            transactional_id=self.transactional_id,
+            transaction_timeout=timedelta(seconds=self.timeout_s),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        self._check(answer.error_code)
+        self._begin(int(answer.producer_id), int(answer.producer_epoch))
+
+    async def write(
+        self, partition: int, values: Sequence[bytes], timestamp_ms: int, key: bytes | None = None
+    ) -> int:
+        """Append one batch to a partition; return its base offset. It may be repeated."""
+        if not self.second and partition not in self._added:
+            await self._add(partition)
+        sequence = self._sequences.get(partition, 0)
+        batch = encode_batch(
+            [Record(timestamp=timestamp_ms, key=key, value=value) for value in values],
+            timestamp_ms=timestamp_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        offset = await self._produce(partition, batch)
+        self._added[partition] = None
+        self._sequences[partition] = sequence + len(values)
+        return offset
+
+    async def _add(self, partition: int) -> None:
+        topics = [{"name": self.cluster.topic, "partitions": [partition]}]
+        answer = await self._coordinator.ask(
+            "add_partitions_to_txn",
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=topics,
+        )
+        for topic in answer.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                self._check(row.partition_error_code)
+        self._added[partition] = None
+
+    async def _produce(self, partition: int, batch: bytes) -> int:
+        leader = self.cluster.leader(partition)
+        connection = None if leader is None else self.cluster.connection(leader.node)
+        if connection is None:
+            raise Unavailable("LEADER_NOT_AVAILABLE")
+        rows = [{"index": partition, "records": batch}]
+        try:
+            answer = await connection.start(
+                "produce",
+                newest=None if self.second else OLD_PRODUCE,
+                transactional_id=self.transactional_id,
+                acks=-1,
+                timeout=timedelta(seconds=REQUEST_S),
+                topic_data=[{"name": self.cluster.topic, "partition_data": rows}],
+            )
+        except ChannelError as error:
+            self.cluster.refresh()
+            raise Unavailable(type(error).__name__) from error
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code is not ErrorCode.none and not self.cluster.hint(partition, answer, row):
+            self.cluster.refresh()
+        self._check(row.error_code)
+        return int(row.base_offset)
+
+    async def add_offsets(self, group: str) -> None:
+        """Make the offsets of `group` a part of the transaction (first version only)."""
+        if self.second:
+            return
+        answer = await self._coordinator.ask(
+            "add_offsets_to_txn",
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group,
+        )
+        self._check(answer.error_code)
+
+    async def commit_offsets(
+        self, coordinator: Coordinator, group: str, offsets: Mapping[int, int], **member: Any
+    ) -> None:
+        """Commit offsets of `group` in the transaction.
+
+        `coordinator` is the group's; `member` has generation_id, member_id and group_instance_id
+        (KIP-447).
+        """
+        rows = [
+            {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
+            for number, offset in offsets.items()
+        ]
+        answer = await coordinator.ask(
+            "txn_offset_commit",
+            newest=None if self.second else OLD_OFFSET_COMMIT,
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[{"name": self.cluster.topic, "partitions": rows}],
+            **member,
+        )
+        for topic in answer.topics:
+            for row in topic.partitions:
+                coordinator.check(row.error_code)
+                self._check(row.error_code)
+        self._added[-1] = None
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort. It may be repeated with the same `commit`."""
+        if not self._added:
+            return
+        answer = await self._coordinator.ask(
+            "end_txn",
+            newest=None if self.second else OLD_END,
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        self._check(answer.error_code)
+        if self.second:
+            self._begin(int(answer.producer_id), int(answer.producer_epoch))
+        self._added = {}
+
+    def _begin(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self._sequences = {}
+        self.producer_id, self.epoch = producer_id, epoch
+        self._added = {}
+
+    def _check(self, code: ErrorCode) -> None:
+        self._coordinator.check(code)
+        if code in FENCED:
+            raise Fenced(code.name.upper())
+        if code in AGAIN:
+            raise Unavailable(code.name.upper())
+        if code is not ErrorCode.none:
+            raise Refused(code.name.upper())

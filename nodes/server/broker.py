@@ -96,14 +96,14 @@ class Broker:
         )
         topics = ImageTopics(lambda: self.replicas.image)
         random = Random(incarnation_id.int)
-        self._groups = Shards(
+        self.groups = Shards(
             OFFSETS_TOPIC,
             partial(GroupCoordinator, config.groups.groups, topics.current, random),
             lambda: self.replicas.image,
             wall_clock_ms,
             commit_timeout_ms=config.groups.commit_timeout_ms,
         )
-        self.replicas.set_role_listener(OFFSETS_TOPIC, self._groups)
+        self.replicas.set_role_listener(OFFSETS_TOPIC, self.groups)
         self._transactions = self._transaction_coordinators(connect_broker, wall_clock_ms)
         self._handlers = BrokerHandlers(
             produce=ProduceHandler(self.replicas, wall_clock_ms, self._transactions.verifier),
@@ -113,10 +113,10 @@ class Broker:
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
             coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
-            group_offsets=GroupOffsetsHandler(self._groups, self.replicas),
-            classic_groups=ClassicGroupHandler(self._groups),
-            consumer_groups=ConsumerGroupHandler(self._groups, lambda: self.replicas.image),
-            groups=GroupAdministrationHandler(self._groups),
+            group_offsets=GroupOffsetsHandler(self.groups, self.replicas),
+            classic_groups=ClassicGroupHandler(self.groups),
+            consumer_groups=ConsumerGroupHandler(self.groups, lambda: self.replicas.image),
+            groups=GroupAdministrationHandler(self.groups),
             transactions=TransactionHandler(self._transactions, self._auto_topics.create_internal),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
             forwarding=ForwardingHandler(self._controller),
@@ -177,7 +177,7 @@ class Broker:
         self.replicas.apply_delta(image, delta)
         deleted = [each.before.name for each in delta.topics.values() if each.before]
         if deleted:
-            self._groups.perform_when_loaded(partial(_topics_deleted, deleted))
+            self.groups.perform_when_loaded(partial(_topics_deleted, deleted))
         self.lifecycle.metadata_advanced()
 
     async def controlled_shutdown(self, timeout_ms: float) -> bool:
@@ -186,7 +186,7 @@ class Broker:
 
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false if some log had failed."""
-        self._groups.close()
+        self.groups.close()
         self._transactions.close()
         self._fetchers.stop()
         self._auto_topics.close()

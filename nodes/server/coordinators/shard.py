@@ -80,10 +80,12 @@ class Shard(Generic[M]):
         commit_timeout_ms: int,
     ) -> None:
         self.state = State.LOADING
-        self._replica = replica
+        self.replica = replica
+        """Only for reading."""
         self._epoch: Epoch = replica.state.leader_epoch
         self._make = make
-        self._machine = make()
+        self.machine = make()
+        """Only for looking at it; only this class calls it."""
         self._wall_clock_ms = wall_clock_ms
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -121,7 +123,7 @@ class Shard(Generic[M]):
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[token] = answer
         try:
-            effects = operation(self._machine, token, self._now())
+            effects = operation(self.machine, token, self._now())
             self._apply(effects)
         except (LogError, OSError) as error:
             del self._waiting[token]
@@ -160,7 +162,7 @@ class Shard(Generic[M]):
         if effects.records:
             self._append(effects)
         if effects.answers:
-            required = self._replica.log.end_offset
+            required = self.replica.log.end_offset
             deadline_s = self._loop.time() + self._commit_timeout_s
             self._uncommitted.append(_Uncommitted(required, deadline_s, effects.answers))
             self._give_answers()
@@ -171,14 +173,14 @@ class Shard(Generic[M]):
             [Record(key=each.key, value=each.value) for each in effects.records],
             timestamp_ms=now_wall_ms,
         )
-        appended = self._replica.append(batch)
+        appended = self.replica.append(batch)
         for number, record in enumerate(effects.records):
             offset = Offset(appended.base_offset + number)
-            self._machine.replay(record, Position(offset, now_wall_ms, effects.producer))
+            self.machine.replay(record, Position(offset, now_wall_ms, effects.producer))
 
     def _append_failed(self, error: Exception, access: Access) -> CoordinatorError:
         """The machine may remember what is not in the log: load it anew, if it can."""
-        log.warning("%s: the coordinator could not write: %s", self._replica.partition, error)
+        log.warning("%s: the coordinator could not write: %s", self.replica.partition, error)
         if access is not Access.WRITE:
             self._reload()
         too_large = isinstance(error, MessageTooLarge)
@@ -190,14 +192,14 @@ class Shard(Generic[M]):
         """The request has its answer, or its connection is lost."""
         self._waiting.pop(token, None)
         if done.cancelled() and self.state is State.ACTIVE:
-            self._machine.abandoned(token)
+            self.machine.abandoned(token)
             self._set_timer()
 
     # -- answers -------------------------------------------------------------------------------
 
     def _give_answers(self) -> None:
         """Give the answers that are committed."""
-        committed = self._replica.state.high_watermark
+        committed = self.replica.state.high_watermark
         while self._uncommitted and self._uncommitted[0].required <= committed:
             for token, answer in self._uncommitted.popleft().answers:
                 future = self._waiting.pop(token, None)
@@ -226,7 +228,7 @@ class Shard(Generic[M]):
     # -- loading and closing -------------------------------------------------------------------
 
     async def _load(self) -> None:
-        replica, machine, started_s = self._replica, self._machine, self._loop.time()
+        replica, machine, started_s = self.replica, self.machine, self._loop.time()
         try:
             end = await load(machine, replica.log)
         except Exception as error:  # damaged records, a failed disk, a bug: none may look like none
@@ -239,13 +241,14 @@ class Shard(Generic[M]):
             with contextlib.suppress(CoordinatorError):
                 self.perform(operation, Access.READ)
         self._after_loading.clear()
-        log.info(
-            "%s: coordinator in leader epoch %d: loaded %d offsets in %d ms",
-            replica.partition,
-            self._epoch,
-            end - replica.log.start_offset,
-            1000 * (self._loop.time() - started_s),
-        )
+        if end > replica.log.start_offset:
+            log.info(
+                "%s: coordinator in leader epoch %d: loaded %d offsets in %d ms",
+                replica.partition,
+                self._epoch,
+                end - replica.log.start_offset,
+                1000 * (self._loop.time() - started_s),
+            )
 
     def _reload(self) -> None:
         self.state, self._missed = State.LOADING, False
@@ -253,7 +256,7 @@ class Shard(Generic[M]):
         computed = {token for each in self._uncommitted for token, _ in each.answers}
         pending = [token for token in self._waiting if token not in computed]
         self._refuse(pending, ErrorCode.not_coordinator)
-        self._machine = self._make()
+        self.machine = self._make()
         self.loading = self._loop.create_task(self._load())
 
     def close(self) -> None:
@@ -268,13 +271,13 @@ class Shard(Generic[M]):
         self._uncommitted.clear()
         self._refuse(list(self._waiting), ErrorCode.not_coordinator)
         # Now, not within a call to all watchers of the replica.
-        self._loop.call_soon(self._replica.watchers.discard, self)
+        self._loop.call_soon(self.replica.watchers.discard, self)
 
     # -- time ----------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
         """Call the machine when its next deadline comes."""
-        due_ms = self._machine.deadline_ms() if self.state is State.ACTIVE else None
+        due_ms = self.machine.deadline_ms() if self.state is State.ACTIVE else None
         if self._timer is not None:
             if due_ms is not None and self._timer.when() == due_ms / 1000:
                 return
@@ -292,7 +295,7 @@ class Shard(Generic[M]):
         if self.state is not State.ACTIVE or not self._leads:
             return
         if self._may_append:
-            self._apply_unasked(self._machine.tick)
+            self._apply_unasked(self.machine.tick)
         else:
             self._missed = True
 
@@ -303,7 +306,7 @@ class Shard(Generic[M]):
         except (LogError, OSError) as error:
             self._append_failed(error, Access.CHANGE)
         except Exception as error:  # a bug: the machine may not be what its log says
-            log.error("%s: the coordinator failed", self._replica.partition, exc_info=error)
+            log.error("%s: the coordinator failed", self.replica.partition, exc_info=error)
             self._reload()
         self._set_timer()
 
@@ -314,12 +317,12 @@ class Shard(Generic[M]):
 
     @property
     def _leads(self) -> bool:
-        state = self._replica.state
+        state = self.replica.state
         return state.role is Role.LEADER and state.leader_epoch == self._epoch
 
     @property
     def _may_append(self) -> bool:
-        return self._replica.state.check_append(-1) is ProduceStatus.OK
+        return self.replica.state.check_append(-1) is ProduceStatus.OK
 
     def appended(self) -> None:
         """Part of Watcher; not asked for."""

@@ -35,6 +35,7 @@ class Shards(Generic[M]):
         commit_timeout_ms: int,
     ) -> None:
         self.topic = topic
+        self.make = make
         self._image = image
         self._shards: dict[int, Shard[M]] = {}
         self._open = partial(

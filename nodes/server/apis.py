@@ -15,6 +15,7 @@ from nodes.server.requests.groups.administration import GroupAdministrationHandl
 from nodes.server.requests.groups.classic import ClassicGroupHandler
 from nodes.server.requests.groups.consumer import ConsumerGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
+from nodes.server.requests.groups.transactional_offsets import TransactionalOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
@@ -47,6 +48,7 @@ ADD_PARTITIONS_TO_TXN = 24
 ADD_OFFSETS_TO_TXN = 25
 END_TXN = 26
 WRITE_TXN_MARKERS = 27
+TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
@@ -80,6 +82,7 @@ class BrokerHandlers:
     metadata: MetadataHandler
     coordinators: CoordinatorHandler
     group_offsets: GroupOffsetsHandler
+    transactional_offsets: TransactionalOffsetsHandler
     classic_groups: ClassicGroupHandler
     consumer_groups: ConsumerGroupHandler
     groups: GroupAdministrationHandler
@@ -120,6 +123,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         ADD_OFFSETS_TO_TXN: Api(0, 4, transactions.add_offsets),
         END_TXN: Api(0, 5, transactions.end),
         WRITE_TXN_MARKERS: Api(1, 2, handlers.markers.handle),
+        TXN_OFFSET_COMMIT: Api(0, 5, handlers.transactional_offsets.commit),
         DESCRIBE_CONFIGS: Api(1, 4, handlers.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
         DESCRIBE_LOG_DIRS: Api(1, 4, handlers.log_admin.describe_log_dirs),

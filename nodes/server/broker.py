@@ -39,6 +39,7 @@ from nodes.server.requests.groups.administration import GroupAdministrationHandl
 from nodes.server.requests.groups.classic import ClassicGroupHandler
 from nodes.server.requests.groups.consumer import ConsumerGroupHandler
 from nodes.server.requests.groups.offsets import GroupOffsetsHandler
+from nodes.server.requests.groups.transactional_offsets import TransactionalOffsetsHandler
 from nodes.server.requests.list_offsets import OffsetsHandler
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.server.requests.metadata import MetadataHandler
@@ -46,6 +47,7 @@ from nodes.server.requests.produce import ProduceHandler
 from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.server.requests.transaction_markers import TransactionMarkersHandler
 from nodes.server.requests.transactions import TransactionHandler
+from nodes.server.requests.verification import ProduceVerification
 from nodes.storage.disk import Disk
 from nodes.wire.budget import ByteBudget
 from nodes.wire.client import Channel
@@ -114,6 +116,11 @@ class Broker:
             ),
             coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
             group_offsets=GroupOffsetsHandler(self.groups, self.replicas),
+            transactional_offsets=TransactionalOffsetsHandler(
+                self.groups,
+                self.replicas,
+                ProduceVerification(self.replicas, self._transactions.verifier, wall_clock_ms),
+            ),
             classic_groups=ClassicGroupHandler(self.groups),
             consumer_groups=ConsumerGroupHandler(self.groups, lambda: self.replicas.image),
             groups=GroupAdministrationHandler(self.groups),

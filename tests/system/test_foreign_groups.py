@@ -1,6 +1,5 @@
 """Clients share the partitions of a topic as members of a group, commit offsets, and read on from
-there. Where they ask for transactions, which this broker lacks, they end at once with a clear
-error.
+there.
 
 Three nodes run in a thread of this process, on loopback ports and disks in memory.
 """
@@ -16,7 +15,6 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
-from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -27,11 +25,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.clients.kafka_python import (
     KafkaConsumer,
-    KafkaProducer,
     OffsetAndMetadata,
     TopicPartition,
 )
-from tests.support.clients.kafka_python import KafkaError as PyError
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes.cluster import Cluster
 from tests.support.require import require
@@ -63,7 +59,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def rd_consumer(
-    bootstrap: str, protocol: str = "classic", group: str = ""
+    bootstrap: str, protocol: str = "classic", group: str = "", *, commits: bool = True
 ) -> confluent_kafka.Consumer:
     """One of librdkafka's, in a group, that commits by itself."""
     return confluent_kafka.Consumer(
@@ -72,6 +68,7 @@ def rd_consumer(
             "group.id": group or new_group(),
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
+            "enable.auto.commit": commits,
             "auto.commit.interval.ms": 100,
             "log_level": 0,
         }
@@ -129,14 +126,30 @@ def test_librdkafka_reads_on_from_what_was_committed(bootstrap: str) -> None:
     other.close()
 
 
-def test_librdkafka_has_no_transactions(bootstrap: str) -> None:
-    """A fatal error instead of a wait for a coordinator."""
+def test_librdkafka_commits_offsets_in_its_transactions(bootstrap: str) -> None:
+    """They count if the transaction is committed, and not if it is aborted."""
+    group = new_group()
+    consumer = rd_consumer(bootstrap, group=group, commits=False)
+    consumer.subscribe([TOPIC])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": "t", "log_level": 0}
+        {"bootstrap.servers": bootstrap, "transactional.id": group, "log_level": 0}
     )
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(PATIENCE_S)
-    assert refused.value.args[0].fatal()
+    producer.init_transactions(PATIENCE_S)
+    for decide, expected in (
+        (producer.abort_transaction, confluent_kafka.OFFSET_INVALID),
+        (producer.commit_transaction, 1),
+    ):
+        producer.begin_transaction()
+        producer.produce(SHARED, b"copy")
+        producer.send_offsets_to_transaction(
+            [rd_partition(1)], consumer.consumer_group_metadata(), PATIENCE_S
+        )
+        decide(PATIENCE_S)
+        (found,) = consumer.committed([rd_partition()], PATIENCE_S)
+        assert found.offset == expected
+    consumer.close()
 
 
 def test_librdkafka_administers_groups(bootstrap: str) -> None:
@@ -194,16 +207,6 @@ def test_kafka_python_commits(py: Any) -> None:
     py.assign([partition])
     py.commit({partition: OffsetAndMetadata(1, "", -1)})
     assert py.committed(partition) == 1
-
-
-def test_kafka_python_has_no_transactions(bootstrap: str) -> None:
-    """It ends at once."""
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap.split(","), transactional_id="t", max_block_ms=PATIENCE_S * 1000
-    )
-    with pytest.raises(PyError, match="TransactionalIdAuthorizationFailed"):
-        producer.init_transactions()
-    producer.close(timeout=1)
 
 
 # -- aiokafka ----------------------------------------------------------------------------------
@@ -271,19 +274,30 @@ def test_aiokafka_commits(bootstrap: str) -> None:
     assert with_aiokafka(bootstrap, assigned_committed, **options) == 1
 
 
-def test_aiokafka_has_no_transactions(bootstrap: str) -> None:
-    """It does not start."""
+def test_aiokafka_commits_offsets_in_its_transactions(bootstrap: str) -> None:
+    """They count if the transaction is committed, and not if it is aborted."""
+    group = new_group()
 
-    async def main() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-        async with asyncio.timeout(PATIENCE_S):
-            try:
-                await producer.start()
-            finally:
-                await producer.stop()
+    async def main() -> list[Any]:
+        found: list[Any] = []
+        partition = AioPartition(TOPIC, 0)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+        )
+        consumer.assign([partition])
+        await consumer.start()
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=group)
+        await producer.start()
+        for decide in (producer.abort_transaction, producer.commit_transaction):
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({partition: 1}, group)
+            await decide()
+            found.append(await consumer.committed(partition))
+        await producer.stop()
+        await consumer.stop()
+        return found
 
-    with pytest.raises(AioError, match="TransactionalIdAuthorizationFailed"):
-        asyncio.run(main())
+    assert asyncio.run(main()) == [None, 1]
 
 
 # -- kcat --------------------------------------------------------------------------------------
@@ -306,10 +320,3 @@ def test_kcat_reads_as_a_member(bootstrap: str) -> None:
     """And ends when it was told to."""
     member = kcat("-b", bootstrap, "-o", "beginning", "-c", "1", "-G", new_group(), TOPIC)
     assert (member.returncode, member.stdout) == (0, "hello\n")
-
-
-def test_kcat_has_no_transactions(bootstrap: str) -> None:
-    """It ends with the error."""
-    sender = kcat("-b", bootstrap, "-P", "-t", TOPIC, "-X", "transactional.id=t", stdin="x\n")
-    assert sender.returncode == 1
-    assert "uthorization failed" in sender.stderr

@@ -12,6 +12,7 @@ from nodes.ids import Offset
 from nodes.log.batch import BatchHeader, iter_batches
 from nodes.log.key_values import read_key_values
 from nodes.log.log import Log
+from nodes.log.transactions.markers import decode_marker
 
 SLICE_BYTES: Final = 64 << 10
 """Read and replayed without a pause: about ten milliseconds."""
@@ -29,7 +30,9 @@ async def load(machine: Machine, log: Log) -> Offset:
         if not data:
             raise RecordError(f"there is nothing at offset {offset}")
         for at, header in iter_batches(data):
-            if not header.is_control:
+            if header.is_control:
+                _end_transaction(machine, data, at, header)
+            else:
                 _replay(machine, data, at, header)
             offset = header.next_offset
         if offset < log.end_offset:
@@ -46,3 +49,13 @@ def _replay(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None
         if key is not None:
             position = Position(Offset(base + delta), first + stamp, producer)
             machine.replay(CoordinatorRecord(key, value), position)
+
+
+def _end_transaction(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None:
+    marker = decode_marker(data, at)
+    if marker is not None:
+        machine.end_transaction(
+            ProducerStamp(marker.producer_id, marker.producer_epoch),
+            Position(header.base_offset, header.max_timestamp, None),
+            commit=marker.committed,
+        )

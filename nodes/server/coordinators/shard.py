@@ -17,16 +17,31 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.machine import Answer, Effects, Machine, Now, Position, Token
+from nodes.coordinators.machine import (
+    Answer,
+    Effects,
+    Machine,
+    Now,
+    Position,
+    ProducerStamp,
+    Token,
+)
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch
-from nodes.log.errors import LogError, MessageTooLarge
+from nodes.log.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    LogError,
+    MessageTooLarge,
+)
+from nodes.log.transactions.markers import Marker
+from nodes.log.transactions.verification import VerificationGuard
 from nodes.replication.partition import ProduceStatus, Role
 from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.loading import load
@@ -41,6 +56,16 @@ Operation = Callable[[M, Token, Now], Effects]
 
 MAX_WAITING: Final = 20_000
 """The most requests that one shard lets wait; more are told COORDINATOR_NOT_AVAILABLE."""
+
+
+_APPEND_ERRORS: Final[Mapping[type[Exception], ErrorCode]] = {
+    MessageTooLarge: ErrorCode.record_list_too_large,
+    InvalidProducerEpoch: ErrorCode.invalid_producer_epoch,
+    InvalidTransactionState: ErrorCode.invalid_txn_state,
+}
+"""Errors of an append that the client caused."""
+
+NO_PRODUCER: Final = ProducerStamp(-1, -1)
 
 
 class Access(Enum):
@@ -98,6 +123,7 @@ class Shard(Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         replica.watchers.add(self, appends=False)
+        replica.on_marker = self._marker_appended
         self.loading = self._loop.create_task(self._load())
         """Done when the log is loaded, or cannot be."""
 
@@ -109,11 +135,15 @@ class Shard(Generic[M]):
     # -- operations ----------------------------------------------------------------------------
 
     def perform(
-        self, operation: Operation[M], access: Access = Access.CHANGE
+        self,
+        operation: Operation[M],
+        access: Access = Access.CHANGE,
+        guard: VerificationGuard | None = None,
     ) -> "asyncio.Future[Answer]":
         """Run an operation; return its future answer, or a future CoordinatorError.
 
-        To cancel the future is to stop waiting. Raises CoordinatorError if nothing was done.
+        `guard`: the verification of the transaction that the records are a part of. To cancel the
+        future is to stop waiting. Raises CoordinatorError if nothing was done.
         """
         self._check_serving(access)
         if len(self._waiting) >= MAX_WAITING:
@@ -124,7 +154,7 @@ class Shard(Generic[M]):
         self._waiting[token] = answer
         try:
             effects = operation(self.machine, token, self._now())
-            self._apply(effects)
+            self._apply(effects, guard)
         except (LogError, OSError) as error:
             del self._waiting[token]
             raise self._append_failed(error, access) from error
@@ -154,39 +184,54 @@ class Shard(Generic[M]):
             self._missed |= access is Access.CHANGE
             raise CoordinatorError(ErrorCode.coordinator_not_available)
 
-    def _apply(self, effects: Effects) -> None:
+    def _apply(self, effects: Effects, guard: VerificationGuard | None = None) -> None:
         """Append and replay the records; give the answers when they are committed.
 
         Raises LogError, OSError: nothing was replayed.
         """
         if effects.records:
-            self._append(effects)
+            self._append(effects, guard)
         if effects.answers:
             required = self.replica.log.end_offset
             deadline_s = self._loop.time() + self._commit_timeout_s
             self._uncommitted.append(_Uncommitted(required, deadline_s, effects.answers))
             self._give_answers()
 
-    def _append(self, effects: Effects) -> None:
+    def _append(self, effects: Effects, guard: VerificationGuard | None) -> None:
         now_wall_ms = self._wall_clock_ms()
+        producer = effects.producer or NO_PRODUCER
         batch = encode_batch(
             [Record(key=each.key, value=each.value) for each in effects.records],
             timestamp_ms=now_wall_ms,
+            transactional=effects.producer is not None,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
         )
-        appended = self.replica.append(batch)
+        appended = self.replica.append(batch, guard=guard, from_coordinator=True)
         for number, record in enumerate(effects.records):
             offset = Offset(appended.base_offset + number)
             self.machine.replay(record, Position(offset, now_wall_ms, effects.producer))
+
+    def _marker_appended(self, marker: Marker, offset: Offset) -> None:
+        """A transaction ended in this log. A loading machine will read its marker."""
+        if self.state is not State.ACTIVE or not self._leads:
+            return
+        producer = ProducerStamp(marker.producer_id, marker.producer_epoch)
+        position = Position(offset, self._wall_clock_ms(), None)
+        try:
+            self.machine.end_transaction(producer, position, commit=marker.committed)
+        except Exception as error:  # a bug: the marker is in the log all the same
+            log.error("%s: the coordinator failed", self.replica.partition, exc_info=error)
+            self._reload()
+        self._set_timer()
 
     def _append_failed(self, error: Exception, access: Access) -> CoordinatorError:
         """The machine may remember what is not in the log: load it anew, if it can."""
         log.warning("%s: the coordinator could not write: %s", self.replica.partition, error)
         if access is not Access.WRITE:
             self._reload()
-        too_large = isinstance(error, MessageTooLarge)
-        return CoordinatorError(
-            ErrorCode.record_list_too_large if too_large else ErrorCode.coordinator_not_available
-        )
+        unavailable = ErrorCode.coordinator_not_available
+        return CoordinatorError(_APPEND_ERRORS.get(type(error), unavailable))
 
     def _stopped_waiting(self, token: Token, done: "asyncio.Future[Answer]") -> None:
         """The request has its answer, or its connection is lost."""

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.machine import Answer, Machine
 from nodes.coordinators.partitioning import partition_for
+from nodes.log.transactions.verification import VerificationGuard
 from nodes.metadata.image import ClusterImage
 from nodes.replication.partition import Role
 from nodes.server.coordinators.errors import CoordinatorError
@@ -65,10 +66,14 @@ class Shards(Generic[M]):
         return [shard for _, shard in sorted(self._shards.items()) if shard.state not in gone]
 
     def perform(
-        self, key: str, operation: Operation[M], access: Access = Access.CHANGE
+        self,
+        key: str,
+        operation: Operation[M],
+        access: Access = Access.CHANGE,
+        guard: VerificationGuard | None = None,
     ) -> "asyncio.Future[Answer]":
         """Run an operation in the shard for `key`; see `Shard.perform`."""
-        return self.find(key).perform(operation, access)
+        return self.find(key).perform(operation, access, guard)
 
     def perform_when_loaded(self, operation: Operation[M]) -> None:
         """Run an operation that writes nothing in every shard; see `Shard.perform_when_loaded`."""

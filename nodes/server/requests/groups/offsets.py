@@ -54,11 +54,11 @@ class GroupOffsetsHandler:
     async def offset_commit(self, request: Any, context: RequestContext) -> Any:
         """OffsetCommit: the offsets of the partitions that exist, in one batch."""
         by_id = request.__version__ >= COMMIT_TOPIC_IDS_SINCE
-        known, rows = self._split_commit(request.topics, by_id=by_id)
+        known, rows = split_commit(self._replicas, request.topics, by_id=by_id)
         if known:
             commit = OffsetCommit(_committer(request), tuple(known), _retention_ms(request))
             rows += await self._commit(commit)
-        return respond(request, topics=_merged(rows))
+        return respond(request, topics=merged(rows))
 
     async def _commit(self, commit: OffsetCommit) -> list[Row]:
         try:
@@ -68,44 +68,9 @@ class GroupOffsetsHandler:
                 Access.WRITE,
             )
         except CoordinatorError as error:
-            return refused_commit(commit, _commit_error(error.code))
+            return refused_commit(commit, commit_error(error.code))
         rows: list[Row] = answer["topics"]
         return rows
-
-    def _split_commit(
-        self, topics: Iterable[Any], *, by_id: bool
-    ) -> tuple[list[TopicCommit], list[Row]]:
-        """The partitions that exist, and the rows of those that do not."""
-        known: list[TopicCommit] = []
-        refused: list[Row] = []
-        image = self._replicas.image
-        for topic in topics:
-            topic_id = topic.topic_id if by_id else None
-            name = self._replicas.topic_name(topic_id) if by_id else topic.name
-            found = None if name is None else image.topic(name)
-            there = frozenset[int]() if found is None else frozenset(found.partitions)
-            error = ErrorCode.unknown_topic_or_partition
-            if name is None:
-                error = ErrorCode.unknown_topic_id
-            missing = [each for each in topic.partitions if each.partition_index not in there]
-            if missing:
-                rows = [
-                    {"partition_index": p.partition_index, "error_code": error} for p in missing
-                ]
-                refused.append({"name": name, "topic_id": topic_id, "partitions": rows})
-            commits = tuple(
-                PartitionCommit(
-                    each.partition_index,
-                    each.committed_offset,
-                    getattr(each, "committed_leader_epoch", NO_EPOCH),
-                    each.committed_metadata,
-                )
-                for each in topic.partitions
-                if each.partition_index in there
-            )
-            if commits and name is not None:
-                known.append(TopicCommit(name, commits, topic_id))
-        return known, refused
 
     # -- OffsetFetch
 
@@ -200,7 +165,40 @@ class GroupOffsetsHandler:
             return respond(request, error_code=error.code)
         if "topics" not in answer:
             return respond(request, **answer)
-        return respond(request, topics=_merged([*rows, *answer["topics"]]))
+        return respond(request, topics=merged([*rows, *answer["topics"]]))
+
+
+def split_commit(
+    replicas: ReplicaManager, topics: Iterable[Any], *, by_id: bool = False
+) -> tuple[list[TopicCommit], list[Row]]:
+    """The partitions of a commit that exist, and the response's rows of those that do not."""
+    known: list[TopicCommit] = []
+    refused: list[Row] = []
+    for topic in topics:
+        topic_id = topic.topic_id if by_id else None
+        name = replicas.topic_name(topic_id) if by_id else topic.name
+        found = None if name is None else replicas.image.topic(name)
+        there = frozenset[int]() if found is None else frozenset(found.partitions)
+        error = ErrorCode.unknown_topic_or_partition
+        if name is None:
+            error = ErrorCode.unknown_topic_id
+        missing = [each for each in topic.partitions if each.partition_index not in there]
+        if missing:
+            rows = [{"partition_index": p.partition_index, "error_code": error} for p in missing]
+            refused.append({"name": name, "topic_id": topic_id, "partitions": rows})
+        commits = tuple(
+            PartitionCommit(
+                each.partition_index,
+                each.committed_offset,
+                getattr(each, "committed_leader_epoch", NO_EPOCH),
+                each.committed_metadata,
+            )
+            for each in topic.partitions
+            if each.partition_index in there
+        )
+        if commits and name is not None:
+            known.append(TopicCommit(name, commits, topic_id))
+    return known, refused
 
 
 def _committer(request: Any) -> Committer:
@@ -217,7 +215,7 @@ def _retention_ms(request: Any) -> int:
     return int(getattr(request, "retention_time", _DEFAULT_RETENTION) / _MS)
 
 
-def _commit_error(code: ErrorCode) -> ErrorCode:
+def commit_error(code: ErrorCode) -> ErrorCode:
     """A commit that does not fit into a batch has an error of its own."""
     too_large = code is ErrorCode.record_list_too_large
     return ErrorCode.invalid_commit_offset_size if too_large else code
@@ -249,7 +247,7 @@ def _failed_topics(topics: Iterable[Any] | None, error: ErrorCode) -> list[Row]:
     ]
 
 
-def _merged(topics: Iterable[Row]) -> list[Row]:
+def merged(topics: Iterable[Row]) -> list[Row]:
     """The rows of topics, one for each topic."""
     by_topic: dict[tuple[str | None, UUID | None], Row] = {}
     for topic in topics:

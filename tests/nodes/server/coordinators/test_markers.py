@@ -112,7 +112,7 @@ class World:
                 t, now, transactional_id=name, timeout_ms=60_000, expected=None
             )
         )
-        known = shard._machine.transactions[name]
+        known = shard.machine.transactions[name]
         producer = ProducerStamp(known.producer_id, known.epoch)
         do(
             lambda m, t, now: m.add_partitions(
@@ -142,7 +142,7 @@ class World:
             await asyncio.sleep(0.01)
 
     def state(self, name: str = "x") -> State:
-        return self.shards[0]._machine.transactions[name].state
+        return self.shards[0].machine.transactions[name].state
 
 
 def test_markers_go_to_the_leaders_and_complete_the_transaction() -> None:

@@ -12,20 +12,33 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
     import kafka.admin
-    from kafka import OffsetAndMetadata, TopicPartition
-    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+    from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+    from kafka.admin import (
+        ConfigResource,
+        ConfigResourceType,
+        MemberToRemove,
+        NewPartitions,
+        NewTopic,
+    )
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaError, TopicAlreadyExistsError, UnsupportedVersionError
     from kafka.net.inet import KafkaNetSocket
     from kafka.record.memory_records import MemoryRecords
 
 __all__ = [
+    "ASSIGNORS",
     "CLOSING",
     "ConfigResource",
     "ConfigResourceType",
+    "ConsumerRebalanceListener",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
+    "MemberToRemove",
     "MemoryRecords",
     "NewPartitions",
     "NewTopic",
@@ -37,6 +50,15 @@ __all__ = [
 
 CLOSING: Final[Mapping[str, Any]] = {"proxy_url": "closing:"}
 """What makes a client close the sockets of the connections that fail."""
+
+
+ASSIGNORS: Final[Mapping[str, Any]] = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+"""The assignors, by the names that every library gives them."""
 
 
 class _ClosingSocket(KafkaNetSocket):

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,18 @@ PATIENCE_S = 60
 def serving(cluster: Cluster, **topics: int) -> Iterator[str]:
     """Run the cluster in a thread with a loop of its own and {topic: partitions}; give its
     bootstrap addresses."""
+    with in_its_loop(cluster, **topics):
+        yield addresses_of(cluster)
+
+
+def addresses_of(cluster: Cluster) -> str:
+    """The bootstrap addresses of all nodes."""
+    return ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+
+
+@contextmanager
+def in_its_loop(cluster: Cluster, **topics: int) -> Iterator[Callable[[Any], Any]]:
+    """As `serving`; give a function that awaits something in the cluster's loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="cluster")
     thread.start()
@@ -33,7 +45,7 @@ def serving(cluster: Cluster, **topics: int) -> Iterator[str]:
 
     try:
         call(up())
-        yield ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+        yield call
     finally:
         call(cluster.close())
         loop.call_soon_threadsafe(loop.stop)

@@ -3,6 +3,7 @@
 Three nodes run in a thread of this process, on loopback ports and disks in memory.
 """
 
+import asyncio
 import itertools
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 import confluent_kafka
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -198,6 +200,41 @@ def test_groups_are_listed_described_and_deleted(bootstrap: str, group: str, joi
     assert admin.delete_consumer_groups([group])[group].result(PATIENCE_S) is None
     listed = admin.list_consumer_groups().result(PATIENCE_S)
     assert group not in {each.group_id for each in listed.valid}
+
+
+def test_kafka_python_administers_groups(bootstrap: str, group: str, join: Join) -> None:
+    """It lists, describes and deletes them."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    member = join(MEMBERS[1])
+    wait_until(lambda: share(member), "the member has all partitions")
+    described = admin.describe_groups([group])[group]
+    assert (described["group_state"], described["protocol_data"]) == ("Stable", "range")
+    assert len(described["members"]) == 1
+    assert group in {each["group_id"] for each in admin.list_groups()}
+    member.stop()
+    assert admin.delete_groups([group])[group] == "OK"
+    assert admin.describe_groups([group])[group]["group_state"] == "Dead"
+    admin.close()
+
+
+def test_aiokafka_administers_groups(bootstrap: str, group: str, join: Join) -> None:
+    """It lists and describes them; it has no request to delete one."""
+    member = join(MEMBERS[2])
+    wait_until(lambda: share(member), "the member has all partitions")
+
+    async def ask() -> tuple[Any, Any]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        try:
+            described = await admin.describe_consumer_groups([group])
+            return described, await admin.list_consumer_groups()
+        finally:
+            await admin.close()
+
+    described, listed = asyncio.run(ask())
+    (row,) = described[0].groups
+    assert (row[1], row[2], row[4]) == (group, "Stable", member.strategy)
+    assert group in {each[0] for each in listed}
 
 
 def test_an_administrator_removes_static_members(bootstrap: str, group: str, join: Join) -> None:

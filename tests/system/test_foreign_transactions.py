@@ -1,0 +1,168 @@
+"""Transactions of client libraries on the built-in broker: commits, aborts, fencing.
+
+Three nodes run in a thread of this process, on loopback ports and disks in memory.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ProducerFenced
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.support.clients.kafka_python import KafkaProducer
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.nodes.cluster import Cluster
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 60.0
+PARTITIONS = 3
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module", params=["2", "0"])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Addresses of a cluster with this level of transaction.version."""
+    cluster = Cluster(3, transaction_version=request.param, transaction_state_log_min_isr="2")
+    with serving(cluster, data=PARTITIONS) as addresses:
+        yield addresses
+
+
+def new_id() -> str:
+    """A transactional id, and the prefix of what is written under it."""
+    return f"id-{next(_names)}"
+
+
+def rd_producer(bootstrap: str, name: str) -> confluent_kafka.Producer:
+    """One of librdkafka's, initialised."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0}
+    )
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def write(producer: confluent_kafka.Producer, name: str, numbers: range) -> None:
+    """Send records in the open transaction, to every partition."""
+    for number in numbers:
+        producer.produce("data", f"{name}/{number}".encode(), partition=number % PARTITIONS)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def read(bootstrap: str, name: str, isolation: str = "read_committed") -> list[int]:
+    """The numbers that were written under a name, as far as a reader sees them."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": name,
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition("data", partition, 0) for partition in range(PARTITIONS)])
+    found, ended = [], set[int]()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline_s, "the reader does not reach the end"
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error, partition, value = message.error(), message.partition(), message.value()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            assert partition is not None
+            ended.add(partition)
+        elif value is not None and value.startswith(f"{name}/".encode()):
+            found.append(int(value.decode().rpartition("/")[2]))
+    consumer.close()
+    return sorted(found)
+
+
+def committed(bootstrap: str, name: str, count: int) -> list[int]:
+    """What is read at read_committed, once there are `count`; markers follow the commit."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(found := read(bootstrap, name)) < count and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return found
+
+
+def test_librdkafka_commits_and_aborts(bootstrap: str) -> None:
+    """Several transactions of one producer; what was aborted is hidden from read_committed."""
+    name = new_id()
+    producer = rd_producer(bootstrap, name)
+    for first in range(0, 60, 10):
+        producer.begin_transaction()
+        write(producer, name, range(first, first + 10))
+        if first % 20:
+            producer.abort_transaction(PATIENCE_S)
+        else:
+            producer.commit_transaction(PATIENCE_S)
+    expected = [*range(10), *range(20, 30), *range(40, 50)]
+    assert committed(bootstrap, name, 30) == expected
+    assert read(bootstrap, name, "read_uncommitted") == list(range(60))
+
+
+def test_librdkafka_fences_an_older_producer(bootstrap: str) -> None:
+    """Its open transaction is aborted."""
+    name = new_id()
+    first = rd_producer(bootstrap, name)
+    first.begin_transaction()
+    write(first, name, range(5))
+    second = rd_producer(bootstrap, name)
+    second.begin_transaction()
+    write(second, name, range(5, 10))
+    with pytest.raises(KafkaException) as fenced:
+        first.commit_transaction(PATIENCE_S)
+    assert fenced.value.args[0].code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+    second.commit_transaction(PATIENCE_S)
+    assert committed(bootstrap, name, 5) == list(range(5, 10))
+
+
+def test_aiokafka_commits_aborts_and_is_fenced(bootstrap: str) -> None:
+    """Its producers speak the older versions of the protocol."""
+    name = new_id()
+
+    async def main() -> None:
+        first = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+        await first.start()
+        second = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+        try:
+            for number in range(6):
+                await first.begin_transaction()
+                await first.send_and_wait("data", f"{name}/{number}".encode(), partition=0)
+                await (first.abort_transaction if number % 2 else first.commit_transaction)()
+            await second.start()
+            with pytest.raises(ProducerFenced):
+                async with first.transaction():
+                    await first.send_and_wait("data", f"{name}/100".encode(), partition=0)
+            async with second.transaction():
+                await second.send_and_wait("data", f"{name}/6".encode(), partition=0)
+        finally:
+            await second.stop()
+            await first.stop()
+
+    asyncio.run(main())
+    assert committed(bootstrap, name, 4) == [0, 2, 4, 6]
+
+
+def test_kafka_python_commits_and_aborts(bootstrap: str) -> None:
+    """With its transactional producer."""
+    name = new_id()
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), transactional_id=name)
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        producer.send("data", f"{name}/{number}".encode(), partition=number % PARTITIONS)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+    assert committed(bootstrap, name, 2) == [0, 2]

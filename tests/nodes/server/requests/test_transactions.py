@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.server.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, INIT_PRODUCER_ID
+from nodes.server.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+)
 from tests.support.nodes.cluster import Cluster, eventually, running
 from tests.support.nodes.transaction_requests import TransactionalProducer
 
@@ -16,6 +21,12 @@ NONE = ErrorCode.none
 async def with_topic(cluster: Cluster) -> None:
     await cluster.create_topic("t", num_partitions=2, replication_factor=len(cluster.ids))
     await cluster.leader("t", 0)
+
+
+def latest_of(partition: int) -> dict[str, Any]:
+    """ListOffsets of the end of a partition of the topic t."""
+    row = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}
+    return {"name": "t", "partitions": [row]}
 
 
 def test_a_producer_without_a_transactional_id_gets_an_unused_id() -> None:
@@ -48,7 +59,21 @@ def test_a_transaction_is_begun_and_decided(latest: bool) -> None:
             assert await producer.add("missing", 0) is ErrorCode.unknown_topic_or_partition
             assert await producer.end(commit=True) is NONE
             assert producer.stamp.epoch == (1 if latest else 0)
-            assert await producer.state() in ("PrepareCommit", "CompleteCommit")
+
+            async def completed() -> bool:
+                return await producer.state() == "CompleteCommit"
+
+            await eventually(completed)
+            for partition in range(2):
+                answer = await cluster.ask(
+                    1,
+                    LIST_OFFSETS,
+                    7,
+                    isolation_level=1,
+                    replica_id=-1,
+                    topics=[latest_of(partition)],
+                )
+                assert answer.topics[0].partitions[0].offset == 1  # behind the marker
 
     asyncio.run(main())
 
@@ -162,6 +187,34 @@ def test_the_next_coordinator_knows_all_that_was_answered() -> None:
     asyncio.run(main())
 
 
+def test_the_next_coordinator_completes_a_commit() -> None:
+    """The node that coordinates dies after its decision, before it sent a marker."""
+
+    async def main() -> None:
+        async with running(3, transaction_state_log_min_isr="2") as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            assert await producer.add("t", 0, 1) is NONE
+            before = await producer.coordinator()
+            node = cluster.nodes[before]
+            assert node is not None
+            assert node.broker is not None
+            node.broker._transactions._markers.close()
+            vars(node.broker._transactions._markers)["_look_at"] = lambda when_s: None
+            assert await producer.end(commit=True) is NONE
+            await asyncio.sleep(0.3)
+            assert await producer.state() == "PrepareCommit"
+            await cluster.stop(before)
+
+            async def completed() -> bool:
+                return await producer.state() == "CompleteCommit"
+
+            await eventually(completed)
+
+    asyncio.run(main())
+
+
 def test_an_open_transaction_times_out() -> None:
     """By the coordinator alone; its producer is fenced."""
 
@@ -174,7 +227,7 @@ def test_an_open_transaction_times_out() -> None:
             await producer.add("t", 0)
 
             async def aborted() -> bool:
-                return await producer.state() in ("PrepareAbort", "CompleteAbort")
+                return await producer.state() == "CompleteAbort"
 
             await eventually(aborted)
 

@@ -121,6 +121,7 @@ class Shard(Generic[M]):
         """Whether the machine was not asked, or not told the time, for want of replicas."""
         self._after_loading: list[Operation[M]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0.0  # a handle of uvloop need not tell
         self._commit_timer: asyncio.TimerHandle | None = None
         replica.watchers.add(self, appends=False)
         replica.on_marker = self._marker_appended
@@ -324,10 +325,11 @@ class Shard(Generic[M]):
         """Call the machine when its next deadline comes."""
         due_ms = self.machine.deadline_ms() if self.state is State.ACTIVE else None
         if self._timer is not None:
-            if due_ms is not None and self._timer.when() == due_ms / 1000:
+            if due_ms == self._timer_ms:
                 return
             self._cancel_timer()
         if due_ms is not None and not self._missed:
+            self._timer_ms = due_ms
             self._timer = self._loop.call_at(due_ms / 1000, self._tick)
 
     def _cancel_timer(self) -> None:

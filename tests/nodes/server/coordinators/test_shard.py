@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import uvloop
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.composition import Groups
@@ -325,3 +326,19 @@ def test_what_happens_during_loading_is_done_afterwards() -> None:
         assert fetched(fetch(shard)) == -1
 
     run(test())
+
+
+def test_the_event_loop_of_real_nodes_serves_it() -> None:
+    """uvloop's handles of calls that are due know no time (unlike asyncio's)."""
+
+    async def test() -> None:
+        partition = LedPartition()
+        shard = await active(partition.shard())
+        vars(shard._machine)["deadline_ms"] = lambda: 1.0
+        for offset in (7, 8):
+            commit(shard, offset)
+        partition.replicate()
+        assert fetched(fetch(shard)) == 8
+        shard.close()
+
+    uvloop.run(test())

@@ -78,6 +78,7 @@ class MarkerSender:
         self._image = image
         self._loop = asyncio.get_running_loop()
         self._next_look: asyncio.TimerHandle | None = None
+        self._next_look_s = 0.0  # a handle of uvloop need not tell
         self._asked: set[TxnShard] = set()
         self._queues: dict[NodeId, dict[_Key, _Due]] = {}
         self._sending: dict[NodeId, asyncio.Task[None]] = {}
@@ -97,9 +98,10 @@ class MarkerSender:
     def _look_at(self, when_s: float) -> None:
         """Ask the coordinators at this time, or before it."""
         if self._next_look is not None:
-            if self._next_look.when() <= when_s:
+            if self._next_look_s <= when_s:
                 return
             self._next_look.cancel()
+        self._next_look_s = when_s
         self._next_look = self._loop.call_at(when_s, self._look)
 
     def _look_later(self) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.machine import Effects, Now, ProducerStamp, Token
@@ -295,3 +296,19 @@ def test_a_request_has_a_limit() -> None:
         assert world.state() is State.COMPLETE_COMMIT
 
     run(test())
+
+
+def test_the_event_loop_of_real_nodes_serves_it() -> None:
+    """uvloop's handles of calls that are due know no time (unlike asyncio's)."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.decide(A, name="x")
+        world.decide(B, name="y")
+        for _ in range(3):
+            world.sender.wake()
+        await world.settle(0.3)
+        assert world.state("x") is world.state("y") is State.COMPLETE_COMMIT
+
+    uvloop.run(test())

@@ -125,6 +125,55 @@ def test_librdkafka_fences_an_older_producer(bootstrap: str) -> None:
     assert committed(bootstrap, name, 5) == list(range(5, 10))
 
 
+def test_librdkafka_copies_exactly_once(bootstrap: str) -> None:
+    """Consume, transform, produce: offsets are committed with the records, or neither is."""
+    name = new_id()
+    copies = f"{name}-copies"
+    source = rd_producer(bootstrap, f"{name}-source")
+    source.begin_transaction()
+    write(source, name, range(30))
+    source.commit_transaction(PATIENCE_S)
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{name}-copier",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["data"])
+    producer = rd_producer(bootstrap, f"{name}-copier")
+    copied, attempts = 0, 0
+    deadline_s = time.monotonic() + PATIENCE_S
+    while copied < 30:
+        assert time.monotonic() < deadline_s, f"only {copied} were copied"
+        messages = [m for m in consumer.consume(10, 1.0) if m.error() is None]
+        mine = [m.value() or b"" for m in messages]
+        wanted = [value for value in mine if value.startswith(f"{name}/".encode())]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for value in wanted:
+            producer.produce("data", value.replace(f"{name}/".encode(), f"{copies}/".encode()))
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()),
+            consumer.consumer_group_metadata(),
+            PATIENCE_S,
+        )
+        attempts += 1
+        if attempts % 3 == 1 and wanted:  # and read again, from what is committed
+            producer.abort_transaction(PATIENCE_S)
+            for each in consumer.committed(consumer.assignment(), PATIENCE_S):
+                consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+        else:
+            producer.commit_transaction(PATIENCE_S)
+            copied += len(wanted)
+    consumer.close()
+    assert committed(bootstrap, copies, 30) == list(range(30))
+
+
 def test_aiokafka_commits_aborts_and_is_fenced(bootstrap: str) -> None:
     """Its producers speak the older versions of the protocol."""
     name = new_id()

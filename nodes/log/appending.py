@@ -1,7 +1,7 @@
 """Validation of batches before an append, by leader and follower, and segment rolling. Pure."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import (
@@ -12,11 +12,23 @@ from nodes.log.batch import (
     iter_batches,
     read_header,
 )
+from nodes.log.cleaning.fillers import from_offset
 from nodes.log.config import LogConfig
 from nodes.log.errors import EpochRegression, InvalidBatch, MessageTooLarge, OffsetGap
 from nodes.log.record_validation import check_records
 from nodes.log.retention import rolls_by_age
 from nodes.log.segment import MAX_RELATIVE_OFFSET
+
+
+class LogAppendInfo(NamedTuple):
+    """The offsets of an append; a duplicate has those of the first append.
+
+    An empty append has `last_offset` one below `base_offset`.
+    """
+
+    base_offset: Offset
+    last_offset: Offset
+    duplicate: bool
 
 
 class ActiveSegment(Protocol):
@@ -73,6 +85,19 @@ def validate_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[in
             )
         end, epoch = header.next_offset, header.partition_leader_epoch
     return whole
+
+
+def from_end_of_log(batches: bytes, end: Offset) -> bytes:
+    """A leader's batches, for a log that ends at `end`; the first one may be a filler that begins
+    earlier, because the leader's log was cleaned again. Raises CorruptBatch.
+    """
+    if len(batches) < HEADER_BYTES:
+        return batches
+    first = read_header(batches)
+    if first.base_offset < end <= first.last_offset and first.is_filler:
+        check_crc(batches, 0, first)
+        return from_offset(batches, first, end)
+    return batches
 
 
 def is_full(active: ActiveSegment, header: BatchHeader, config: LogConfig) -> bool:

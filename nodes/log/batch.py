@@ -1,10 +1,10 @@
 """Record batches, format version 2, as clients send them and segment files hold them.
 
 The module reads and checks headers, writes the fields that a leader assigns, and encodes and
-decodes the uncompressed batches that brokers write themselves. It never decompresses or re-encodes
-a client's batch. In its header only base offset and leader epoch are patched, which are outside the
-CRC, and the time if the topic has LogAppendTime. The callers check whether a batch belongs where it
-is.
+decodes the uncompressed batches that brokers write themselves. In the header of a client's batch
+only base offset and leader epoch are patched, which are outside the CRC, and the time if the topic
+has LogAppendTime. Only the log cleaner writes other records into it (`nodes.log.cleaning`). The
+callers check whether a batch belongs where it is.
 
 Layout (big endian), from the batch's first byte:
     0 base offset i64 | 8 length of the rest i32 | 12 partition leader epoch i32 | 16 magic i8
@@ -44,6 +44,7 @@ _COMPRESSION_MASK = 0x07
 _TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
 
 Buffer = bytes | bytearray | memoryview
 
@@ -101,9 +102,41 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _TIMESTAMP_TYPE_BIT)
 
     @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` is the time from which the log cleaner may remove the batch's
+        tombstones or marker (KIP-534).
+        """
+        return bool(self.attributes & _DELETE_HORIZON_BIT)
+
+    @property
     def first_timestamp(self) -> int:
-        """The first record's time."""
-        return self.max_timestamp if self.has_append_time else self.base_timestamp
+        """The first record's time; the largest of all if the header does not have the first."""
+        if self.attributes & (_TIMESTAMP_TYPE_BIT | _DELETE_HORIZON_BIT):
+            return self.max_timestamp
+        return self.base_timestamp
+
+    @property
+    def oldest_timestamp(self) -> int:
+        """Not later than any record's time; -1 if the header does not have such a time."""
+        return -1 if self.has_delete_horizon else self.first_timestamp
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether it only stands for removed batches: see `nodes.log.cleaning.fillers`."""
+        return not self.record_count and self.producer_id < 0 and not self.is_control
+
+    def with_delete_horizon(self, horizon_ms: int) -> "BatchHeader":
+        """The header with this delete horizon."""
+        attributes = self.attributes | _DELETE_HORIZON_BIT
+        return self._replace(attributes=attributes, base_timestamp=horizon_ms)
+
+    def without_records(self) -> "BatchHeader":
+        """The header of a batch whose records were all removed: it keeps offsets, leader epoch,
+        sequence and the largest timestamp.
+        """
+        attributes = self.attributes & ~(_COMPRESSION_MASK | _DELETE_HORIZON_BIT)
+        oldest = self.oldest_timestamp
+        return self._replace(attributes=attributes, base_timestamp=oldest, record_count=0)
 
     @property
     def last_sequence(self) -> int:
@@ -194,6 +227,15 @@ def with_append_time(batch: bytes, wall_ms: int) -> bytes:
     return bytes(stamped)
 
 
+def assemble(header: BatchHeader, records: bytes = b"") -> bytes:
+    """A batch of this header and these (compressed) records; length and CRC are calculated."""
+    batch = bytearray(HEADER_BYTES)
+    batch += records
+    _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CHECKED_FROM:]))
+    return bytes(batch)
+
+
 def encode_batch(
     records: Sequence[Record],
     *,
@@ -214,7 +256,7 @@ def encode_batch(
     body = bytearray(HEADER_BYTES)
     for delta, (record, stamp) in enumerate(zip(records, stamps, strict=True)):
         encoded = _encode_record(record, delta, stamp - stamps[0])
-        body += _varint(len(encoded))
+        body += varint(len(encoded))
         body += encoded
     _HEADER.pack_into(
         body, 0,
@@ -251,11 +293,11 @@ def decode_records(buf: Buffer, pos: int = 0) -> list[Record]:
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     out = bytearray(1)  # record attributes, unused
-    out += _varint(timestamp_delta)
-    out += _varint(offset_delta)
+    out += varint(timestamp_delta)
+    out += varint(offset_delta)
     out += _nullable(record.key)
     out += _nullable(record.value)
-    out += _varint(len(record.headers))
+    out += varint(len(record.headers))
     for name, value in record.headers:
         out += _nullable(name.encode())
         out += _nullable(value)
@@ -273,7 +315,9 @@ def _decode_record(buf: bytes, header: BatchHeader) -> Record:
         name, at = _read_nullable(buf, at)
         content, at = _read_nullable(buf, at)
         headers.append(((name or b"").decode(), content))
-    stamp = header.first_timestamp + (0 if header.has_append_time else timestamp_delta)
+    stamp = header.base_timestamp + timestamp_delta
+    if header.has_append_time:
+        stamp = header.max_timestamp
     return Record(
         offset=Offset(header.base_offset + offset_delta),
         timestamp=stamp,
@@ -284,7 +328,7 @@ def _decode_record(buf: bytes, header: BatchHeader) -> Record:
 
 
 def _nullable(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
+    return varint(-1) if value is None else varint(len(value)) + value
 
 
 def _read_nullable(buf: bytes, at: int) -> tuple[bytes | None, int]:
@@ -296,7 +340,7 @@ def _read_nullable(buf: bytes, at: int) -> tuple[bytes | None, int]:
     return buf[at : at + length], at + length
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     """Zigzag encoding, seven bits per byte, least significant first."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()

@@ -1,9 +1,10 @@
 """A partition's log (or the metadata log): record batches in order, in segment files.
 
-Guarantees: offsets are dense; leader epochs never go back; an append is readable at once and
-survives the death of the process; below `flushed_offset` it survives a power loss. A batch is
-checked by its header and CRC, and never decompressed. After a failed write or sync the log refuses
-every further change (KAFKA-10778).
+Guarantees: the batches' offsets have no gap, also after compaction (`nodes.log.cleaning`); leader
+epochs never go back; an append is readable at once and survives the death of the process; below
+`flushed_offset` it survives a power loss. A batch is checked by its header and CRC; only those of
+compacted logs are decompressed. After a failed write or sync the log refuses every further change
+(KAFKA-10778).
 
 The caller keeps the high watermark, and decides who may append, and when to flush, expire and
 sweep. It persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both
@@ -13,11 +14,17 @@ truncation, and both after it, before the next append; also when a log opens wit
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
 from nodes.log import deletion, retention
-from nodes.log.appending import batches_that_fit, is_full, validate_fetched, validate_produced
+from nodes.log.appending import (
+    LogAppendInfo,
+    batches_that_fit,
+    from_end_of_log,
+    is_full,
+    validate_fetched,
+    validate_produced,
+)
 from nodes.log.batch import CONTROL_BIT, BatchHeader, patch, read_header
 from nodes.log.config import LogConfig
 from nodes.log.errors import OffsetOutOfRange
@@ -36,17 +43,6 @@ MAX_REMOVED_SEGMENTS = 32
 """The most segments that one call removes: each removal waits for the disk and blocks the loop."""
 
 
-class LogAppendInfo(NamedTuple):
-    """The offsets of an append; a duplicate has those of the first append.
-
-    An empty append has `last_offset` one below `base_offset`.
-    """
-
-    base_offset: Offset
-    last_offset: Offset
-    duplicate: bool
-
-
 class Log(LogReader):
     """One replica's log. Only for coroutines of one event loop, not for several threads."""
 
@@ -58,6 +54,9 @@ class Log(LogReader):
         self._disk = disk
         self._directory = directory
         self._epoch_file = loaded.epoch_file
+        self.segments = self._segments
+        """For the log cleaner, as `snapshots`; everybody else uses the methods."""
+        self.snapshots = self._producer_state.snapshots
         self.health = Health(directory)
         self._flusher = Flusher(
             disk, self._segments, self._epoch_file, self.health, self._segments.active.next_offset
@@ -200,13 +199,15 @@ class Log(LogReader):
         return LogAppendInfo(base_offset, last_offset, False)
 
     def append_as_follower(self, batches: bytes) -> LogAppendInfo:
-        """Append the leader's batches byte for byte, without an incomplete last batch.
+        """Append the leader's batches byte for byte, without an incomplete last batch. Only a
+        filler of the log cleaner may be shortened, if the log has a part of its offsets.
 
         Raises CorruptBatch, OffsetGap, EpochRegression before anything is appended; LogOffline
         and OSError when some may have been.
         """
         self.health.check()
         base_offset = self.end_offset
+        batches = from_end_of_log(batches, base_offset)
         whole = validate_fetched(batches, base_offset, self.last_epoch)
         view = memoryview(batches)
         start = 0

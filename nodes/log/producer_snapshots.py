@@ -17,6 +17,7 @@ replay), and remove those above a truncation; that removal must be on disk befor
 
 import re
 import struct
+from collections.abc import Iterable
 
 from crc32c import crc32c
 
@@ -122,6 +123,10 @@ class Snapshots:
     def remove_below(self, first: Offset) -> bool:
         """Remove snapshots below the log's first segment; return whether there were any."""
         return self._remove([offset for offset in self._offsets if offset < first])
+
+    def remove(self, offsets: Iterable[Offset]) -> bool:
+        """Remove the snapshots of these offsets, if any; return whether there were any."""
+        return self._remove([offset for offset in offsets if offset in self._offsets])
 
     def keep(self, offsets: set[Offset]) -> bool:
         """Remove all snapshots except those of these offsets; return whether there were others."""

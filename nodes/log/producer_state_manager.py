@@ -82,7 +82,7 @@ class ProducerStateManager:
             return log_start == 0
         if self._oldest_timestamp is None:
             first = read_header(oldest.file.pread(0, HEADER_BYTES))
-            self._oldest_timestamp = first.first_timestamp
+            self._oldest_timestamp = first.oldest_timestamp
         return header.max_timestamp - self._oldest_timestamp < expiration_ms
 
     def end_transaction(self, header: BatchHeader, base_offset: Offset, marker: Marker) -> None:

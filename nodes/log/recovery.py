@@ -27,6 +27,7 @@ from itertools import pairwise
 from nodes.ids import NO_EPOCH, Offset
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
+from nodes.log.cleaning.swap import finish_swaps
 from nodes.log.errors import CorruptBatch, EpochRegression, LogCorrupt
 from nodes.log.leader_epochs import EpochStart, LeaderEpochs
 from nodes.log.producer_snapshots import Snapshots
@@ -95,7 +96,7 @@ def load(
     new = not disk.exists(directory)
     if new:
         disk.makedirs(directory)
-    names = disk.listdir(directory)
+    names = finish_swaps(disk, directory)
     bases = _segment_bases(disk, directory, names)
     segments: list[Segment] = []
     try:

@@ -36,17 +36,25 @@ class Segment:
     """The batches from `base_offset` up to `next_offset`, in `size` bytes."""
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: Offset,
+        index_interval_bytes: int,
+        *,
+        suffix: str = "",
     ) -> None:
-        """Open the segment's file, or create it; its content is not known yet."""
+        """Open the segment's file, or create it; its content is not known yet. `suffix` is added to
+        the names of its files.
+        """
         self._disk = disk
         self.stem = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
         self.interval = index_interval_bytes
-        self.file: File = disk.open(f"{self.stem}.log", create=True)
-        self.index = IndexFile(disk, f"{self.stem}.index", OFFSET_ENTRY)
-        self.time_index = IndexFile(disk, f"{self.stem}.timeindex", TIME_ENTRY)
-        self.aborted = AbortedIndex(disk, f"{self.stem}.txnindex")
+        self.file: File = disk.open(f"{self.stem}.log{suffix}", create=True)
+        self.index = IndexFile(disk, f"{self.stem}.index{suffix}", OFFSET_ENTRY)
+        self.time_index = IndexFile(disk, f"{self.stem}.timeindex{suffix}", TIME_ENTRY)
+        self.aborted = AbortedIndex(disk, f"{self.stem}.txnindex{suffix}")
         self.deleted = False
         self._forget()
 
@@ -367,6 +375,12 @@ class Segment:
         if not self._largest_known:
             self._take_largest_from_index()
         return self._largest_timestamp, self._largest_offset
+
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 without one."""
+        if self.size and self.first_timestamp < 0:
+            self.first_timestamp = read_header(self.file.pread(0, HEADER_BYTES)).max_timestamp
+        return self.first_timestamp
 
     def batch_from_time(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or after `timestamp_ms`; None if there is none."""

@@ -7,7 +7,7 @@ from the oldest forwards. A segment begins only after the names of all earlier o
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodes.ids import Offset
 from nodes.log.batch import BatchHeader
@@ -22,8 +22,8 @@ class Segments:
     def __init__(
         self, disk: Disk, directory: str, segments: list[Segment], *, new: bool = False
     ) -> None:
-        self._disk = disk
-        self._directory = directory
+        self.disk = disk
+        self.directory = directory
         self.all = segments
         self.active = segments[-1]
         self.unsynced_dirs = [directory, parent(directory)] if new else []
@@ -66,23 +66,30 @@ class Segments:
         """Begin a new last segment."""
         interval = self.active.interval
         self.sync_names()
-        self.active = Segment(self._disk, self._directory, base_offset, interval)
+        self.active = Segment(self.disk, self.directory, base_offset, interval)
         self.all.append(self.active)
+        self.names_changed()
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Replace neighbours, which are sealed, by one segment with the same offsets."""
+        number = self.all.index(old[0])
+        assert self.all[number : number + len(old)] == list(old), "segments that are neighbours"
+        self.all[number : number + len(old)] = [new]
         self.names_changed()
 
     def names_changed(self) -> None:
         """A file was created or removed in the log's directory."""
-        if self._directory not in self.unsynced_dirs:
-            self.unsynced_dirs.insert(0, self._directory)
+        if self.directory not in self.unsynced_dirs:
+            self.unsynced_dirs.insert(0, self.directory)
 
     def all_names_changed(self) -> None:
         """It is unknown which names are synced, because a process died."""
-        self.unsynced_dirs = [self._directory, parent(self._directory)]
+        self.unsynced_dirs = [self.directory, parent(self.directory)]
 
     def sync_names(self) -> None:
         """Make all names durable; blocks."""
         for directory in dict.fromkeys((*self._syncing, *self.unsynced_dirs)):
-            self._disk.sync_dir(directory)
+            self.disk.sync_dir(directory)
         self.unsynced_dirs = []
 
     def take_unsynced_names(self) -> list[str]:
@@ -132,7 +139,7 @@ class Segments:
 
     def _remove(self, segment: Segment) -> None:
         segment.delete()
-        self._disk.sync_dir(self._directory)
+        self.disk.sync_dir(self.directory)
 
     def close(self) -> None:
         """Close the files."""

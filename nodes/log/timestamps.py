@@ -63,9 +63,11 @@ def _largest_of(segment: Segment, last_offset: Offset, start: Offset) -> tuple[O
     timestamp.
     """
     position, header = segment.batch_at(last_offset)
-    if header.base_offset >= start:
-        return _largest_in(segment, position, header, start)
     best = NOWHERE
+    if header.base_offset >= start:
+        best = _largest_in(segment, position, header, start)
+        if best != NOWHERE:
+            return best  # otherwise the log cleaner has removed the records of the batch
     if start < segment.next_offset:
         begin, _ = segment.batch_at(start)
         for position, header in segment.scan(begin):

@@ -1,0 +1,277 @@
+"""The cleaning of one log, in small steps.
+
+First the keys of the dirty part are read into the offset map. Then all segments up to there are
+written again, in groups, without what the map supersedes; each group is swapped in when it is
+complete. Memory is bounded by the map, a window of the log, and one decompressed batch.
+
+`steps` is a generator: the caller waits between two steps, so that the event loop is never held for
+long, and syncs what a step asks for. Before each step it is checked whether the log is still the
+one of the beginning: a log that was closed, deleted or truncated, whose retention removed a
+segment, or that is not compacted any more, ends the cleaning (KAFKA-7322, KAFKA-12840). What was
+swapped in until then is good; the rest is cleaned another time.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, iter_batches, read_header
+from nodes.log.cleaning.cleaned_segment import CleanedSegment
+from nodes.log.cleaning.fillers import Fillers, filler
+from nodes.log.cleaning.filtering import RecordFilter, empty, is_remembered
+from nodes.log.cleaning.grouping import grouped
+from nodes.log.cleaning.offset_map import OffsetMap
+from nodes.log.cleaning.spans import Span, read_spans
+from nodes.log.cleaning.swap import CLEANED, SWAP, install, rename_indexes
+from nodes.log.cleaning.transactions import CleanedTransactions
+from nodes.log.compression import decompress
+from nodes.log.errors import CorruptBatch, LogCorrupt
+from nodes.log.log import Log
+from nodes.log.segment import Segment
+from nodes.log.transactions.markers import decode_marker
+from nodes.storage.disk import File
+
+SLICE_US: Final = 2000.0
+BATCH_US, RECORD_US, BYTE_US = 12.0, 1.5, 0.004
+"""About how long the cleaner needs for a batch, each of its records, and each of its bytes."""
+SPANS_PER_SLICE: Final = 1000
+
+
+class CleaningEnded(Exception):
+    """The log changed during its cleaning; the message says how."""
+
+
+class Step(NamedTuple):
+    """What the caller has to do before the next step."""
+
+    io_bytes: int
+    """How many bytes were read and written since the last step; for a throttle."""
+    to_sync: Sequence[File | str] = ()
+    """Files, and paths of directories, to be synced in this order."""
+
+
+class CleaningStats(NamedTuple):
+    """What a cleaning has done."""
+
+    end: Offset
+    """The log is clean below; the cleaner checkpoint."""
+    bytes_before: int
+    bytes_after: int
+
+
+class Cleaning:
+    """One cleaning of `log`, of its dirty offsets from `first_dirty` to `end`, which are on disk.
+
+    `now_ms` is wall-clock time.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        first_dirty: Offset,
+        end: Offset,
+        *,
+        offsets: OffsetMap,
+        now_ms: int,
+        window_bytes: int,
+    ) -> None:
+        assert log.config.compaction is not None, "only a compacted log is cleaned"
+        # Otherwise a power loss could take the last record of a key after its earlier ones.
+        assert end <= log.flushed_offset, "only what is on disk supersedes"
+        self._log = log
+        self._first_dirty = first_dirty
+        self._end = end
+        self._offsets = offsets
+        self._window_bytes = max(window_bytes, HEADER_BYTES)
+        self._filter = RecordFilter(
+            offsets, now_ms=now_ms, delete_retention_ms=log.config.compaction.delete_retention_ms
+        )
+        self._transactions = CleanedTransactions()
+        self._cuts = log.segments.cuts
+        self._reading: Sequence[Segment] = ()
+        self._io_bytes = 0
+        self._spent_us = 0.0
+        self.stats = CleaningStats(first_dirty, 0, 0)
+
+    def steps(self) -> Generator[Step, None, None]:
+        """Clean. The caller closes the generator if it does not take all steps.
+
+        Raises CleaningEnded, LogCorrupt, OSError.
+        """
+        try:
+            yield from self._read_keys()
+            end = Offset(self._offsets.latest_offset + 1)
+            segments = [s for s in self._log.segments.all[:-1] if s.base_offset < end]
+            for group in grouped(segments, self._log.config.segment_bytes):
+                yield from self._clean_group(group)
+        except CorruptBatch as error:
+            raise LogCorrupt(f"{self._reading[0].stem}.log, cleaning: {error}") from error
+        self.stats = self.stats._replace(end=end)
+
+    # --- giving way
+
+    def _worked(self, us: float, io_bytes: int = 0) -> bool:
+        """Add to the present slice; whether it is used up."""
+        self._spent_us += us
+        self._io_bytes += io_bytes
+        return self._spent_us >= SLICE_US
+
+    def _pause(self, to_sync: Sequence[File | str] = ()) -> Iterator[Step]:
+        io_bytes, self._io_bytes, self._spent_us = self._io_bytes, 0, 0.0
+        yield Step(io_bytes, to_sync)
+        if self._log.offline:
+            raise CleaningEnded(self._log.offline)
+        if self._log.segments.cuts != self._cuts:
+            raise CleaningEnded("the log was truncated")
+        if self._log.config.compaction is None:
+            raise CleaningEnded("the topic is not compacted any more")
+        if any(segment.deleted for segment in self._reading):
+            raise CleaningEnded("a segment was removed")
+
+    def _batches(self, segment: Segment, position: int = 0) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Every batch of a segment from `position` on, with its header."""
+        size, following = segment.file.size(), segment.base_offset
+        while position < size:
+            window = segment.file.pread(position, self._window_bytes)
+            first = read_header(window)
+            if first.size > len(window):
+                window = segment.file.pread(position, first.size)
+            used = 0
+            for at, header in iter_batches(window):
+                check_crc(window, at, header)
+                if not following <= header.base_offset <= header.last_offset < segment.next_offset:
+                    raise CorruptBatch(f"offset {header.base_offset}, not {following} or later")
+                following = header.next_offset
+                used = at + header.size
+                yield header, window[at:used]
+            if not used:
+                raise CorruptBatch(f"an incomplete batch at position {position}")
+            position += used
+
+    # --- the keys of the dirty part
+
+    def _read_keys(self) -> Iterator[Step]:
+        start = self._first_dirty
+        transactions = CleanedTransactions()
+        transactions.add(self._log.aborted_transactions(start, self._end))
+        for segment in self._log.segments.all[:-1]:
+            if segment.next_offset <= start or segment.base_offset >= self._end:
+                continue
+            self._reading = (segment,)
+            position = segment.batch_at(start)[0] if segment.base_offset < start else 0
+            for header, batch in self._batches(segment, position):
+                if header.is_control:
+                    transactions.read_marker(header, decode_marker(batch))
+                elif not transactions.read_batch(header):
+                    complete = yield from self._add_keys(header, batch)
+                    if not complete:
+                        return
+                if header.last_offset >= start:
+                    self._offsets.reached(header.last_offset)
+                if self._worked(BATCH_US + BYTE_US * header.size, header.size):
+                    yield from self._pause()
+            self._offsets.reached(Offset(segment.next_offset - 1))
+
+    def _add_keys(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bool]:
+        """Add a batch's keys to the map; false if it is full."""
+        for spans in self._spans(header, _records(header, batch)):
+            if not self._offsets.add(spans, header.base_offset, self._first_dirty):
+                return False
+            if self._worked(RECORD_US * len(spans)):
+                yield from self._pause()
+        return True
+
+    @staticmethod
+    def _spans(header: BatchHeader, records: bytes) -> Iterator[list[Span]]:
+        """The batch's records, a limited number at a time."""
+        at, left = 0, header.record_count
+        while left > 0:
+            spans, at = read_spans(records, at, min(left, SPANS_PER_SLICE))
+            left -= len(spans)
+            yield spans
+
+    # --- writing
+
+    def _clean_group(self, group: Sequence[Segment]) -> Iterator[Step]:
+        """Write a group of segments again, and swap the new segment in unless it is the same."""
+        self._reading = group
+        log, disk, directory = self._log, self._log.segments.disk, self._log.segments.directory
+        cleaned = CleanedSegment(disk, directory, group[0].base_offset, group[0].interval)
+        installed = False
+        try:
+            same = yield from self._write_group(group, cleaned)
+            before = sum(segment.size for segment in group)
+            self.stats = self.stats._replace(
+                bytes_before=self.stats.bytes_before + before,
+                bytes_after=self.stats.bytes_after + cleaned.size,
+            )
+            aborted, self._transactions.retained = self._transactions.retained, []
+            if same and len(group) == 1:
+                return
+            indexed = any(disk.exists(f"{segment.stem}.txnindex") for segment in group)
+            yield from self._pause(cleaned.finish(aborted if aborted or indexed else None))
+            cleaned.close()
+            rename_indexes(disk, group[0].stem, CLEANED, SWAP)
+            yield from self._pause((directory,))
+            installed = True
+            with log.health.failing():
+                install(disk, directory, log.segments, log.snapshots, group)
+        finally:
+            if not installed:
+                cleaned.discard()
+
+    def _write_group(
+        self, group: Sequence[Segment], cleaned: CleanedSegment
+    ) -> Generator[Step, None, bool]:
+        """Write what stays of the segments; whether that is all."""
+        same = True
+        fillers = Fillers()
+        last_epoch: Epoch | None = None
+        following = group[0].base_offset
+        for segment in group:
+            aborted = self._log.aborted_transactions(segment.base_offset, segment.next_offset)
+            self._transactions.add(aborted)
+            for header, batch in self._batches(segment):
+                epoch = header.partition_leader_epoch
+                if header.base_offset > following:  # a gap, left by Apache Kafka
+                    before = epoch if last_epoch is None else last_epoch
+                    gap = filler(following, header.base_offset, before)
+                    cleaned.append(fillers.remove(gap))
+                    same = False
+                kept = yield from self._kept(header, batch)
+                cleaned.append(fillers.take() + kept if kept else fillers.remove(header))
+                same &= kept is batch or header.is_filler
+                following, last_epoch = header.next_offset, epoch
+                if self._worked(BATCH_US + BYTE_US * header.size, header.size + len(kept)):
+                    yield from self._pause()
+            if segment.next_offset > following and last_epoch is not None:
+                cleaned.append(fillers.remove(filler(following, segment.next_offset, last_epoch)))
+                following, same = segment.next_offset, False
+        cleaned.append(fillers.take())
+        return same
+
+    def _kept(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytes]:
+        """The batch as it stays; nothing if it is removed."""
+        if header.is_control:
+            ended = self._transactions.read_marker(header, decode_marker(batch))
+            discarded = ended and self._filter.horizon_is_over(header)
+        else:
+            ended = False
+            discarded = self._transactions.read_batch(header)
+        if not discarded and header.record_count:
+            if not header.is_control and self._filter.keeps_all(header):
+                return batch
+            records, spans = _records(header, batch), []
+            for found in self._spans(header, records):
+                spans += found if header.is_control else self._filter.retained(header, found)
+                if self._worked(RECORD_US * len(found)):
+                    yield from self._pause()
+            if spans:
+                return self._filter.rewritten(header, batch, records, spans, ended=ended)
+        if is_remembered(self._log.producers, header):
+            return empty(header) if header.record_count else batch
+        return b""
+
+
+def _records(header: BatchHeader, batch: bytes) -> bytes:
+    return decompress(header.compression, batch[HEADER_BYTES:])

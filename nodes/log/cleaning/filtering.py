@@ -1,0 +1,107 @@
+"""What becomes of a batch and of its records. Pure.
+
+A record stays if the dirty part of the log has no later record of its key; a record above the part
+that was read stays as it is. A tombstone (a record without a value) stays until the delete horizon
+of its batch. The horizon is delete.retention.ms after the first cleaning that saw the tombstone,
+and stands in the batch's header (KIP-534), so a reader that begins at offset 0 and needs less time
+sees every deletion. Records without a key do not belong into a compacted log and are removed.
+
+Offsets, leader epoch, sequences and codec of a batch never change. The rules are those of Kafka's
+Cleaner and MemoryRecords.filterTo. One differs: Kafka keeps the last batch of each producer, this
+log all those that the producer state remembers, so that every replica has the same state.
+"""
+
+from collections.abc import Sequence
+
+from nodes.log.batch import BatchHeader, assemble, varint
+from nodes.log.cleaning.offset_map import OffsetMap
+from nodes.log.cleaning.spans import Span
+from nodes.log.compression import compress
+from nodes.log.producer_state import Producers
+
+
+class RecordFilter:
+    """For one cleaning, which began at `now_ms` (wall-clock time)."""
+
+    def __init__(self, offsets: OffsetMap, *, now_ms: int, delete_retention_ms: int) -> None:
+        self._offsets = offsets
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+
+    def keeps_all(self, header: BatchHeader) -> bool:
+        """Whether the batch is above the part of the log that was read for the map."""
+        return header.base_offset > self._offsets.latest_offset
+
+    def horizon_is_over(self, header: BatchHeader) -> bool:
+        """Whether the batch's tombstones or marker may be removed."""
+        return header.has_delete_horizon and header.base_timestamp <= self._now_ms
+
+    def retained(self, header: BatchHeader, spans: Sequence[Span]) -> list[Span]:
+        """Those of the records that stay."""
+        base, latest = header.base_offset, self._offsets.latest_offset
+        last_offset, tombstones = self._offsets.last_offset, not self.horizon_is_over(header)
+        kept = []
+        for span in spans:
+            offset, key = base + span[2], span[5]
+            if offset > latest or (
+                key is not None and (span[6] or tombstones) and offset >= last_offset(key)
+            ):
+                kept.append(span)
+        return kept
+
+    def rewritten(
+        self,
+        header: BatchHeader,
+        batch: bytes,
+        records: bytes,
+        kept: Sequence[Span],
+        *,
+        ended: bool,
+    ) -> bytes:
+        """The batch with the records `kept`, of which there is at least one.
+
+        `records` are decompressed. `ended`: it is the marker of a transaction without batches.
+        A batch in which everything stays is returned as it is.
+        """
+        waits = ended or not all(span[6] for span in kept)
+        sets_horizon = waits and not header.has_delete_horizon
+        if len(kept) == header.record_count and not sets_horizon:
+            return batch
+        new = header._replace(record_count=len(kept))
+        if not header.has_append_time:
+            latest = header.base_timestamp + max(span[3] for span in kept)
+            new = new._replace(max_timestamp=latest)
+        if sets_horizon:
+            new = new.with_delete_horizon(self._horizon_ms)
+        shift = header.base_timestamp - new.base_timestamp
+        if shift:
+            body = b"".join([_shifted(records, span, shift) for span in kept])
+        else:
+            body = b"".join([records[span[0] : span[1]] for span in kept])
+        return assemble(new, compress(header.compression, body))
+
+
+def _shifted(records: bytes, span: Span, shift: int) -> bytes:
+    """The record with a timestamp delta that is larger by `shift`."""
+    _, stop, _, stamp, rest, _, _ = span
+    changed = bytes(1) + varint(stamp + shift) + records[rest:stop]
+    return varint(len(changed)) + changed
+
+
+def is_remembered(producers: Producers, header: BatchHeader) -> bool:
+    """Whether the state of a producer needs the batch: one of its remembered batches, or a marker
+    if it has none, because of its epoch.
+    """
+    if header.producer_id < 0:
+        return False
+    known = producers.get(header.producer_id)
+    if known is None:
+        return False
+    if not known.batches:
+        return header.is_control and header.producer_epoch == known.epoch
+    return any(batch.last_offset == header.last_offset for batch in known.batches)
+
+
+def empty(header: BatchHeader) -> bytes:
+    """The batch without its records."""
+    return assemble(header.without_records())

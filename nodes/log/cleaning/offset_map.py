@@ -1,0 +1,55 @@
+"""The last offset of each key in the dirty part of a log, in bounded memory.
+
+A key of 16 bytes or more is represented by 16 bytes of BLAKE2b; nobody can construct two keys with
+the same ones. A shorter key represents itself. The map takes keys until its memory is used up; the
+log is then cleaned only up to the last offset that was added.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from nodes.ids import NO_OFFSET, Offset
+from nodes.log.cleaning.spans import Span
+
+BYTES_PER_KEY: Final = 230
+"""The most memory that a key needs: its two objects, and its place in the dictionary, which is half
+empty after it grew. Measured by `python -m tests.tools.compaction_speed`.
+"""
+_DIGEST_BYTES: Final = 16
+
+
+class OffsetMap:
+    """For one cleaning. `latest_offset` is the last offset up to which it has every key."""
+
+    def __init__(self, buffer_bytes: int, load_factor: float = 1.0) -> None:
+        self.capacity = max(1, int(buffer_bytes * load_factor) // BYTES_PER_KEY)
+        self.latest_offset = NO_OFFSET
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, spans: Sequence[Span], base_offset: Offset, start: Offset) -> bool:
+        """Add the records from offset `start` on; false if the map is full before the last one."""
+        offsets, capacity = self._offsets, self.capacity
+        for span in spans:
+            key, offset = span[5], base_offset + span[2]
+            if key is not None and offset >= start:
+                if len(offsets) >= capacity:
+                    return False
+                if len(key) >= _DIGEST_BYTES:
+                    key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+                offsets[key] = offset
+                self.latest_offset = Offset(offset)
+        return True
+
+    def last_offset(self, key: bytes) -> int:
+        """The last offset of a key; -1 if the dirty part does not have it."""
+        if len(key) >= _DIGEST_BYTES:
+            key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        return self._offsets.get(key, NO_OFFSET)
+
+    def reached(self, offset: Offset) -> None:
+        """Every key up to `offset` is in the map."""
+        self.latest_offset = max(self.latest_offset, offset)

@@ -1,0 +1,145 @@
+"""Compacted logs for tests: appended, cleaned, and read as consumers do."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Record,
+    assemble,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    read_header,
+)
+from nodes.log.cleaning.cleaner import Cleaning, Step
+from nodes.log.cleaning.offset_map import BYTES_PER_KEY, OffsetMap
+from nodes.log.compression import compress, decompress
+from nodes.log.config import CompactionConfig, LogConfig
+from nodes.log.log import Log
+from nodes.storage.disk import Disk
+from tests.support.nodes.batches import content
+
+COMPACTED = LogConfig(
+    segment_bytes=400,
+    index_interval_bytes=100,
+    max_message_bytes=5000,
+    producer_expiration_ms=1 << 62,
+    compaction=CompactionConfig(delete_retention_ms=100),
+)
+Pair = tuple[bytes, bytes | None]
+
+
+def keyed(
+    *pairs: Pair,
+    codec: int = 0,
+    timestamp_ms: int = 1000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    base_offset: int = 0,
+    epoch: int = -1,
+) -> bytes:
+    """A batch with these keys and values; `producer` is id, epoch and base sequence."""
+    plain = encode_batch(
+        [Record(key=key, value=value) for key, value in pairs],
+        timestamp_ms=timestamp_ms,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        base_offset=Offset(base_offset),
+        leader_epoch=Epoch(epoch),
+    )
+    header = read_header(plain)
+    return assemble(
+        header._replace(attributes=header.attributes | codec), compress(codec, plain[HEADER_BYTES:])
+    )
+
+
+def small_map(keys: int = 1 << 20) -> OffsetMap:
+    """An offset map for so many keys."""
+    return OffsetMap(keys * BYTES_PER_KEY)
+
+
+def cleaning(
+    log: Log,
+    *,
+    first_dirty: int = 0,
+    end: int | None = None,
+    now_ms: int = 5000,
+    keys: int = 1 << 20,
+) -> Cleaning:
+    """A cleaning of everything below the active segment, or below `end`; flushes it first."""
+    log.flush()
+    return Cleaning(
+        log,
+        Offset(max(first_dirty, log.start_offset)),
+        log.segments.active.base_offset if end is None else Offset(end),
+        offsets=small_map(keys),
+        now_ms=now_ms,
+        window_bytes=300,
+    )
+
+
+def do(cleaning: Cleaning, disk: Disk, between: Callable[[Step], None] = lambda step: None) -> None:
+    """Do all steps of a cleaning."""
+    with closing(cleaning.steps()) as steps:
+        for step in steps:
+            for target in step.to_sync:
+                if isinstance(target, str):
+                    disk.sync_dir(target)
+                else:
+                    target.sync()
+            between(step)
+
+
+def roll(log: Log, config: LogConfig = COMPACTED) -> None:
+    """Seal the active segment, by its age."""
+    if log.segments.active.size:
+        log.configure(replace(config, segment_ms=0))
+        log.expire(1 << 60, Offset(0))
+        log.configure(config)
+
+
+def records_of(batches: Sequence[bytes]) -> Iterator[tuple[BatchHeader, Record]]:
+    """Every record of these batches, decompressed."""
+    for batch in batches:
+        header = read_header(batch)
+        plain = assemble(
+            header._replace(attributes=header.attributes & ~7),
+            decompress(header.compression, batch[HEADER_BYTES:]),
+        )
+        for record in decode_records(plain):
+            yield header, record
+
+
+def pairs_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every record that a reader of the whole log sees."""
+    return [
+        (record.offset, record.key, record.value)
+        for header, record in records_of(content(log))
+        if not header.is_control
+    ]
+
+
+def folded(log: Log) -> dict[bytes | None, bytes]:
+    """The last value of each key that is not deleted."""
+    state: dict[bytes | None, bytes] = {}
+    for _, key, value in pairs_of(log):
+        if value is None:
+            state.pop(key, None)
+        else:
+            state[key] = value
+    return state
+
+
+def has_no_gap(log: Log) -> bool:
+    """Whether each batch begins where the one before ends."""
+    end = read_header(content(log)[0]).base_offset if log.end_offset > log.start_offset else None
+    for batch in content(log):
+        for _, header in iter_batches(batch):
+            if header.base_offset != end:
+                return False
+            end = header.next_offset
+    return end in (None, log.end_offset)

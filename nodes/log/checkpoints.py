@@ -3,6 +3,7 @@
     replication-offset-checkpoint      the high watermark of every partition of a log directory
     recovery-point-offset-checkpoint   below this offset each log was known to be on disk
     log-start-offset-checkpoint        below this offset each log's records count as deleted
+    cleaner-offset-checkpoint          below this offset each compacted log is clean
     leader-epoch-checkpoint            in each log: where its leader epochs begin
     partition.metadata                 in each log: the id of its topic
     meta.properties                    which cluster and node the directory belongs to
@@ -24,6 +25,7 @@ from nodes.storage.disk import Disk, File, parent
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
@@ -37,7 +39,7 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """An offset per partition; `path` is one of the three offset checkpoint files."""
+    """An offset per partition; `path` is one of the four offset checkpoint files."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk

@@ -26,6 +26,7 @@ from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.housekeeping import Housekeeping
 from nodes.server.replicas.isr import IsrManager
+from nodes.server.replicas.log_cleaner import LogCleaner
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.requests.auto_topics import AutoTopicCreation
 from nodes.server.requests.coordinators import CoordinatorHandler
@@ -91,6 +92,8 @@ class Broker:
         )
         self.replicas.set_fetchers(self._fetchers)
         self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
+        self._cleaner = LogCleaner(config.cleaner, self.replicas, now_ms, wall_clock_ms)
+        self.replicas.on_compacted = self._cleaner.start
         self._auto_topics = AutoTopicCreation(
             self._controller,
             enabled=config.administration.auto_create_topics,
@@ -196,6 +199,7 @@ class Broker:
         self.groups.close()
         self._transactions.close()
         self._fetchers.stop()
+        self._cleaner.stop()
         self._auto_topics.close()
         self._controller.close()
         return self.replicas.close()

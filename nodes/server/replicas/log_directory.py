@@ -15,7 +15,8 @@ but without a mark: it lacks no more than any replica that lost its unflushed re
 
 The checkpoints on the disk never claim more of a log than is true:
 - A recovery point is lowered before the log is truncated below it.
-- A log start is lowered before a log with a lower start grows.
+- A log start is lowered before a log with a lower start grows, and the offset below which a
+  compacted log is clean before a truncated log grows (KAFKA-3330).
 - The offsets of a deleted log are removed before another log of the same name is made. Otherwise
   the new log would not be validated where it was not flushed, or it would start above its first
   records and lose them.
@@ -33,6 +34,7 @@ from uuid import UUID
 
 from nodes.ids import Offset, TopicPartition
 from nodes.log.checkpoints import (
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -129,6 +131,9 @@ class LogDirectory:
         self._recovery_points = TrackedCheckpoint(disk, RECOVERY_POINTS)
         self._starts = TrackedCheckpoint(disk, LOG_START_OFFSETS)
         self._watermarks = TrackedCheckpoint(disk, REPLICATION_OFFSETS)
+        self._cleaned = TrackedCheckpoint(disk, CLEANER_OFFSETS)
+        self.cleaned = self._cleaned.read(optional=True)
+        """The offset below which each log that was ever cleaned is clean."""
         self.high_watermarks = self._watermarks.read(optional=True)
         """The last checkpoint of the high watermarks; at first that of the last run."""
         self.intact = clean
@@ -164,8 +169,9 @@ class LogDirectory:
                 starts.get(partition, Offset(0)),
             )
             await asyncio.sleep(0)
-        for partition in [p for p in self.high_watermarks if p not in self._hosted]:
-            del self.high_watermarks[partition]
+        for offsets in (self.high_watermarks, self.cleaned):
+            for partition in [p for p in offsets if p not in self._hosted]:
+                del offsets[partition]
         # A log that lost its end, or whose truncation was interrupted, ends below its checkpoints.
         self.after_truncation()
         validated = sum(each.log.recovery.validated_segments for each in self._hosted.values())
@@ -244,6 +250,7 @@ class LogDirectory:
         self._disk.rename(directory, target)
         self._disk.sync_dir("")
         self.high_watermarks.pop(partition, None)
+        self.cleaned.pop(partition, None)
         return target
 
     # -- the open logs -------------------------------------------------------------------------
@@ -289,6 +296,7 @@ class LogDirectory:
         self._hosted.pop(partition).log.delete()
         self._sweeping = True
         self.high_watermarks.pop(partition, None)
+        self.cleaned.pop(partition, None)
         self.refetched(partition)
 
     def sweep(self, max_files: int) -> bool:
@@ -316,6 +324,8 @@ class LogDirectory:
         yield self._recovery_points, self._flushed_offsets
         yield self._starts, self._start_offsets
         yield self._watermarks, lambda: dict(self.high_watermarks)
+        if self.cleaned or self._cleaned.is_used:
+            yield self._cleaned, lambda: dict(self.cleaned)
 
     def before_truncation(self, partition: TopicPartition, end: Offset) -> None:
         """Lower the recovery point to `end`; called before a log is truncated to `end` or above.
@@ -339,11 +349,10 @@ class LogDirectory:
         for partition, each in self._hosted.items():
             if self.high_watermarks.get(partition, 0) > each.log.end_offset:
                 self.high_watermarks[partition] = each.log.end_offset
-        for checkpoint, offsets in (
-            (self._recovery_points, self._flushed_offsets()),
-            (self._starts, self._start_offsets()),
-            (self._watermarks, dict(self.high_watermarks)),
-        ):
+            if self.cleaned.get(partition, 0) > each.log.end_offset:
+                self.cleaned[partition] = each.log.end_offset
+        for checkpoint, present in self._all_offsets():
+            offsets = present()
             if any((checkpoint.possible_offset(p) or 0) > offset for p, offset in offsets.items()):
                 checkpoint.save(offsets)
 
@@ -362,6 +371,11 @@ class LogDirectory:
         """
         self.high_watermarks.update(offsets)
         await self._watermarks.save_off_loop(lambda: dict(self.high_watermarks))
+
+    async def checkpoint_cleaned(self, partition: TopicPartition, end: Offset) -> None:
+        """Return when it is on disk that the log is clean below `end`. Raises OSError."""
+        self.cleaned[partition] = end
+        await self._cleaned.save_off_loop(lambda: dict(self.cleaned))
 
     # -- ending --------------------------------------------------------------------------------
 

@@ -81,6 +81,8 @@ class ReplicaManager:
         self.image = ClusterImage()
         self.applied_offset = NO_OFFSET
         """The metadata offset up to which the roles are applied; the image may be ahead."""
+        self.on_compacted: Callable[[], None] = lambda: None
+        """Called for each replica whose topic is compacted now."""
         self._active = asyncio.Event()
         """Set once the roles of the first image with this broker's registration are applied."""
 
@@ -270,6 +272,8 @@ class ReplicaManager:
             before_truncation=partial(self.logs.before_truncation, partition),
         )
         self._replicas[partition] = replica
+        if settings.log.compaction is not None:
+            self.on_compacted()
         return replica
 
     def _remove(self, replica: Replica) -> None:
@@ -304,6 +308,8 @@ class ReplicaManager:
         if replica is not None:
             settings = self._settings_of(partition.topic)
             replica.configure(settings.log, settings.min_isr)
+            if settings.log.compaction is not None:
+                self.on_compacted()
 
     def _settings_of(self, topic: str) -> TopicSettings:
         """The topic's settings; all topics without own configuration share one value."""

@@ -23,7 +23,7 @@ Offsets = Mapping[TopicPartition, Offset]
 
 
 class TrackedCheckpoint:
-    """One of the three offset checkpoints, in the file `path`."""
+    """One of the four offset checkpoints, in the file `path`."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._path = path
@@ -49,6 +49,11 @@ class TrackedCheckpoint:
             return {}
         self._possible = found
         return dict(found)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the file may have offsets."""
+        return bool(self._possible)
 
     def possible_offset(self, partition: TopicPartition) -> Offset | None:
         """The largest offset that the next start may find for the partition, or None."""

@@ -8,6 +8,7 @@ import pytest
 
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.checkpoints import (
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
@@ -179,3 +180,39 @@ def test_closing_a_log_is_no_failure() -> None:
     logs = recovered(disk)
     assert logs.close({T0: Offset(2)})
     assert logs.failure == ""
+
+
+def test_cleaner_checkpoint_is_lowered_with_its_log() -> None:
+    """KAFKA-3330: otherwise what is written there later would count as clean."""
+    disk = MemoryDisk()
+    with_log(disk, 5)
+    OffsetCheckpoint(disk, CLEANER_OFFSETS).write({T0: Offset(9)})
+    logs = recovered(disk)
+    assert logs.cleaned == OffsetCheckpoint(disk, CLEANER_OFFSETS).read() == {T0: 5}
+    hosted = logs.find(T0)
+    assert hosted is not None
+    hosted.log.truncate_to(Offset(2))
+    logs.after_truncation()
+    disk.crash()
+    assert OffsetCheckpoint(disk, CLEANER_OFFSETS).read() == {T0: 2}
+
+
+def test_cleaner_checkpoint_of_a_deleted_log_is_removed_before_the_name_is_used_again() -> None:
+    disk = MemoryDisk()
+    with_log(disk, 5)
+    logs = recovered(disk)
+    asyncio.run(logs.checkpoint_cleaned(T0, Offset(4)))
+    logs.remove(T0)
+    assert OffsetCheckpoint(disk, CLEANER_OFFSETS).read() == {T0: 4}
+    logs.create(T0, LogConfig())
+    disk.crash()
+    assert OffsetCheckpoint(disk, CLEANER_OFFSETS).read() == {}
+
+
+def test_directory_without_compacted_logs_has_no_cleaner_checkpoint() -> None:
+    disk = MemoryDisk()
+    with_log(disk, 5)
+    logs = recovered(disk)
+    logs.after_truncation()
+    assert logs.close({})
+    assert not disk.exists(CLEANER_OFFSETS)

@@ -216,6 +216,8 @@ class Cleaning:
             installed = True
             with log.health.failing():
                 install(disk, directory, log.segments, log.snapshots, group)
+            self._reading = ()
+            yield from self._pause()
         finally:
             if not installed:
                 cleaned.discard()

@@ -20,6 +20,7 @@ from nodes.log.cleaning.offset_map import BYTES_PER_KEY, OffsetMap
 from nodes.log.compression import compress, decompress
 from nodes.log.config import CompactionConfig, LogConfig
 from nodes.log.log import Log
+from nodes.log.transactions.markers import decode_marker
 from nodes.storage.disk import Disk
 from tests.support.nodes.batches import content
 
@@ -70,12 +71,13 @@ def cleaning(
     now_ms: int = 5000,
     keys: int = 1 << 20,
 ) -> Cleaning:
-    """A cleaning of everything below the active segment, or below `end`; flushes it first."""
+    """A cleaning of all stable segments but the active one, or below `end`; flushes it first."""
     log.flush()
+    stable = log.segments.of(log.last_stable_offset(log.end_offset)).base_offset
     return Cleaning(
         log,
         Offset(max(first_dirty, log.start_offset)),
-        log.segments.active.base_offset if end is None else Offset(end),
+        stable if end is None else Offset(end),
         offsets=small_map(keys),
         now_ms=now_ms,
         window_bytes=300,
@@ -123,10 +125,30 @@ def pairs_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     ]
 
 
+def committed_pairs(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    """As `pairs_of`, for a reader with isolation.level=read_committed."""
+    coming = sorted(
+        log.aborted_transactions(log.start_offset, log.end_offset), key=lambda t: -t.first_offset
+    )
+    aborted: set[int] = set()
+    found = []
+    for batch in content(log):
+        header = read_header(batch)
+        while coming and coming[-1].first_offset <= header.last_offset:
+            aborted.add(coming.pop().producer_id)
+        if header.is_control:
+            marker = decode_marker(batch)
+            if marker is not None and not marker.committed:
+                aborted.discard(marker.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            found += [(r.offset, r.key, r.value) for _, r in records_of([batch])]
+    return found
+
+
 def folded(log: Log) -> dict[bytes | None, bytes]:
-    """The last value of each key that is not deleted."""
+    """The last value of each key that is not deleted, of committed records."""
     state: dict[bytes | None, bytes] = {}
-    for _, key, value in pairs_of(log):
+    for _, key, value in committed_pairs(log):
         if value is None:
             state.pop(key, None)
         else:

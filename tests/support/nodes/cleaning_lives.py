@@ -6,24 +6,28 @@ key up to the log's end, no deleted key, no gap. For a long run:
 """
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import read_header
+from nodes.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, assemble, read_header
 from nodes.log.checkpoints import RECOVERY_POINTS, OffsetCheckpoint
 from nodes.log.log import Log
+from nodes.log.transactions.markers import Marker
 from nodes.storage.disk import Disk
 from tests.support.nodes.batches import DIRECTORY, content
 from tests.support.nodes.cleaning import (
     COMPACTED,
     Pair,
     cleaning,
+    committed_pairs,
     do,
     folded,
     has_no_gap,
     keyed,
-    pairs_of,
     roll,
 )
 from tests.support.nodes.log_lives import PARTITION
 
+PRODUCER = 7
+ABORTED, MARKER = b"aborted", b"marker"
+"""Values in the model of what no reader sees."""
 KEYS = [b"a", b"b", b"c", b"key-of-more-than-sixteen-bytes"]
 
 
@@ -80,13 +84,49 @@ class CleaningLife:
         return self.log
 
     def append(self, count: int) -> None:
-        for _ in range(count):
+        """Records; each sixth is of a transaction that is aborted at once, each eighth of one that
+        is committed.
+        """
+        self._abort_open()
+        while count > 0:
             number = len(self.model)
             key = KEYS[number * number % 7 % len(KEYS)]
             value = None if number % 5 == 3 else b"v%d" % number * 6
-            self.model.append((key, value))
-            sent = keyed((key, value), producer=(-1, -1, -1), timestamp_ms=1000 + number)
-            self.opened.append_as_leader(sent, Epoch(number // 10))
+            epoch, stamp = Epoch(number // 10), 1000 + number
+            if number % 6 and number % 8:
+                self.model.append((key, value))
+                sent = keyed((key, value), timestamp_ms=stamp)
+                self.opened.append_as_leader(sent, epoch)
+                count -= 1
+                continue
+            committed = bool(number % 6)
+            self.model.append((key, value if committed else ABORTED))
+            self._in_transaction((key, value), epoch, stamp, committed=committed)
+            count -= 2
+
+    def _abort_open(self) -> None:
+        """End a transaction whose marker was lost."""
+        log = self.opened
+        first = log.last_stable_offset(log.end_offset)
+        if first < log.end_offset:
+            self.model[first] = (self.model[first][0], ABORTED)
+            self.model.append((None, MARKER))
+            marker = Marker(PRODUCER, 0, 1, False)
+            log.append_marker(marker, Epoch(log.last_epoch), 1000, transaction_version=0)
+
+    def _in_transaction(self, pair: Pair, epoch: Epoch, stamp: int, *, committed: bool) -> None:
+        """A record and the marker of its transaction."""
+        log = self.opened
+        known = log.producers.get(PRODUCER)
+        sequence = known.batches[-1].last_sequence + 1 if known and known.batches else 0
+        plain = keyed(pair, timestamp_ms=stamp, producer=(PRODUCER, 0, sequence))
+        header = read_header(plain)._replace(attributes=TRANSACTIONAL_BIT)
+        batch = assemble(header, plain[HEADER_BYTES:])
+        guard = log.producers.start_verification(header, 0, supports_epoch_bump=False)
+        log.append_as_leader(batch, epoch, guard=guard)
+        self.model.append((None, MARKER))
+        marker = Marker(PRODUCER, 0, 1, committed)
+        log.append_marker(marker, epoch, stamp, transaction_version=0)
 
     def flush(self, disk: Disk) -> None:
         self.floor = self.opened.flush()
@@ -144,16 +184,16 @@ class CleaningLife:
     def verify(self, log: Log) -> None:
         """The log means the same as the records that were appended to it."""
         model: dict[bytes | None, bytes] = {}
-        for key, value in self.model[: log.end_offset]:
+        stable = log.last_stable_offset(log.end_offset)
+        for key, value in self.model[:stable]:
             if value is None:
                 model.pop(key, None)
-            else:
+            elif value not in (ABORTED, MARKER):
                 model[key] = value
-        state = folded(log)
-        if self.whole:
-            assert state == model, f"{state} is not {model}"
-        for offset, key, value in pairs_of(log):
-            assert self.model[offset] == (key, value)
+        if self.whole and stable == log.end_offset:
+            assert folded(log) == model, f"{folded(log)} is not {model}"
+        for offset, key, value in committed_pairs(log):
+            assert self.model[offset] == (key, value) or offset >= stable
         assert has_no_gap(log)
         for header in map(read_header, content(log)):
             for offset in range(max(header.base_offset, log.start_offset), header.next_offset):

@@ -23,7 +23,9 @@ from tests.support.require import require
 pytestmark = pytest.mark.slow
 
 KAFKAS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-SYSTEMS: Final = ("kafka",)
+SYSTEMS: Final = ("kafka", "nodes")
+PROTOCOLS: Final = {"kafka": ("classic", "consumer"), "nodes": ("classic",)}
+"""Of groups, that each system serves."""
 PARTITIONS: Final = 3
 RECORDS: Final = 10
 """In each partition."""
@@ -32,8 +34,9 @@ RECORDS: Final = 10
 class Cluster:
     """A cluster that is up, asked by `highwater cluster` and by Kafka's tool."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, system: str) -> None:
         self.bootstrap = bootstrap
+        self.protocols = PROTOCOLS[system]
 
     def groups(self, *arguments: str) -> Printed:
         """Run `highwater cluster groups`, which must succeed."""
@@ -116,12 +119,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     store: Path = tmp_path_factory.mktemp("groups") / "store"
     settings = ("--config", "group.initial.rebalance.delay.ms=0")
     with cluster_up(store, "--system", request.param, *settings) as up:
-        yield Cluster(up.bootstrap)
+        yield Cluster(up.bootstrap, request.param)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_group_and_its_lag_are_shown_as_by_kafkas_tool(cluster: Cluster, protocol: str) -> None:
-    """In either protocol, with a partition that has no committed offset."""
+def test_group_and_its_lag_are_shown_as_by_kafkas_tool(cluster: Cluster) -> None:
+    """In each protocol, with a partition that has no committed offset."""
+    for protocol in cluster.protocols:
+        _shown_as_by_kafkas_tool(cluster, protocol)
+
+
+def _shown_as_by_kafkas_tool(cluster: Cluster, protocol: str) -> None:
     group, topic = f"shown-{protocol}", cluster.filled(f"shown-{protocol}")
     with cluster.member(group, topic, protocol) as consumer:
         commit(consumer, topic, 4, 10)

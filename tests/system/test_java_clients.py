@@ -1,6 +1,6 @@
 """Kafka's own consumers and producers, in groups and transactions, driven step by step.
 
-The tests show on Apache Kafka that what drives the clients works, and what Kafka does.
+Each test runs on Apache Kafka and, where it serves what the test needs, on the built-in broker.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,11 @@ from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
-SYSTEMS: Final = ("kafka",)
 PARTITIONS: Final = 4
 COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+KAFKA: Final = ("kafka",)
+BOTH: Final = ("kafka", "nodes")
+"""The systems that serve what a test needs."""
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
@@ -32,7 +34,12 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=SYSTEMS)
+def on(systems: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Run a test on a cluster of each of these systems."""
+    return pytest.mark.parametrize("bootstrap", systems, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def bootstrap(
     request: pytest.FixtureRequest, classes: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
@@ -69,19 +76,25 @@ def share_all(clients: Driven, *members: str) -> bool:
     return all(owned) and sum(map(len, owned)) == len(set().union(*owned)) == PARTITIONS
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("eager", {"partition_assignment_strategy": RANGE}),
-        ("cooperative", {"partition_assignment_strategy": COOPERATIVE}),
-        ("consumer", {"group_protocol": "consumer"}),
-    ],
-    ids=["eager", "cooperative", "consumer"],
-)
-def test_members_share_the_partitions_and_commit(
-    bootstrap: str, clients: Driven, name: str, settings: dict[str, str]
+@on(BOTH)
+@pytest.mark.parametrize("name", ["eager", "cooperative"])
+def test_members_of_classic_groups_share_the_partitions_and_commit(
+    bootstrap: str, clients: Driven, name: str
 ) -> None:
     """A second member joins and leaves. Only eager members give up what they keep."""
+    strategy = {"eager": RANGE, "cooperative": COOPERATIVE}[name]
+    _shared(bootstrap, clients, name, {"partition_assignment_strategy": strategy})
+
+
+@on(KAFKA)
+def test_members_of_consumer_groups_share_the_partitions_and_commit(
+    bootstrap: str, clients: Driven
+) -> None:
+    """A second member joins and leaves (KIP-848)."""
+    _shared(bootstrap, clients, "consumer", {"group_protocol": "consumer"})
+
+
+def _shared(bootstrap: str, clients: Driven, name: str, settings: dict[str, str]) -> None:
     topic, group = created(bootstrap, f"shared-{name}"), f"group-{name}"
     clients.consumer("one", group, topic, **settings)
     clients.until(lambda: len(clients.owned("one")) == PARTITIONS, "one member to own all")
@@ -102,6 +115,7 @@ def test_members_share_the_partitions_and_commit(
     clients.until(lambda: len(clients.owned("one")) == PARTITIONS, "the first to own all again")
 
 
+@on(BOTH)
 def test_static_member_returns_without_a_rebalance(bootstrap: str, clients: Driven) -> None:
     """Under its instance id it gets what it had, and the other member keeps its own."""
     topic = created(bootstrap, "static")
@@ -117,6 +131,7 @@ def test_static_member_returns_without_a_rebalance(bootstrap: str, clients: Driv
     assert len(clients.events("one")) == kept
 
 
+@on(KAFKA)
 def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: Driven) -> None:
     """Not what they abort; offsets that a transaction sends are committed with it."""
     topic = created(bootstrap, "transacted")
@@ -138,6 +153,7 @@ def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: D
     }
 
 
+@on(KAFKA)
 def test_producer_is_fenced_by_the_next_of_its_transactional_id(
     bootstrap: str, clients: Driven
 ) -> None:

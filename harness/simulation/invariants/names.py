@@ -9,6 +9,7 @@ INVARIANTS: Final = (
     "commits-its-own-epoch",
     "commits-stay",
     "commits-with-enough",
+    "deletions-stay",
     "dense-offsets",
     "epoch-ends-are-true",
     "epochs-match-batches",

@@ -2,6 +2,7 @@
 at the end of the event. The rules are elsewhere; see the package.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -13,6 +14,7 @@ from harness.simulation.invariants.acknowledgements import (
 )
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.deletions import check_deletion, watch_deletions
 from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.leader_epochs import watch_responses
@@ -30,7 +32,7 @@ from harness.simulation.invariants.set_aside import (
 )
 from harness.simulation.invariants.sound_log import SoundLogChecker
 from harness.simulation.world.disk import SimDisk
-from nodes.ids import TopicPartition
+from nodes.ids import Offset, TopicPartition
 from nodes.log.log import Log
 from nodes.metadata.image import ClusterImage
 from nodes.server.node import Node
@@ -149,24 +151,30 @@ class NodeChecker:
             self._sound_logs[copy].epochs.answered(asked, epoch, end)
 
     def _on_lookup(self, replica: Replica, wanted_ms: int, answer: ListedOffset) -> None:
-        """Judge the answer at once: the log may change before the event ends."""
+        self._judge_log(lambda: check_lookup(replica, self.node, wanted_ms, answer))
+
+    def _on_deletion(self, replica: Replica, asked: Offset, low: Offset) -> None:
+        self._judge_log(lambda: check_deletion(replica, self.node, asked, low, self._disk))
+
+    def _judge_log(self, check: Callable[[], None]) -> None:
+        """Judge an answer at once: the log may change before the event ends."""
         if self._invariants.disk_past(self.node).damaged:
             return  # an index may be wrong without any sign of it
         self._disk.read_by_program = False
         try:
-            check_lookup(replica, self.node, wanted_ms, answer)
-        except InvariantBroken as error:
-            self._wrong_answer = error
-            self._invariants.touch(self)
+            self._judge(check)
         finally:
             self._disk.read_by_program = True
 
-    def _on_producer_id(self, producer_id: int) -> None:
+    def _judge(self, check: Callable[[], None]) -> None:
         try:
-            self._invariants.producer_ids.given(producer_id, self.node)
+            check()
         except InvariantBroken as error:
-            self._wrong_answer = error
+            self._wrong_answer = self._wrong_answer or error
             self._invariants.touch(self)
+
+    def _on_producer_id(self, producer_id: int) -> None:
+        self._judge(lambda: self._invariants.producer_ids.given(producer_id, self.node))
 
     def _on_flush(self, directory: str, log: Log) -> None:
         self._to_flush[directory] = log
@@ -259,6 +267,7 @@ class NodeChecker:
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)
             watch_responses(broker._handlers.offsets, self._on_epoch_end)
             watch_lookups(broker._handlers.offsets, self._on_lookup)
+            watch_deletions(broker._handlers.log_admin, self._on_deletion)
             watch_producer_ids(broker._transactions.ids, self._on_producer_id)
 
     def _find_replicas(self) -> None:

@@ -373,6 +373,8 @@ def test_a_log_refuses_changes_after_a_failed_write(monkeypatch: pytest.MonkeyPa
         lambda: log.append_as_leader(batch(), E1),
         lambda: log.append_as_follower(batch(base_offset=end, epoch=1)),
         lambda: log.truncate_to(Offset(0)),
+        lambda: log.expire(10_000, end),
+        lambda: log.advance_start(Offset(1)),
         log.flush,
         lambda: asyncio.run(log.flush_async()),
     ):

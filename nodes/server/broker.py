@@ -4,22 +4,18 @@ The parts are the replicas, the ISR manager, the fetchers, the lifecycle, the ho
 request handlers. This module names their apis and their endless jobs.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
-from random import Random
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from uuid import UUID
 
-from nodes.config import InternalTopicSettings, NodeConfig
-from nodes.coordinators.groups.coordinator import GroupCoordinator
-from nodes.coordinators.groups.image_topics import ImageTopics
-from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from nodes.coordinators.machine import Effects, Now, Token
+from nodes.config import NodeConfig
+from nodes.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import BrokerHandlers, broker_apis
 from nodes.server.controller_link import ControllerLink
-from nodes.server.coordinators.shards import Shards
+from nodes.server.coordinators.groups import forget_topics, group_coordinators
+from nodes.server.coordinators.internal_topics import internal_topics
 from nodes.server.coordinators.transactions import Transactions
 from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
@@ -97,18 +93,9 @@ class Broker:
         self._auto_topics = AutoTopicCreation(
             self._controller,
             enabled=config.administration.auto_create_topics,
-            internal=_internal_topics(config),
+            internal=internal_topics(config),
         )
-        topics = ImageTopics(lambda: self.replicas.image)
-        random = Random(incarnation_id.int)
-        self.groups = Shards(
-            OFFSETS_TOPIC,
-            partial(GroupCoordinator, config.groups.groups, topics.current, random),
-            lambda: self.replicas.image,
-            wall_clock_ms,
-            commit_timeout_ms=config.groups.commit_timeout_ms,
-        )
-        self.replicas.set_role_listener(OFFSETS_TOPIC, self.groups)
+        self.groups = group_coordinators(config, self.replicas, incarnation_id, wall_clock_ms)
         self._transactions = self._transaction_coordinators(connect_broker, wall_clock_ms)
         self._handlers = BrokerHandlers(
             produce=ProduceHandler(self.replicas, wall_clock_ms, self._transactions.verifier),
@@ -187,7 +174,7 @@ class Broker:
         self.replicas.apply_delta(image, delta)
         deleted = [each.before.name for each in delta.topics.values() if each.before]
         if deleted:
-            self.groups.perform_when_loaded(partial(_topics_deleted, deleted))
+            forget_topics(self.groups, deleted)
         self.lifecycle.metadata_advanced()
 
     async def controlled_shutdown(self, timeout_ms: float) -> bool:
@@ -203,30 +190,3 @@ class Broker:
         self._auto_topics.close()
         self._controller.close()
         return self.replicas.close()
-
-
-def _topics_deleted(
-    names: Sequence[str], coordinator: GroupCoordinator, token: Token, now: Now
-) -> Effects:
-    return coordinator.topics_deleted(names, token, now)
-
-
-def _internal_topics(config: NodeConfig) -> dict[str, dict[str, Any]]:
-    """How each internal topic is created, as fields of CreateTopics."""
-    transactions = {
-        "min.insync.replicas": str(config.transactions.min_isr),
-        "unclean.leader.election.enable": "false",
-    }
-    return {
-        OFFSETS_TOPIC: _creation(config.groups.topic, {}),
-        TRANSACTIONS_TOPIC: _creation(config.transactions.topic, transactions),
-    }
-
-
-def _creation(topic: InternalTopicSettings, more: Mapping[str, str]) -> dict[str, Any]:
-    configs = {"cleanup.policy": "compact", "segment.bytes": str(topic.segment_bytes), **more}
-    return {
-        "num_partitions": topic.partitions,
-        "replication_factor": topic.replication_factor,
-        "configs": [{"name": name, "value": value} for name, value in configs.items()],
-    }

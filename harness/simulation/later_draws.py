@@ -88,8 +88,13 @@ def _with_groups(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:
-    """Draw the sizes of an internal topic: few partitions, so that coordinators meet."""
+    """Draw the sizes of an internal topic, and whether it is compacted: few partitions, so that
+    coordinators meet. The logs of brokers that compact are not compared with each other.
+    """
     return {
+        "log.cleaner.enable": rng.choice(("true", "false")),
+        "log.cleaner.backoff.ms": rng.choice(("300", "1000", "15000")),
+        "log.cleaner.min.cleanable.ratio": rng.choice(("0.01", "0.5")),
         f"{name}.num.partitions": str(rng.randint(1, 3)),
         f"{name}.replication.factor": str(min(nodes, 3)),
         f"{name}.segment.bytes": rng.choice(("2000", "20000", "1000000")),

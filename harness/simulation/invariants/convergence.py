@@ -94,6 +94,8 @@ def _partition_problem(
     logs: dict[NodeId, Log] = {}
     for node, checker in hosts.items():
         replica_checker = checker.replica_checkers.get(name)
+        if replica_checker is None and checker.cleans(name):
+            return ""
         if replica_checker is None:
             return f"node {node} has no replica"
         state, logs[node] = replica_checker.replica.state, replica_checker.replica.log

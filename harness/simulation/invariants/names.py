@@ -10,6 +10,7 @@ INVARIANTS: Final = (
     "commits-stay",
     "commits-with-enough",
     "deletions-stay",
+    "coordinators-replay",
     "dense-offsets",
     "epoch-ends-are-true",
     "epochs-match-batches",

@@ -14,6 +14,11 @@ from harness.simulation.invariants.acknowledgements import (
 )
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.coordinators import (
+    MakeMachine,
+    check_coordinator,
+    watch_coordinators,
+)
 from harness.simulation.invariants.deletions import check_deletion, watch_deletions
 from harness.simulation.invariants.durable import is_durable
 from harness.simulation.invariants.images import Images
@@ -32,6 +37,7 @@ from harness.simulation.invariants.set_aside import (
 )
 from harness.simulation.invariants.sound_log import SoundLogChecker
 from harness.simulation.world.disk import SimDisk
+from nodes.coordinators.machine import Machine
 from nodes.ids import Offset, TopicPartition
 from nodes.log.log import Log
 from nodes.metadata.image import ClusterImage
@@ -156,6 +162,9 @@ class NodeChecker:
     def _on_deletion(self, replica: Replica, asked: Offset, low: Offset) -> None:
         self._judge_log(lambda: check_deletion(replica, self.node, asked, low, self._disk))
 
+    def _on_coordinator(self, replica: Replica, machine: Machine, make: MakeMachine) -> None:
+        self._judge_log(lambda: check_coordinator(replica, self.node, machine, make))
+
     def _judge_log(self, check: Callable[[], None]) -> None:
         """Judge an answer at once: the log may change before the event ends."""
         if self._invariants.disk_past(self.node).damaged:
@@ -269,6 +278,8 @@ class NodeChecker:
             watch_lookups(broker._handlers.offsets, self._on_lookup)
             watch_deletions(broker._handlers.log_admin, self._on_deletion)
             watch_producer_ids(broker._transactions.ids, self._on_producer_id)
+            watch_coordinators(broker.groups, self._on_coordinator)
+            watch_coordinators(broker._transactions.shards, self._on_coordinator)
 
     def _find_replicas(self) -> None:
         if self._manager is None:
@@ -278,8 +289,17 @@ class NodeChecker:
             if hosted.get(partition) is not replica_checker.replica:
                 self._drop(partition, replica_checker)
         for partition, replica in hosted.items():
-            if partition not in self.replica_checkers:
+            if partition not in self.replica_checkers and not self._cleans(replica):
                 self._add(partition, replica)
+
+    def cleans(self, partition: TopicPartition) -> bool:
+        """Whether the node compacts the replica: then its log need not be that of others."""
+        replica = None if self._manager is None else self._manager.find(partition)
+        return replica is not None and self._cleans(replica)
+
+    def _cleans(self, replica: Replica) -> bool:
+        compacts = replica.log.config.compaction is not None
+        return compacts and self._node_created.config.cleaner.enabled
 
     def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
         """Drop a replica whose files were removed; if it is hosted again, it begins empty."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from nodes.coordinators.machine import Machine, Position, ProducerStamp
 from nodes.coordinators.records import CoordinatorRecord, RecordError
-from nodes.ids import Offset
+from nodes.ids import NO_OFFSET, Offset
 from nodes.log.batch import BatchHeader, iter_batches
 from nodes.log.key_values import read_key_values
 from nodes.log.log import Log
@@ -29,15 +29,25 @@ async def load(machine: Machine, log: Log) -> Offset:
         data = log.read(offset, SLICE_BYTES, log.end_offset)
         if not data:
             raise RecordError(f"there is nothing at offset {offset}")
-        for at, header in iter_batches(data):
-            if header.is_control:
-                _end_transaction(machine, data, at, header)
-            else:
-                _replay(machine, data, at, header)
-            offset = header.next_offset
+        offset = replay(machine, data)
         if offset < log.end_offset:
             await asyncio.sleep(0)
     return offset
+
+
+def replay(machine: Machine, data: bytes) -> Offset:
+    """Let `machine` replay at least one batch, records and markers; return the next offset.
+
+    Raises RecordError, CorruptBatch.
+    """
+    next_offset = NO_OFFSET
+    for at, header in iter_batches(data):
+        if header.is_control:
+            _end_transaction(machine, data, at, header)
+        else:
+            _replay(machine, data, at, header)
+        next_offset = header.next_offset
+    return next_offset
 
 
 def _replay(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None:

@@ -1,0 +1,109 @@
+"""Groups and transactions in simulated runs: sound brokers pass, broken coordinators are found."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.simulation.invariants import InvariantBroken
+from harness.simulation.invariants.transactions import End
+from harness.simulation.later_draws import GROUP_TIMES, TRANSACTION_TIMES
+from harness.simulation.run import Simulation
+from nodes.coordinators.groups.offsets import Offsets
+from nodes.coordinators.machine import Machine, Position
+from nodes.coordinators.records import CoordinatorRecord
+from nodes.ids import Offset
+from nodes.log.log import Log
+from nodes.server.coordinators import shard
+from nodes.server.requests.transaction_markers import TransactionMarkersHandler
+from tests.support.simulation.plans import prepared
+
+KILLS = {
+    "events": [
+        {"at_ms": at_ms, "fault": "kill", "targets": f"node:{node}", "duration_ms": 1500}
+        for at_ms, node in ((1500, 1), (3500, 2), (5500, 3))
+    ]
+}
+
+
+def simulation(groups: int = 2, producers: int = 2) -> Simulation:
+    """A run in which each node is killed once."""
+    return Simulation(
+        prepared(
+            duration_s=7,
+            nemesis=KILLS,
+            simulated={"group_members": groups, "transactional_producers": producers},
+            broker={
+                **GROUP_TIMES,
+                **TRANSACTION_TIMES,
+                "broker.session.timeout.ms": "1000",
+                "offsets.topic.num.partitions": "2",
+                "transaction.state.log.num.partitions": "2",
+            },
+        )
+    )
+
+
+def broken_by(made: Simulation) -> str:
+    """The invariant that the run breaks."""
+    failure = made.run().failure
+    assert isinstance(failure, InvariantBroken), failure
+    return failure.name
+
+
+def test_sound_coordinators_pass_with_every_kind_of_work() -> None:
+    """Both protocols commit, transactions commit and abort, and nothing is judged wrong."""
+    made = simulation()
+    recording = made.run()
+    assert recording.failure is None
+    unrecorded = made._unrecorded
+    assert [commits.count > 10 for commits in unrecorded.commits] == [True, True]
+    assert unrecorded.transactions.count(End.COMMITTED) > 10
+    assert unrecorded.transactions.count(End.ABORTED) > 3
+
+
+def test_a_coordinator_that_does_not_load_loses_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next coordinator knows nothing, and the members are told so."""
+
+    async def load_nothing(machine: Machine, log: Log) -> Offset:
+        return log.end_offset
+
+    monkeypatch.setattr(shard, "load", load_nothing)
+    assert broken_by(simulation(producers=0)) == "commits-stay"
+
+
+def test_a_coordinator_that_remembers_something_else_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody would notice before the next coordinator loads the log."""
+    append: Callable[..., None] = shard.Shard._append
+    replay = Offsets.replay
+    live = False
+
+    def appended(self: Any, *arguments: Any) -> None:
+        nonlocal live
+        live = True
+        append(self, *arguments)
+        live = False
+
+    def replayed(self: Offsets, record: CoordinatorRecord, position: Position) -> None:
+        if live:
+            position = position._replace(offset=Offset(position.offset + 1))
+        replay(self, record, position)
+
+    monkeypatch.setattr(shard.Shard, "_append", appended)
+    monkeypatch.setattr(Offsets, "replay", replayed)
+    assert broken_by(simulation(producers=0)) == "coordinators-replay"
+
+
+def test_markers_that_always_commit_show_aborted_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader of committed records sees what its producer aborted."""
+    append = TransactionMarkersHandler._append
+
+    def committing(self: Any, partition: Any, marker: Any, version: int) -> Any:
+        return append(self, partition, marker._replace(committed=True), version)
+
+    monkeypatch.setattr(TransactionMarkersHandler, "_append", committing)
+    assert broken_by(simulation(groups=0)) == "transactions-are-whole"

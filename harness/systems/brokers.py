@@ -89,6 +89,7 @@ def server_properties(
         "cluster.id": cluster_id,
         "log.dirs": str(log_dir),
         **rack,
+        "group.initial.rebalance.delay.ms": "0",  # the delay is for groups of many members
         **_internal_topics(len(layout.brokers)),
         **QUICK_FAILOVER,
         **{name: _property(value) for name, value in overrides.items()},
@@ -96,10 +97,14 @@ def server_properties(
 
 
 def _internal_topics(brokers: int) -> dict[str, str]:
-    """Return how internal topics fit on fewer than three brokers, which Kafka's defaults need."""
+    """Return how the internal topics are created: small, and with three replicas if there are so
+    many brokers, which Kafka's defaults need.
+    """
+    few = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
     if brokers >= 3:
-        return {}
+        return few
     return {
+        **few,
         "offsets.topic.replication.factor": str(brokers),
         "transaction.state.log.replication.factor": str(brokers),
         "transaction.state.log.min.isr": str(min(2, brokers)),

@@ -28,8 +28,6 @@ NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", *FEATURES)
 DEFAULTS: Final[Mapping[str, str]] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "3",
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
 """Values for a small heap, and the built-in broker's defaults where Kafka's differ."""

@@ -55,6 +55,7 @@ def test_internal_topics_fit_on_the_brokers(
     assert config.groups.topic.replication_factor == replicas
     assert config.transactions.topic.replication_factor == replicas
     assert config.transactions.min_isr == min_isr
+    assert config.groups.topic.partitions == config.transactions.topic.partitions == 3
 
 
 def test_joining_controller_is_no_first_voter(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 What is remembered is the last record of each group, and only `replay` changes it. A group works on
 what it was told since: who joined, and waits. A broker that becomes the leader begins with what is
-remembered. A group that is stable or empty is as its record says.
+remembered. A group that is stable or empty is as its record says (but for the time when it became
+stable).
 
 Times are arguments, and member ids come from the given random numbers.
 """

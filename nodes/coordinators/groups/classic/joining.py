@@ -121,7 +121,7 @@ def _add(group: ClassicGroup, request: Join, member_id: str, token: Token, step:
         group.protocol_type = request.protocol_type
     group.add(member)
     group.joined[member_id] = token
-    group.grew = True
+    group.grew = group.grew or group.initial
     # It cannot send heartbeats while it waits. If its client is gone, it must not stay for ever.
     key = TimerKey(TimerKind.SESSION, group.group_id, member_id)
     step.schedule(key, NEW_MEMBER_TIMEOUT_MS)

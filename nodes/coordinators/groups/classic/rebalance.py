@@ -41,7 +41,6 @@ def prepare(group: ClassicGroup, step: Step) -> None:
     group.initial = group.state is GroupState.EMPTY
     group.change_state(GroupState.PREPARING_REBALANCE, step.now)
     if group.initial:
-        group.grew = False
         delay_ms = step.settings.initial_rebalance_delay_ms
         group.delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         step.schedule(TimerKey(TimerKind.INITIAL_DELAY, group.group_id), delay_ms)
@@ -85,8 +84,9 @@ def assign(group: ClassicGroup, assignments: dict[str, bytes], step: Step) -> No
     """The leader's assignment is there: it is remembered, and everybody who waits gets it."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.change_state(GroupState.STABLE, step.now)
+    # As Kafka: with the time at which the generation began.
     step.records.append(group_record(group.group_id, group.value()))
+    group.change_state(GroupState.STABLE, step.now)
     for member_id, token in group.syncing.items():
         step.answer(token, answers.synced(group, member_id))
         start_session(group, group.members[member_id], step)

@@ -28,8 +28,8 @@ def replace(group: ClassicGroup, request: Join, member_id: str, token: Token, st
     old_id = group.static_members[request.who.instance_id]
     old_leader = group.leader
     member = _rename(group, old_id, member_id, step)
-    update(group, member, request, token, step)
     start_session(group, member, step)
+    update(group, member, request, token, step)
     match group.state:
         case GroupState.STABLE if group.select_protocol() == group.protocol:
             del group.joined[member_id]

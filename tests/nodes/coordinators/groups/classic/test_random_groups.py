@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -216,8 +217,12 @@ class RandomRun:
         machine = self.driver.machine
         assert machine.remembered.keys() == machine.groups.keys()
         for group_id, group in machine.groups.items():
-            if group.state in (GroupState.STABLE, GroupState.EMPTY):
-                assert group.value() == machine.remembered[group_id]
+            remembered = machine.remembered[group_id]
+            if group.state is GroupState.EMPTY:
+                assert group.value() == remembered
+            if group.state is GroupState.STABLE:  # its record may have an earlier time
+                since = remembered.current_state_timestamp
+                assert replace(group.value(), current_state_timestamp=since) == remembered
             assert group.joined.keys() <= group.members.keys()
             assert group.syncing.keys() <= group.members.keys()
             assert not group.joined or group.state is GroupState.PREPARING_REBALANCE

@@ -164,3 +164,15 @@ def test_a_rebalance_before_the_assignment_takes_the_old_parts_away() -> None:
     b.join()
     assert scene.state == "PreparingRebalance"
     assert scene.group.members[a.member_id].assignment == b""
+
+
+def test_a_record_says_when_its_generation_began() -> None:
+    """As Kafka's: the leader's assignment comes later."""
+    scene = Scene()
+    a = scene.member("a").join()
+    scene.after(0)
+    began = scene.driver.now.wall_ms
+    scene.after(500)
+    assert a.leads
+    a.sync({a: b"all"})
+    assert scene.groups.remembered[GROUP].current_state_timestamp == began

@@ -4,6 +4,9 @@ It has a new member id then, and the old one is fenced. The group does not rebal
 and keeps its protocol; the new id is remembered at once (KAFKA-10284). If the member that returns
 is the leader, it must not assign anew: since version 9 the answer says so (KIP-814), earlier it
 names the old id as the leader.
+
+If the old id never asked for its assignment, the new one has to. Unlike that, Kafka 4.2 goes on to
+wait for the old id, and when the time to sync is over, it rebalances the group once more.
 """
 
 from kio.schema.errors import ErrorCode

@@ -95,5 +95,9 @@ def _heartbeat(request: Any, context: RequestContext) -> Heartbeat:
 
 
 def _owned(topics: Iterable[Any]) -> Assignment:
-    """The partitions by topic id; kio reads the zero id as None."""
-    return {each.topic_id or UUID(int=0): frozenset(each.partitions) for each in topics}
+    """The partitions by topic id, also if a topic is named twice; kio reads the zero id as None."""
+    owned: dict[UUID, frozenset[int]] = {}
+    for each in topics:
+        topic_id = each.topic_id or UUID(int=0)
+        owned[topic_id] = owned.get(topic_id, frozenset()) | frozenset(each.partitions)
+    return owned

@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,9 @@ from tests.support.require import KAFKA_JARS
 SOURCES: Final = Path(__file__).parent
 TIMEOUT_S: Final = 400.0
 """Of a whole program, on a busy machine; what waits for the cluster gives up long before."""
+
+TERMINATION_S: Final = 20.0
+"""How long a program that was asked to end may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,34 @@ def compiled(program: str, into: Path) -> None:
 
 def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> Any:
     """Run the class's `main`; return its exit status, output and errors."""
-    path = [f"{KAFKA_JARS}/*", *([] if classes is None else [str(classes)])]
     return subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), main, *arguments],
+        _command(main, arguments, classes),
         check=False,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
     )
+
+
+@contextmanager
+def started(main: str, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the class's `main` beside the test. At the end it is killed, if it still runs."""
+    process = subprocess.Popen(
+        _command(main, arguments, None), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        try:
+            process.wait(TERMINATION_S if process.poll() is None else 0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _command(main: str, arguments: Sequence[str], classes: Path | None) -> list[str]:
+    path = [f"{KAFKA_JARS}/*", *([] if classes is None else [str(classes)])]
+    return ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), main, *arguments]
 
 
 def swept(lines: str) -> dict[str, Swept]:

@@ -23,6 +23,9 @@ class Timers(Generic[K]):
     def __len__(self) -> int:
         return len(self._deadlines)
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._deadlines
+
     def schedule(self, key: K, deadline_ms: float) -> None:
         """Set the deadline of `key`, in place of the one that it had."""
         self._deadlines[key] = deadline_ms

@@ -153,6 +153,40 @@ def test_librdkafka_subscribes_to_an_expression_that_the_broker_evaluates(bootst
     consumer.close()
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_of_librdkafka_moves_to_the_consumer_protocol(
+    bootstrap: str, strategy: str
+) -> None:
+    """One member after the other is restarted; meanwhile members of both protocols share."""
+    group = new_group()
+    old = {
+        "group_protocol": "classic",
+        "heartbeat_interval_ms": "200",
+        "partition_assignment_strategy": strategy,
+    }
+    first, second = member(bootstrap, group, **old), member(bootstrap, group, **old)
+    for each in (first, second):
+        each.subscribe([SHARED])
+    polled(first, second, until=lambda: len(partitions(first)) == len(partitions(second)) == 2)
+    third = member(bootstrap, group)
+    third.subscribe([SHARED])
+    polled(first, second, third, until=lambda: shares(first, second, third) == [1, 1, 2])
+    first.close()
+    polled(second, third, until=lambda: shares(second, third) == [2, 2])
+    again = member(bootstrap, group)
+    again.subscribe([SHARED])
+    polled(second, third, again, until=lambda: shares(second, third, again) == [1, 1, 2])
+    second.close()
+    polled(third, again, until=lambda: shares(third, again) == [2, 2])
+    third.close()
+    again.close()
+
+
+def shares(*consumers: confluent_kafka.Consumer) -> list[int]:
+    """How many partitions the consumers have, in ascending order."""
+    return sorted(len(partitions(each)) for each in consumers)
+
+
 def java_consumer(bootstrap: str, group: str, *more: str) -> tuple[str, ...]:
     """Arguments of Kafka's console consumer by the consumer protocol."""
     properties = ("group.protocol=consumer", "auto.offset.reset=earliest")

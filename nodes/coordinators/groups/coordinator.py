@@ -47,22 +47,30 @@ class GroupCoordinator(Groups):
         group_id = request.who.group_id
         if not self.consumer.has(group_id):
             return self.classic.join(request, token, now)
-        if self.consumer.check_delete(group_id) is not ErrorCode.none:
-            error = ErrorCode.inconsistent_group_protocol
+        if self._consumes(group_id):
+            error = self.classic.refusal(request, now)
+            if error is ErrorCode.none:
+                return self.consumer.join(request, token, now)
             return Effects(answers=((token, answers.join_error(error, request.who.member_id)),))
         effects = self.classic.join(request, token, now)
         return _before(self.consumer.tombstones(group_id), effects) if effects.records else effects
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
         """SyncGroup."""
+        if self._consumes(request.who.group_id):
+            return self.consumer.sync(request, token, now)
         return self.classic.sync(request, token, now)
 
     def heartbeat(self, who: Identity, generation: int, token: Token, now: Now) -> Effects:
         """Heartbeat."""
+        if self._consumes(who.group_id):
+            return self.consumer.classic_heartbeat(who, generation, token, now)
         return self.classic.heartbeat(who, generation, token, now)
 
     def leave(self, group_id: str, leavers: Sequence[Leaver], token: Token, now: Now) -> Effects:
         """LeaveGroup."""
+        if self._consumes(group_id):
+            return self.consumer.leave(group_id, leavers, token, now)
         return self.classic.leave(group_id, leavers, token, now)
 
     def describe(self, group_id: str, version: int, token: Token, now: Now) -> Effects:
@@ -78,16 +86,31 @@ class GroupCoordinator(Groups):
     # -- the consumer protocol
 
     def consumer_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
-        """ConsumerGroupHeartbeat. A classic group without members becomes a consumer group."""
+        """ConsumerGroupHeartbeat. A classic group becomes a consumer group when a consumer joins.
+
+        Its members are taken over, if the settings allow that. Who waits for the end of a rebalance
+        is told to join again.
+        """
         group_id = request.group_id
         if not self.classic.has(group_id):
             return self.consumer.heartbeat(request, token, now)
-        if not request.joins or self.classic.check_delete(group_id) is not ErrorCode.none:
+        if not request.joins:
             error = ErrorCode.group_id_not_found
             refused = Refusal(error, f"Group {group_id} is not a consumer group.")
             return Effects(answers=((token, refused_heartbeat(refused)),))
-        effects = self.consumer.heartbeat(request, token, now)
-        return _before(self.classic.tombstones(group_id), effects) if effects.records else effects
+        empty = self.classic.check_delete(group_id) is ErrorCode.none
+        group = None if empty else self.classic.groups[group_id]
+        effects = self.consumer.heartbeat(request, token, now, group)
+        if not effects.records:
+            return effects
+        told = self.classic.interrupted(group_id)
+        effects = replace(effects, answers=(*told, *effects.answers))
+        return _before(self.classic.tombstones(group_id), effects)
+
+    def _consumes(self, group_id: str) -> bool:
+        """Whether it is a consumer group with members."""
+        has = self.consumer.has(group_id)
+        return has and self.consumer.check_delete(group_id) is not ErrorCode.none
 
     def consumer_describe(self, group_id: str, token: Token, now: Now) -> Effects:
         """ConsumerGroupDescribe, of one group: the answer has the fields of the group's row."""

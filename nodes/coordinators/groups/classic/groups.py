@@ -128,6 +128,18 @@ class ClassicGroups:
         step.answer(token, answers.left(zip(leavers, outcomes, strict=True)))
         return step.effects()
 
+    def refusal(self, request: Join, now: Now) -> ErrorCode:
+        """Why a JoinGroup cannot be served, whatever the group is."""
+        return joining.refusal(request, self._step(now))
+
+    def interrupted(self, group_id: str) -> tuple[tuple[Token, Answer], ...]:
+        """The answers to all who wait in the group: they shall join again. The group must exist."""
+        error = ErrorCode.rebalance_in_progress
+        group = self._groups[group_id]
+        joins = ((token, answers.join_error(error, name)) for name, token in group.joined.items())
+        syncs = ((token, answers.sync_error(error)) for token in group.syncing.values())
+        return (*joins, *syncs)
+
     def describe(self, group_id: str) -> Answer:
         """One group, as a row of DescribeGroups; the group must exist."""
         return answers.described(self._groups[group_id])

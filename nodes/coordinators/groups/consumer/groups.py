@@ -6,14 +6,17 @@ and is told its part; what it has to give up goes to others when it said that it
 Nobody waits for an answer here. Deadlines are sessions, and the time to revoke partitions.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.groups.consumer import answers
+from nodes.coordinators.groups.classic import answers as classic_answers
+from nodes.coordinators.groups.classic.group import ClassicGroup
+from nodes.coordinators.groups.classic.requests import Identity, Join, Leaver, Sync
+from nodes.coordinators.groups.consumer import answers, classic_members
 from nodes.coordinators.groups.consumer.draft import Draft
 from nodes.coordinators.groups.consumer.group import ConsumerGroup
 from nodes.coordinators.groups.consumer.heartbeat import heartbeat
@@ -23,6 +26,7 @@ from nodes.coordinators.groups.consumer.operation import Operation, Patterns, Ti
 from nodes.coordinators.groups.consumer.records import RECORD_TYPES
 from nodes.coordinators.groups.consumer.requests import Heartbeat, Refusal, check
 from nodes.coordinators.groups.consumer.targets import assignor_of
+from nodes.coordinators.groups.consumer.upgrade import upgrade
 from nodes.coordinators.groups.kind import Committer, ListedGroup, Retention
 from nodes.coordinators.groups.settings import ConsumerSettings
 from nodes.coordinators.groups.topics import TopicHashes, TopicsView
@@ -63,22 +67,32 @@ class ConsumerGroups:
         """Everything that the records say, to compare."""
         return {group_id: group.remembered() for group_id, group in self._groups.items()}
 
-    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
-        """ConsumerGroupHeartbeat: a member joins, says that it is there, or leaves."""
+    def heartbeat(
+        self, request: Heartbeat, token: Token, now: Now, upgraded: ClassicGroup | None = None
+    ) -> Effects:
+        """ConsumerGroupHeartbeat: a member joins, says that it is there, or leaves.
+
+        `upgraded`: the group of the classic protocol that becomes a consumer group so. There are
+        records only if the request is not refused.
+        """
         draft = Draft(request.group_id, self._groups.get(request.group_id))
         try:
-            answer = self._heard(draft, request, now)
+            answer = self._heard(draft, request, now, upgraded)
         except Refusal as refusal:
             return Effects(answers=((token, answers.refused(refusal)),))
         return Effects(tuple(draft.records), ((token, answer),))
 
-    def _heard(self, draft: Draft, request: Heartbeat, now: Now) -> Answer:
+    def _heard(
+        self, draft: Draft, request: Heartbeat, now: Now, upgraded: ClassicGroup | None
+    ) -> Answer:
         check(request, self._settings.assignors)
         if not (request.joins or self.has(request.group_id)):
             raise Refusal(
                 ErrorCode.group_id_not_found, f"Consumer group {request.group_id} not found."
             )
         op = self._operation(now)
+        if upgraded is not None:
+            upgrade(draft, upgraded, op)
         if request.leaves:
             leave(draft, request, op)
             return answers.left(request.member_id, request.member_epoch)
@@ -91,6 +105,62 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         assignor = "" if group is None else assignor_of(group, self._settings)
         return answers.described(group_id, group, assignor, self._topics())
+
+    def join(self, request: Join, token: Token, now: Now) -> Effects:
+        """JoinGroup of a group that exists."""
+        who = request.who
+        return self._classic(
+            who.group_id,
+            lambda draft, op: classic_members.join(draft, request, op),
+            lambda error: classic_answers.join_error(error, who.member_id),
+            token,
+            now,
+        )
+
+    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
+        """SyncGroup of a group that exists."""
+        return self._classic(
+            request.who.group_id,
+            lambda draft, op: classic_members.sync(draft, request, op),
+            classic_answers.sync_error,
+            token,
+            now,
+        )
+
+    def classic_heartbeat(self, who: Identity, generation: int, token: Token, now: Now) -> Effects:
+        """Heartbeat of a group that exists."""
+        return self._classic(
+            who.group_id,
+            lambda draft, op: classic_members.heartbeat(draft, who, generation, op),
+            lambda error: {"error_code": error},
+            token,
+            now,
+        )
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver], token: Token, now: Now) -> Effects:
+        """LeaveGroup of a group that exists."""
+        return self._classic(
+            group_id,
+            lambda draft, op: classic_members.leave(draft, leavers, op),
+            lambda error: {"error_code": error, "members": ()},
+            token,
+            now,
+        )
+
+    def _classic(
+        self,
+        group_id: str,
+        work: Callable[[Draft, Operation], Answer],
+        failed: Callable[[ErrorCode], Answer],
+        token: Token,
+        now: Now,
+    ) -> Effects:
+        draft = Draft(group_id, self._groups[group_id])
+        try:
+            answer = work(draft, self._operation(now))
+        except Refusal as refusal:
+            return Effects(answers=((token, failed(refusal.error)),))
+        return Effects(tuple(draft.records), ((token, answer),))
 
     def has(self, group_id: str) -> bool:
         """Whether a consumer group has this id."""
@@ -178,10 +248,10 @@ class ConsumerGroups:
         op = self._operation(now)
         for group_id, group in self._groups.items():
             for member in group.members.values():
-                op.keep_session(group_id, member.member_id)
-                if member.revokes:
+                op.keep_session(group_id, member)
+                if member.revokes and not member.classic:
                     timeout_ms = member.metadata.rebalance_timeout_ms
-                    op.limit_revocation(group_id, member.member_id, timeout_ms)
+                    op.limit("rebalance", group_id, member.member_id, timeout_ms)
         return Effects()
 
     def deadline_ms(self) -> float | None:

@@ -9,23 +9,21 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.groups.consumer.advance import advance, replaced
 from nodes.coordinators.groups.consumer.assignors.spec import Assignment
 from nodes.coordinators.groups.consumer.draft import Draft
+from nodes.coordinators.groups.consumer.group import ConsumerGroup
 from nodes.coordinators.groups.consumer.member import (
     STATIC_LEAVE_EPOCH,
     CurrentAssignment,
     Member,
-    MemberState,
 )
 from nodes.coordinators.groups.consumer.operation import Operation
-from nodes.coordinators.groups.consumer.reconciliation import Goal, reconcile
 from nodes.coordinators.groups.consumer.records import (
     NOT_CLASSIC,
     ConsumerGroupMemberMetadataValue,
 )
 from nodes.coordinators.groups.consumer.requests import UNCHANGED, Heartbeat, Refusal
-from nodes.coordinators.groups.consumer.subscriptions import update_epoch, update_regexes
-from nodes.coordinators.groups.consumer.targets import update_targets
 
 
 def heartbeat(draft: Draft, request: Heartbeat, op: Operation) -> tuple[Member, bool]:
@@ -34,38 +32,25 @@ def heartbeat(draft: Draft, request: Heartbeat, op: Operation) -> tuple[Member, 
     Raises Refusal.
     """
     group = draft.group
-    is_member = request.member_id in group.members
-    if len(group.members) >= op.settings.max_size and not is_member:
+    check_room(group, request.member_id, op)
+    member_id = request.member_id or op.new_id()
+    before = _member(draft, request, member_id)
+    told = CurrentAssignment() if before is None else before.current
+    metadata = _told(request, None if before is None else before.metadata)
+    member = advance(draft, before, member_id, metadata, request.owned, op)
+    op.keep_session(draft.group_id, member)
+    changed = member.current.assigned != told.assigned
+    return member, request.joins or request.is_full or changed
+
+
+def check_room(group: ConsumerGroup, member_id: str, op: Operation) -> None:
+    """Raise Refusal if the group is full, and this is none of its members."""
+    if len(group.members) >= op.settings.max_size and member_id not in group.members:
         raise Refusal(
             ErrorCode.group_max_size_reached,
             "The consumer group has reached its maximum capacity of"
             f" {op.settings.max_size} members.",
         )
-    member_id = request.member_id or op.new_id()
-    before = _member(draft, request, member_id)
-    metadata = _told(request, None if before is None else before.metadata)
-    member = draft.put_member(member_id, metadata) if _is_new(before, metadata) else before
-    assert member is not None
-    subscription_changed = before is None or _subscription(before) != _subscription(member)
-    regexes_changed = update_regexes(draft, op)
-    changed = subscription_changed or regexes_changed or group.epoch == 0
-    update_epoch(draft, op, changed=changed)
-    if draft.group.epoch > draft.group.assignment_epoch:
-        update_targets(draft, op.settings, op.topics)
-    told = CurrentAssignment() if before is None else before.current
-    current = _reconcile(draft, member, request.owned, op, subscription_changed)
-    group.checked_version = op.topics.version
-    op.keep_session(draft.group_id, member_id)
-    tell = request.joins or request.is_full or current.assigned != told.assigned
-    return member._replace(current=current), tell
-
-
-def _is_new(before: Member | None, metadata: ConsumerGroupMemberMetadataValue) -> bool:
-    return before is None or before.metadata != metadata
-
-
-def _subscription(member: Member) -> tuple[tuple[str, ...], str | None]:
-    return member.metadata.subscribed_topic_names, member.regex
 
 
 def _member(draft: Draft, request: Heartbeat, member_id: str) -> Member | None:
@@ -91,7 +76,7 @@ def _member(draft: Draft, request: Heartbeat, member_id: str) -> Member | None:
             f"Static member {member_id} with instance id {request.instance_id} cannot join the"
             f" group because the instance id is owned by {member.member_id} member.",
         )
-    return _replaced(draft, member, member_id)
+    return replaced(draft, member, member_id)
 
 
 def unknown_member(member_id: str, group_id: str) -> Refusal:
@@ -112,17 +97,6 @@ def checked_static_member(member: Member | None, request: Heartbeat) -> Member:
             f" was fenced by member {member.member_id}.",
         )
     return member
-
-
-def _replaced(draft: Draft, old: Member, member_id: str) -> Member:
-    """A static member comes back with a new member id: it takes over all that the old one had."""
-    target = draft.group.target(old.member_id)
-    draft.remove_member(old.member_id)
-    current = old.current._replace(epoch=0, previous_epoch=0)
-    draft.put_member(member_id, old.metadata)
-    draft.put_target(member_id, target)
-    draft.put_current(member_id, current)
-    return draft.group.members[member_id]
 
 
 def _check_epoch(member: Member, request: Heartbeat) -> None:
@@ -176,38 +150,3 @@ def _told(
 
 def _or(new: str | None, old: str | None) -> str | None:
     return old if new is None else new
-
-
-def _reconcile(
-    draft: Draft,
-    member: Member,
-    owned: Assignment | None,
-    op: Operation,
-    subscription_changed: bool,
-) -> CurrentAssignment:
-    group = draft.group
-    current = group.members[member.member_id].current
-    if not subscription_changed and member.reconciled_to(group.assignment_epoch):
-        return current
-    topics = (op.topics.topic(name) for name in group.topic_names(member))
-    goal = Goal(
-        epoch=group.assignment_epoch,
-        target=group.target(member.member_id),
-        subscribed=frozenset(each.topic_id for each in topics if each is not None),
-        is_free=lambda topic, at: group.holder(topic, at) in (None, member.member_id),
-    )
-    following = reconcile(current, goal, owned, subscription_changed=subscription_changed)
-    if following is None:
-        raise Refusal(
-            ErrorCode.fenced_member_epoch,
-            "The consumer group member is in a unknown state. The member must abandon all its"
-            " partitions and rejoin.",
-        )
-    if following != current:
-        draft.put_current(member.member_id, following)
-        if following.state is MemberState.UNREVOKED_PARTITIONS:
-            timeout_ms = member.metadata.rebalance_timeout_ms
-            op.limit_revocation(draft.group_id, member.member_id, timeout_ms)
-        else:
-            op.end_revocation(draft.group_id, member.member_id)
-    return following

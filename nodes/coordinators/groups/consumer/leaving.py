@@ -23,7 +23,6 @@ def leave(draft: Draft, request: Heartbeat, op: Operation) -> None:
         return
     left = member.current._replace(epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
     draft.put_current(member.member_id, left)
-    op.end_revocation(draft.group_id, member.member_id)
 
 
 def remove(draft: Draft, member_id: str, op: Operation) -> None:
@@ -36,9 +35,9 @@ def remove(draft: Draft, member_id: str, op: Operation) -> None:
 
 
 def time_is_over(draft: Draft, key: TimerKey, op: Operation) -> None:
-    """A session ended, or the time to revoke partitions: the member is removed."""
+    """The member is removed, unless it has nothing to revoke by now."""
     member = draft.group.members.get(key.member_id)
     if member is None:
         return
-    if key.kind == "session" or member.revokes:
+    if key.kind != "rebalance" or member.revokes:
         remove(draft, key.member_id, op)

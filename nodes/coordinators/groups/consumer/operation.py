@@ -1,10 +1,11 @@
 """What the operations on consumer groups share: settings, topics, deadlines, patterns."""
 
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.groups.consumer.member import Member
 from nodes.coordinators.groups.consumer.patterns.matching import Pattern
 from nodes.coordinators.groups.consumer.patterns.syntax import PatternError
 from nodes.coordinators.groups.consumer.requests import Refusal
@@ -17,10 +18,15 @@ MOST_PATTERNS: Final = 1_000
 """Patterns that are kept ready."""
 
 
-class TimerKey(NamedTuple):
-    """What ends: a member's session, or its time to revoke partitions."""
+Limit = Literal["session", "rebalance", "join", "sync"]
+"""What a member has only so much time for: to be heard, to revoke partitions; by the classic
+protocol also to join again when it was told to, and to ask for its assignment after that."""
 
-    kind: Literal["session", "rebalance"]
+
+class TimerKey(NamedTuple):
+    """One limit of one member."""
+
+    kind: Limit
     group_id: str
     member_id: str
 
@@ -59,27 +65,34 @@ class Operation(NamedTuple):
     timers: Timers[TimerKey]
     new_id: Callable[[], str]
 
-    def keep_session(self, group_id: str, member_id: str) -> None:
+    def keep_session(self, group_id: str, member: Member) -> None:
         """The member was heard: its session goes on."""
-        self._schedule("session", group_id, member_id, self.settings.session_timeout_ms)
+        classic = member.metadata.classic_member_metadata
+        timeout_ms = self.settings.session_timeout_ms
+        self.limit(
+            "session",
+            group_id,
+            member.member_id,
+            classic.session_timeout_ms if member.classic else timeout_ms,
+        )
 
-    def limit_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """The member has this long to revoke partitions."""
-        self._schedule("rebalance", group_id, member_id, timeout_ms)
+    def limit(self, kind: Limit, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """The member has this long from now on."""
+        key = TimerKey(kind, group_id, member_id)
+        self.timers.schedule(key, self.now.ms + max(timeout_ms, 0))
 
-    def end_revocation(self, group_id: str, member_id: str) -> None:
-        """The member has nothing to revoke."""
-        self.timers.cancel(TimerKey("rebalance", group_id, member_id))
+    def is_limited(self, kind: Limit, group_id: str, member_id: str) -> bool:
+        """Whether the time of the member runs."""
+        return TimerKey(kind, group_id, member_id) in self.timers
+
+    def lift(self, kind: Limit, group_id: str, member_id: str) -> None:
+        """The member did it in time."""
+        self.timers.cancel(TimerKey(kind, group_id, member_id))
 
     def forget(self, group_id: str, member_id: str) -> None:
         """The member is gone."""
-        self.timers.cancel(TimerKey("session", group_id, member_id))
-        self.end_revocation(group_id, member_id)
-
-    def _schedule(
-        self, kind: Literal["session", "rebalance"], group_id: str, member_id: str, ms: int
-    ) -> None:
-        self.timers.schedule(TimerKey(kind, group_id, member_id), self.now.ms + max(ms, 0))
+        for kind in get_args(Limit):
+            self.lift(kind, group_id, member_id)
 
 
 def _invalid(regex: str, error: PatternError) -> Refusal:

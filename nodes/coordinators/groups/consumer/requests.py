@@ -12,6 +12,9 @@ UNCHANGED = -1
 """A rebalance timeout that was not sent."""
 MEMBER_ID_REQUIRED_SINCE = 1
 """From this version on the client makes the member id."""
+LONGEST_ID = 32_767
+"""Bytes of a group id or member id: keys of records have strings of two length bytes. Kafka reads
+longer ones, fails to write them, and says UNKNOWN_SERVER_ERROR."""
 
 
 class Refusal(Exception):
@@ -71,6 +74,9 @@ def check(heartbeat: Heartbeat, assignors: Collection[str]) -> None:
     _check_text("GroupId", heartbeat.group_id)
     _check_text("InstanceId", heartbeat.instance_id)
     _check_text("RackId", heartbeat.rack_id)
+    for name, value in (("GroupId", heartbeat.group_id), ("MemberId", heartbeat.member_id)):
+        if len(value.encode()) > LONGEST_ID:
+            raise _invalid(f"{name} is too long.")
     if heartbeat.joins:
         _check_join(heartbeat)
     elif heartbeat.member_epoch == STATIC_LEAVE_EPOCH and heartbeat.instance_id is None:

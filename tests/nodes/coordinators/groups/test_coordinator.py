@@ -17,7 +17,12 @@ from nodes.coordinators.groups.classic.requests import (
 )
 from nodes.coordinators.groups.consumer.requests import Heartbeat
 from nodes.coordinators.groups.coordinator import GroupCoordinator
-from nodes.coordinators.groups.settings import ClassicSettings, GroupSettings, OffsetSettings
+from nodes.coordinators.groups.settings import (
+    ClassicSettings,
+    ConsumerSettings,
+    GroupSettings,
+    OffsetSettings,
+)
 from nodes.coordinators.machine import Answer
 from tests.support.nodes.group_offsets import FIRST, commit_of, errors
 from tests.support.nodes.group_topics import FakeTopics
@@ -29,6 +34,7 @@ T0 = ("topic", 0)
 SETTINGS = GroupSettings(
     offsets=OffsetSettings(retention_ms=60_000, retention_check_interval_ms=1_000),
     classic=ClassicSettings(initial_rebalance_delay_ms=0),
+    consumer=ConsumerSettings(migration_policy="disabled"),
 )
 
 Driver = MachineDriver[GroupCoordinator]
@@ -87,12 +93,12 @@ def kinds(driver: Driver) -> dict[str, tuple[str, str]]:
 
 
 def test_a_group_with_members_keeps_its_kind(driver: Driver) -> None:
-    """The other protocol is refused."""
+    """If online upgrades are disabled; a consumer group takes members of both protocols."""
     joined = join(driver)
     assert joined["error_code"] is ErrorCode.none
     assert beat(driver)["error_code"] is ErrorCode.group_id_not_found
     assert beat(driver, group="other")["error_code"] is ErrorCode.none
-    assert join(driver, "other")["error_code"] is ErrorCode.inconsistent_group_protocol
+    assert join(driver, "other")["error_code"] is ErrorCode.none
     assert {group: kind for group, (kind, _) in kinds(driver).items()} == {
         GROUP: "Classic",
         "other": "Consumer",

@@ -121,6 +121,13 @@ def test_what_kafka_before_4_1_remembered_is_removed_at_the_next_change() -> Non
     assert r.PARTITION_METADATA.tombstone(r.GroupKey(group_id=GROUP)) in records_of(driver)
 
 
+def test_a_member_without_partitions_has_a_target_assignment_all_the_same() -> None:
+    """An empty record, as Kafka writes it."""
+    driver, _, _ = start()
+    Consumer(driver, "a", ()).join()
+    assert driver.machine.groups[GROUP].targets == {"a": {}}
+
+
 def test_a_refused_heartbeat_changes_nothing() -> None:
     """Though it was refused late: a static member came back with an invalid expression."""
     driver, _, _ = start()

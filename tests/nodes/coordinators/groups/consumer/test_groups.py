@@ -95,6 +95,7 @@ def test_the_partitions_of_a_member_that_leaves_go_to_the_others(driver: Driver)
     a.leave()
     assert described(driver)["group_state"] == "Empty"
     assert described(driver)["members"] == ()
+    assert driver.machine.groups[GROUP].metadata_hash == 0, "it reads no topic"
 
 
 def test_a_member_without_heartbeats_is_removed_after_its_session(driver: Driver) -> None:

@@ -200,7 +200,7 @@ def test_a_random_life_is_safe_and_ends_stable(seed: int) -> None:
 
 
 def small_text() -> st.SearchStrategy[str]:
-    return st.sampled_from(["", " ", "a", "b", "i", "é", "(", "x" * 300])
+    return st.sampled_from(["", " ", "a", "b", "i", "é", "(", "x" * 300, "y" * 32_768])
 
 
 @st.composite

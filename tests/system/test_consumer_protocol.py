@@ -153,11 +153,16 @@ def test_librdkafka_subscribes_to_an_expression_that_the_broker_evaluates(bootst
     consumer.close()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_of_librdkafka_moves_to_the_consumer_protocol(
     bootstrap: str, strategy: str
 ) -> None:
-    """One member after the other is restarted; meanwhile members of both protocols share."""
+    """One member after the other is restarted; meanwhile members of both protocols share.
+
+    The first one that was restarted goes back once: then the group is a classic one again. With
+    cooperative-sticky librdkafka's members have user data in their assignments, and such a group
+    is not upgraded, as by Kafka.
+    """
     group = new_group()
     old = {
         "group_protocol": "classic",
@@ -168,6 +173,11 @@ def test_a_group_of_librdkafka_moves_to_the_consumer_protocol(
     for each in (first, second):
         each.subscribe([SHARED])
     polled(first, second, until=lambda: len(partitions(first)) == len(partitions(second)) == 2)
+    third = member(bootstrap, group)
+    third.subscribe([SHARED])
+    polled(first, second, third, until=lambda: shares(first, second, third) == [1, 1, 2])
+    third.close()
+    polled(first, second, until=lambda: shares(first, second) == [2, 2])
     third = member(bootstrap, group)
     third.subscribe([SHARED])
     polled(first, second, third, until=lambda: shares(first, second, third) == [1, 1, 2])

@@ -36,7 +36,7 @@ class GroupCoordinator(Groups):
     ) -> None:
         """`topics` returns the topics of the moment; member ids come from `random`."""
         self.classic = ClassicGroups(settings.classic, random)
-        self.consumer = ConsumerGroups(settings.consumer, topics, random)
+        self.consumer = ConsumerGroups(settings.consumer, topics, random, self.classic.adopt)
         kinds = ((self.classic, GROUP_METADATA.numbers), (self.consumer, RECORD_NUMBERS))
         super().__init__(settings, kinds)
 

@@ -112,7 +112,7 @@ def sync(draft: Draft, request: Sync, op: Operation) -> Answer:
         "error_code": ErrorCode.none,
         "protocol_type": request.protocol_type,
         "protocol_name": request.protocol,
-        "assignment": _assignment(member, version_of(protocol.metadata), op.topics),
+        "assignment": assignment_bytes(member, op.topics),
     }
 
 
@@ -214,10 +214,12 @@ def _waits(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _assignment(member: Member, version: int, topics: TopicsView) -> bytes:
+def assignment_bytes(member: Member, topics: TopicsView) -> bytes:
+    """What the member has, in the version of its subscription."""
+    protocol = member.metadata.classic_member_metadata.supported_protocols[0]
     named = ((topics.topic_of(each), held) for each, held in member.current.assigned.items())
     by_name = {topic.name: held for topic, held in named if topic is not None}
-    return write_assignment(by_name, version)
+    return write_assignment(by_name, version_of(protocol.metadata))
 
 
 def _refused(error: ErrorCode) -> Refusal:

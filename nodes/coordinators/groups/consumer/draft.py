@@ -23,6 +23,8 @@ class Draft:
         self.group_id = group_id
         self.group = ConsumerGroup() if group is None else group
         self.records: list[CoordinatorRecord] = []
+        self.removed = False
+        """Whether a member was removed."""
         self._own = group is None
 
     def put_member(self, member_id: str, metadata: r.ConsumerGroupMemberMetadataValue) -> Member:
@@ -43,6 +45,7 @@ class Draft:
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member: where it stands first, itself last, as Kafka's coordinator needs it."""
+        self.removed = True
         for kind in (r.CURRENT_MEMBER_ASSIGNMENT, r.TARGET_ASSIGNMENT_MEMBER, r.MEMBER_METADATA):
             self._write(kind, self._member(member_id), None)
 

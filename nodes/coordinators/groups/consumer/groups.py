@@ -17,6 +17,7 @@ from nodes.coordinators.groups.classic import answers as classic_answers
 from nodes.coordinators.groups.classic.group import ClassicGroup
 from nodes.coordinators.groups.classic.requests import Identity, Join, Leaver, Sync
 from nodes.coordinators.groups.consumer import answers, classic_members
+from nodes.coordinators.groups.consumer.downgrade import downgraded, is_due
 from nodes.coordinators.groups.consumer.draft import Draft
 from nodes.coordinators.groups.consumer.group import ConsumerGroup
 from nodes.coordinators.groups.consumer.heartbeat import heartbeat
@@ -44,13 +45,23 @@ MOST_ENDED: Final = 200
 _TYPES: Final = RecordTypes(RECORD_TYPES)
 
 
+Downgrade = Callable[[ClassicGroup, Now], Effects | None]
+"""Begins to serve a group by the classic protocol, if that can be; its records remember it."""
+
+
 class ConsumerGroups:
     """The consumer groups; a GroupKind. `topics` gives the topics of the moment."""
 
     def __init__(
-        self, settings: ConsumerSettings, topics: Callable[[], TopicsView], random: Random
+        self,
+        settings: ConsumerSettings,
+        topics: Callable[[], TopicsView],
+        random: Random,
+        downgrade: Downgrade | None = None,
     ) -> None:
+        """`downgrade` takes a group over into the classic protocol; without it none is."""
         self._settings = settings
+        self._downgrade = downgrade
         self._topics = topics
         self._random = random
         self._groups: dict[str, ConsumerGroup] = {}
@@ -80,7 +91,8 @@ class ConsumerGroups:
             answer = self._heard(draft, request, now, upgraded)
         except Refusal as refusal:
             return Effects(answers=((token, answers.refused(refusal)),))
-        return Effects(tuple(draft.records), ((token, answer),))
+        records = self._records(draft, now) if request.leaves else draft.records
+        return Effects(tuple(records), ((token, answer),))
 
     def _heard(
         self, draft: Draft, request: Heartbeat, now: Now, upgraded: ClassicGroup | None
@@ -160,7 +172,24 @@ class ConsumerGroups:
             answer = work(draft, self._operation(now))
         except Refusal as refusal:
             return Effects(answers=((token, failed(refusal.error)),))
-        return Effects(tuple(draft.records), ((token, answer),))
+        return Effects(tuple(self._records(draft, now)), ((token, answer),))
+
+    def _records(self, draft: Draft, now: Now) -> Iterable[CoordinatorRecord]:
+        """The records of an operation that may have removed members.
+
+        If only members of the classic protocol are left, the group becomes a classic one.
+        """
+        group = draft.group
+        if not draft.removed or self._downgrade is None or not is_due(group, self._settings):
+            return draft.records
+        classic = downgraded(draft.group_id, group, self._topics(), now.wall_ms)
+        taken = self._downgrade(classic, now)
+        if taken is None:
+            return draft.records
+        for member_id in group.members:
+            self._operation(now).forget(draft.group_id, member_id)
+        draft.remove_group()
+        return (*draft.records, *taken.records)
 
     def has(self, group_id: str) -> bool:
         """Whether a consumer group has this id."""
@@ -268,7 +297,9 @@ class ConsumerGroups:
             time_is_over(drafts[key.group_id], key, op)
             if count >= MOST_ENDED:
                 break
-        return Effects(tuple(record for each in drafts.values() for record in each.records))
+        return Effects(
+            tuple(record for each in drafts.values() for record in self._records(each, now))
+        )
 
     def abandoned(self, token: Token) -> None:
         """Nobody waits."""

@@ -1,8 +1,7 @@
 """A classic group with members becomes a consumer group, when the first consumer joins (KIP-848).
 
 The members keep what they have, in a group epoch that is the generation. They speak the classic
-protocol until they are restarted (`classic_members`). There is no way back while the group has
-members: Kafka downgrades it when the last consumer leaves; here it stays a consumer group.
+protocol until they are restarted (`classic_members`). `downgrade` is the way back.
 """
 
 from kio.schema.errors import ErrorCode

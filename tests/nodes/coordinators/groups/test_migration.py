@@ -36,7 +36,8 @@ def driver_of(policy: str = "bidirectional") -> Driver:
         classic=ClassicSettings(initial_rebalance_delay_ms=0),
         consumer=ConsumerSettings(migration_policy=policy),
     )
-    return MachineDriver(lambda: GroupCoordinator(settings, lambda: topics, Random(1)))
+    random = Random(1)  # of a broker: its coordinators never give the same member id twice
+    return MachineDriver(lambda: GroupCoordinator(settings, lambda: topics, random))
 
 
 def subscription(owned: set[int]) -> bytes:
@@ -127,7 +128,7 @@ class Modern:
         answer = self.driver.ask(lambda m, token, now: m.consumer_heartbeat(request, token, now))
         if answer["error_code"] is ErrorCode.none:
             self.epoch = answer["member_epoch"]
-            if answer["assignment"] is not None:
+            if answer.get("assignment") is not None:
                 self.has = pairs(answer["assignment"]["topic_partitions"])
         return ErrorCode(answer["error_code"])
 
@@ -298,3 +299,100 @@ def test_a_new_leader_knows_the_members_of_both_protocols() -> None:
     assert a.beat() is ErrorCode.none
     driver.advance(2_000)
     assert b.beat() is ErrorCode.unknown_member_id
+
+
+def test_a_group_is_downgraded_when_its_last_consumer_leaves() -> None:
+    """The members that are left join again, and nobody has what another has meanwhile."""
+    driver = driver_of()
+    a, b = classic_pair(driver)
+    first = Modern(driver, "m1")
+    first.beat()
+    settle(driver, [a, b], [first])
+    had = (set(a.has), set(b.has))
+    first.epoch = -1
+    first.beat()
+    assert group_type(driver) == "PreparingRebalance Classic"
+    check(driver, [a, b], [])
+    who, generation = b.who, b.generation
+    answer = driver.ask(lambda m, token, now: m.heartbeat(who, generation, token, now))
+    again = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation)
+    assert answer["error_code"] in again
+    tokens = (a.ask_to_join(), b.ask_to_join())
+    assert all(
+        each.joined(driver.answers[token]) is ErrorCode.none
+        for each, token in zip((a, b), tokens, strict=True)
+    )
+    assert had == (a.has, b.has)
+    assert group_type(driver) == "CompletingRebalance Classic"
+
+
+@pytest.mark.parametrize("ends", ["session", "leave"])
+def test_a_group_is_downgraded_whatever_removes_its_last_consumer(ends: str) -> None:
+    """Its session ends, or it leaves. A new leader knows it. Upgrades may be forbidden."""
+    driver = driver_of("downgrade")
+    first = Modern(driver, "m1")
+    first.beat()
+    a = Classic(driver, "a")
+    a.joined(driver.answers[a.ask_to_join()])
+    a.sync()
+    settle(driver, [a], [first])
+    if ends == "leave":
+        first.epoch = -1
+        first.beat()
+    else:
+        for _ in range(10):
+            driver.advance(4_600)
+            a.beat()
+    assert group_type(driver).endswith("Classic")
+    driver.fail_over()
+    assert group_type(driver).endswith("Classic")
+    check(driver, [], [])
+
+
+def test_a_group_stays_a_consumer_group_if_the_policy_says_so() -> None:
+    """With members of the classic protocol alone."""
+    driver = driver_of("upgrade")
+    a, b = classic_pair(driver)
+    first = Modern(driver, "m1")
+    first.beat()
+    first.epoch = -1
+    first.beat()
+    settle(driver, [a, b], [])
+    assert group_type(driver) == "Stable Consumer"
+    assert (len(a.has), len(b.has)) == (2, 2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_members_of_both_protocols(seed: int) -> None:
+    """They come, work and go; nobody ever has what another has."""
+    random = Random(seed)
+    driver = driver_of()
+    classics: list[Classic] = []
+    moderns: list[Modern] = []
+    for count in range(60):
+        match random.choice(["classic", "modern", "beat", "beat", "beat", "leave", "fail over"]):
+            case "classic" if len(classics) < 3 and moderns:
+                each = Classic(driver, f"c{count}", random.choice([None, f"i{count}"]))
+                if each.joined(driver.answers[each.ask_to_join()]) is ErrorCode.none:
+                    each.sync()
+                    classics.append(each)
+            case "modern" if len(moderns) < 3:
+                moderns.append(Modern(driver, f"m{count}"))
+                moderns[-1].beat()
+            case "leave" if len(moderns) > 1 and random.random() < 0.5:
+                gone = moderns.pop(random.randrange(len(moderns)))
+                gone.has.clear()
+                gone.epoch = -1
+                gone.beat()
+            case "leave" if classics:
+                classics.pop(random.randrange(len(classics))).leave()
+            case "fail over":
+                driver.fail_over()
+            case _:
+                for member in random.sample([*classics, *moderns], len(classics) + len(moderns)):
+                    member.beat()
+        check(driver, classics, moderns)
+    if moderns:
+        settle(driver, classics, moderns)
+        owned = [p for c in classics for p in c.has] + [p for m in moderns for _, p in m.has]
+        assert sorted(owned) == list(range(PARTITIONS))

@@ -60,6 +60,7 @@ ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
 OFFSET_DELETE = 47
 DESCRIBE_QUORUM = 55
+UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
@@ -135,6 +136,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
         OFFSET_DELETE: Api(0, 0, group_offsets.offset_delete),
         DESCRIBE_QUORUM: Api(0, 2, forwarding.forward),
+        UPDATE_FEATURES: Api(0, 2, forwarding.forward),
         DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),

@@ -5,22 +5,17 @@ levels of the cluster. Pure.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nodes.controller.features import CHANGEABLE
 from nodes.metadata.image import ClusterImage
-from nodes.metadata.records import (
-    ELIGIBLE_LEADER_REPLICAS_FEATURE,
-    GROUP_VERSION_FEATURE,
-    METADATA_VERSION_FEATURE,
-    TRANSACTION_VERSION_FEATURE,
-)
+from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, METADATA_VERSION_FEATURE
 
 KRAFT_VERSION_FEATURE: Final = "kraft.version"
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     ELIGIBLE_LEADER_REPLICAS_FEATURE: (0, 1),
-    GROUP_VERSION_FEATURE: (0, 1),
     KRAFT_VERSION_FEATURE: (0, 1),
     METADATA_VERSION_FEATURE: (23, 29),
-    TRANSACTION_VERSION_FEATURE: (0, 2),
+    **{name: (0, highest) for name, highest in CHANGEABLE.items()},
 }
 """The lowest and highest level of each feature. This node's own logs have metadata.version 23
 (Kafka's 4.0-IV1), the first with eligible leader replicas. The later levels, up to 29 (4.2-IV1),

@@ -82,8 +82,8 @@ CALLS: Final = (
     Tool(
         "features",
         f"{TOOLS}.FeatureCommand",
-        "upgrade --feature group.version=1",
-        "does not support UPDATE_FEATURES",
+        "downgrade --feature transaction.version=1",
+        "transaction.version was downgraded to 1.",
     ),
     Tool(
         "broker-api-versions",
@@ -113,7 +113,32 @@ CALLS: Final = (
     ),
     Tool("consumer-groups", GROUPS, "--list", "does not support LIST_GROUPS"),
     Tool("consumer-groups", GROUPS, "--describe --group g", "not support DESCRIBE_GROUPS"),
-    Tool("transactions", f"{TOOLS}.TransactionsCommand", "list", "support LIST_TRANSACTIONS"),
+    Tool(
+        "features",
+        f"{TOOLS}.FeatureCommand",
+        "upgrade --feature transaction.version=2",
+        "transaction.version was upgraded to 2.",
+    ),
+    Tool("transactions", f"{TOOLS}.TransactionsCommand", "list", "TransactionalId"),
+    Tool(
+        "transactions",
+        f"{TOOLS}.TransactionsCommand",
+        "describe --transactional-id t",
+        "the ID could not be found",
+    ),
+    Tool(
+        "transactions",
+        f"{TOOLS}.TransactionsCommand",
+        f"find-hanging --topic {TOPIC}",
+        "StartOffset",
+    ),
+    Tool(
+        "producer-perf-test",
+        f"{TOOLS}.ProducerPerformance",
+        f"--topic {TOPIC} --num-records 200 --record-size 10 --throughput 400"
+        " --transactional-id perf --transaction-duration-ms 100",
+        "200 records sent",
+    ),
     Tool(
         "transactions",
         f"{TOOLS}.TransactionsCommand",

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from nodes.controller.configs import ConfigChange, ConfigOperation, ResourceChanges, alter_configs
 from nodes.controller.deletions import TopicRef, delete_topics
 from nodes.controller.elections import elect_leaders
+from nodes.controller.features import FeatureUpdate, update_features
 from nodes.controller.partition_changes import Election
 from nodes.controller.reassignments import (
     OngoingReassignment,
@@ -42,6 +43,8 @@ from nodes.wire.versions import respond
 
 PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
+UPGRADE = 1
+"""The type of a feature's update; 2 and 3 are safe and unsafe downgrades."""
 
 Row = dict[str, Any]
 
@@ -68,6 +71,7 @@ class AdminRequestHandler:
             error_responses.LIST_PARTITION_REASSIGNMENTS: Api(
                 0, 0, self._serve(_list_reassignments)
             ),
+            error_responses.UPDATE_FEATURES: Api(0, 2, self._serve(_update_features)),
             error_responses.UNREGISTER_BROKER: Api(0, 0, self._unregister_broker),
         }
 
@@ -206,6 +210,22 @@ def _create_partitions(request: Any, state: ControllerState) -> ControllerResult
     result = create_partitions(state, topics, validate_only=request.validate_only)
     rows = [{"name": answer.name, **_error(answer.error)} for answer in result.response]
     return _result(result, {"results": rows})
+
+
+def _update_features(request: Any, state: ControllerState) -> ControllerResult[Row]:
+    updates = [
+        FeatureUpdate(
+            each.feature,
+            each.max_version_level,
+            # The first version has a flag, the others a type.
+            getattr(each, "allow_downgrade", False) or getattr(each, "upgrade_type", 1) > UPGRADE,
+        )
+        for each in request.feature_updates
+    ]
+    records = update_features(state.image.features, updates)
+    rows = [{"feature": each.name} for each in updates]
+    validate_only = getattr(request, "validate_only", False)
+    return ControllerResult(records=[] if validate_only else records, response={"results": rows})
 
 
 def _alter_configs(request: Any, state: ControllerState) -> ControllerResult[Row]:

@@ -16,10 +16,11 @@ from nodes.server.features import KRAFT_VERSION_FEATURE
 from nodes.storage.memory import CAPACITY_BYTES
 from nodes.wire.client import Channel
 from nodes.wire.versions import fill
-from tests.support.nodes.cluster import Cluster, running
+from tests.support.nodes.cluster import Cluster, eventually, running
 
 LIST_OFFSETS, METADATA, API_VERSIONS, DESCRIBE_CONFIGS = 2, 3, 18, 32
 DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, DESCRIBE_TOPICS = 35, 55, 60, 75
+UPDATE_FEATURES = 57
 BROKERS, CONTROLLERS, STRANGERS = 1, 2, 9
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
@@ -71,6 +72,36 @@ def test_every_listener_reports_the_features() -> None:
                 for level in answer.finalized_features:
                     found = ranges[level.name]
                     assert found.min_version <= level.max_version_level <= found.max_version
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_levels_are_changed_by_administrators(version: int) -> None:
+    """Every node reports the new level; a refused request has one error for all."""
+    ways = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
+
+    async def main() -> None:
+        async with running(1) as cluster:
+
+            async def update(level: int, **way: Any) -> Any:
+                row = {"feature": "transaction.version", "max_version_level": level, **way}
+                return await cluster.ask(1, UPDATE_FEATURES, version, feature_updates=[row])
+
+            async def level() -> int:
+                software = {"client_software_name": "t", "client_software_version": "1"}
+                answer = await cluster.ask(1, API_VERSIONS, 4, **software)
+                found = {row.name: row.max_version_level for row in answer.finalized_features}
+                return int(found.get("transaction.version", 0))
+
+            assert (await update(1)).error_code is ErrorCode.invalid_update_version
+            assert await level() == 2
+            assert (await update(1, **ways)).error_code is ErrorCode.none
+
+            async def lowered() -> bool:
+                return await level() == 1
+
+            await eventually(lowered)
 
     asyncio.run(main())
 

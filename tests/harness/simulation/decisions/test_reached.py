@@ -25,7 +25,13 @@ CARRYING = {
     *("nodes.controller.settings", "nodes.metadata.errors", "nodes.metadata.records"),
     *("nodes.metadata.topic_configs", "nodes.log.batch", "nodes.log.checkpoints"),
     *("nodes.log.config", "nodes.log.errors", "nodes.log.flushing", "nodes.log.health"),
-    *("nodes.log.compression", "nodes.log.index", "nodes.log.segment", "nodes.log.segments"),
+    *(
+        "nodes.log.compression",
+        "nodes.log.index",
+        "nodes.log.key_values",
+        "nodes.log.segment",
+        "nodes.log.segments",
+    ),
     *("nodes.log.transactions.aborted_index", "nodes.log.transactions.markers"),
 }
 """Forms of messages and files, settings and errors."""

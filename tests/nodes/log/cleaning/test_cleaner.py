@@ -118,6 +118,19 @@ def test_records_with_a_horizon_keep_their_times() -> None:
     assert log.offset_for_timestamp(1001) == (2, 10**12)
 
 
+def test_times_are_those_of_the_records_that_are_left() -> None:
+    """An empty batch keeps its largest time: retention and a producer's expiration need it."""
+    disk, log = log_with(
+        keyed((b"a", b"1"), timestamp_ms=9000, producer=(7, 0, 0)),
+        keyed((b"b", b"2"), timestamp_ms=8000),
+        keyed((b"a", b"3"), timestamp_ms=1000),
+    )
+    do(cleaning(log), disk)
+    assert log.max_timestamp() == (1, 8000)
+    assert log.offset_for_timestamp(8500) is None
+    assert log.segments.all[0].largest_timestamp()[0] == 9000
+
+
 def test_records_without_a_key_are_removed() -> None:
     """They came before the topic was compacted."""
     disk, log = log_with(config=COMPACTED)

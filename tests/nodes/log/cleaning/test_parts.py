@@ -68,9 +68,11 @@ def spans_of(*keys: bytes | None) -> list[tuple[int, int, int, int, int, bytes |
 def test_map_has_the_last_offset_of_each_key() -> None:
     offsets = OffsetMap(10 * BYTES_PER_KEY)
     long = b"long" * 20
-    assert offsets.add(spans_of(b"a", long, None, b"a", b"below"), Offset(100), Offset(101))
-    assert [offsets.last_offset(key) for key in (b"a", long, b"b")] == [103, 101, -1]
-    assert (len(offsets), offsets.latest_offset) == (3, 104)
+    keys = (b"clean", long, None, b"a", b"b", b"a")
+    assert offsets.add(spans_of(*keys), Offset(100), Offset(101))
+    found = [offsets.last_offset(key) for key in (b"clean", long, b"a", b"b", b"c")]
+    assert found == [-1, 101, 105, 104, -1]
+    assert (len(offsets), offsets.latest_offset) == (3, 105)
 
 
 def test_full_map_says_up_to_where_it_is_complete() -> None:

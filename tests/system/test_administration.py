@@ -170,6 +170,10 @@ def _brokers(run: Path, place: Path) -> None:
         ),
         (("groups", "delete-offsets", "g"), "name the topics"),
         (("transactions", "list", "--state", "open"), "none of Empty, Ongoing"),
+        (
+            ("transactions", "list", "--transactional-id-pattern", "a("),
+            "--transactional-id-pattern 'a('",
+        ),
         (("transactions", "find-hanging", "--partition", "0"), "--partition needs --topic"),
         (("transactions", "abort", "--topic", "a", "--partition", "0"), "name the transaction"),
         (

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 KAFKAS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SYSTEMS: Final = ("kafka", "nodes")
-PROTOCOLS: Final = {"kafka": ("classic", "consumer"), "nodes": ("classic",)}
+PROTOCOLS: Final = {"kafka": ("classic", "consumer"), "nodes": ("classic", "consumer")}
 """Of groups, that each system serves."""
 PARTITIONS: Final = 3
 RECORDS: Final = 10

@@ -86,7 +86,7 @@ def test_members_of_classic_groups_share_the_partitions_and_commit(
     _shared(bootstrap, clients, name, {"partition_assignment_strategy": strategy})
 
 
-@on(KAFKA)
+@on(BOTH)
 def test_members_of_consumer_groups_share_the_partitions_and_commit(
     bootstrap: str, clients: Driven
 ) -> None:
@@ -131,9 +131,9 @@ def test_static_member_returns_without_a_rebalance(bootstrap: str, clients: Driv
     assert len(clients.events("one")) == kept
 
 
-@on(KAFKA)
+@on(BOTH)
 def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: Driven) -> None:
-    """Not what they abort; offsets that a transaction sends are committed with it."""
+    """Not what they abort."""
     topic = created(bootstrap, "transacted")
     clients.consumer("committed", "committed", topic, isolation_level="read_committed")
     clients.consumer("everything", "everything", topic)
@@ -143,17 +143,26 @@ def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: D
         clients.call("p", "send", topic=topic, partition=0, value=value)
         clients.until(lambda value=value: value in clients.values("everything"), value)
         assert value not in clients.values("committed")
-        offsets = {f"{topic}-1": ord(value)}
-        clients.call("p", "send_offsets", of="everything", offsets=offsets)
         clients.call("p", end)
     clients.until(lambda: clients.values("committed") == ["a", "c"], "what is committed")
     assert clients.values("everything") == ["a", "b", "c"]
-    assert clients.call("everything", "committed", partitions=[f"{topic}-1"]) == {
-        f"{topic}-1": ord("c")
-    }
 
 
 @on(KAFKA)
+def test_offsets_are_committed_with_their_transaction(bootstrap: str, clients: Driven) -> None:
+    topic = created(bootstrap, "offsets")
+    clients.consumer("c", "offsets", topic)
+    clients.until(lambda: len(clients.owned("c")) == PARTITIONS, "the member to own all")
+    clients.producer("p", "tx-offsets")
+    partition = f"{topic}-1"
+    for offset, end, committed in ((5, "commit", 5), (6, "abort", 5), (7, "commit", 7)):
+        clients.call("p", "begin")
+        clients.call("p", "send_offsets", of="c", offsets={partition: offset})
+        clients.call("p", end)
+        assert clients.call("c", "committed", partitions=[partition]) == {partition: committed}
+
+
+@on(BOTH)
 def test_producer_is_fenced_by_the_next_of_its_transactional_id(
     bootstrap: str, clients: Driven
 ) -> None:

@@ -33,12 +33,14 @@ from tests.support.require import require
 pytestmark = pytest.mark.slow
 
 KAFKAS_TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
-SYSTEMS: Final = ("kafka",)
-SETTINGS: Final = (
+KAFKA: Final = ("kafka",)
+BOTH: Final = ("kafka", "nodes")
+"""The systems on which a test runs."""
+SETTINGS: Final = {
     # Without it the leader asks the coordinator before a transaction can hang (KIP-890).
-    *("--config", "transaction.partition.verification.enable=false"),
-    *("--config", "transaction.abort.timed.out.transaction.cleanup.interval.ms=500"),
-)
+    "kafka": ("--config", "transaction.partition.verification.enable=false"),
+    "nodes": (),
+}
 BEFORE_THE_LEADER_ADDS_PARTITIONS: Final = 11
 """The last version of Produce in which the client tells the coordinator of each partition."""
 
@@ -157,15 +159,21 @@ async def _hang(admin: AdminClient, transactional_id: str, partition: TopicParti
     check(answer.responses[0].partition_responses[0].error_code, str(partition))
 
 
-@pytest.fixture(scope="module", params=SYSTEMS)
+def on(systems: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Run a test on a cluster of each of these systems."""
+    return pytest.mark.parametrize("cluster", systems, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Three nodes."""
     require("kafka-tools", "netns")
     store: Path = tmp_path_factory.mktemp("transactions") / "store"
-    with cluster_up(store, "--system", request.param, *SETTINGS) as up:
+    with cluster_up(store, "--system", request.param, *SETTINGS[request.param]) as up:
         yield Cluster(up.bootstrap)
 
 
+@on(BOTH)
 def test_open_transaction_is_shown_as_by_kafkas_tool(cluster: Cluster) -> None:
     """By its coordinator and by the leader; the duration differs, as the tools run in turn."""
     topic = cluster.topic("shown")
@@ -194,6 +202,7 @@ def test_open_transaction_is_shown_as_by_kafkas_tool(cluster: Cluster) -> None:
     assert "did you mean shown?" in cluster.refused("describe", "showm")
 
 
+@on(BOTH)
 def test_transaction_that_its_coordinator_knows_is_not_hanging(cluster: Cluster) -> None:
     """`abort` names its transactional id; `force-terminate` ends it in all partitions."""
     topic = cluster.topic("known")
@@ -209,12 +218,39 @@ def test_transaction_that_its_coordinator_knows_is_not_hanging(cluster: Cluster)
         printed = cluster.asked("force-terminate", "known")
         assert printed.out == "Fenced the producer of known; its state was Ongoing.\n", printed.err
         assert cluster.committed(topic) == 2
+        header, row = cluster.rows("describe", "known")
+        assert row[header.index("TransactionState")] == "Empty"
+        assert row[header.index("CurrentTransactionStartTimeMs")] == "None"
         with pytest.raises(confluent_kafka.KafkaException):
             producer.commit_transaction(PATIENCE_S)
 
 
+@on(BOTH)
+def test_forced_abort_ends_an_open_transaction_in_one_partition(cluster: Cluster) -> None:
+    """By the producer's epoch in that partition; an older one is refused."""
+    topic = cluster.topic("forced")
+    with cluster.open("forced", topic), cluster.open("forced", topic):
+        assert cluster.committed(topic) == 2, "the second producer aborted the first's"
+        abort = ("abort", "--topic", topic, "--partition", "0", "--force")
+        _, row = cluster.rows("describe-producers", "--topic", topic, "--partition", "0")
+        producer = ("--producer-id", row[0], "--coordinator-epoch", row[2], "--producer-epoch")
+        refusal = cluster.refused(*abort, *producer, "0")
+        assert "the producer has another epoch" in refusal
+        printed = cluster.asked(*abort, *producer, row[1])
+        assert printed.out == f"Aborted the transaction of producer {row[0]} in {topic}-0.\n", (
+            printed.err
+        )
+        assert cluster.committed(topic) == 4
+        assert cluster.rows("describe", "forced")[1][4] == "Ongoing"
+    assert cluster.asked("force-terminate", "forced").code == 0
+
+
+@on(KAFKA)
 def test_hanging_transaction_is_found_and_aborted(cluster: Cluster) -> None:
-    """Before, readers of committed records wait for it; Kafka's tool finds the same one."""
+    """Before, readers of committed records wait for it; Kafka's tool finds the same one.
+
+    The built-in broker always asks the coordinator first, so nothing hangs there.
+    """
     topic = cluster.topic("hangs")
     cluster.hang("hangs", topic)
     assert cluster.committed(topic) == 0

@@ -14,7 +14,6 @@ from harness.admin.transactions.descriptions import Marker, Transaction, Transac
 from nodes.ids import TopicPartition
 
 _DURATIONS_SINCE: Final = 1
-_PATTERNS_SINCE: Final = 2
 _NO_PRODUCER: Final = -1
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -26,17 +25,13 @@ async def listed(
     states: Sequence[str] = (),
     producer_ids: Collection[int] = (),
     longer_than_ms: int = -1,
-    pattern: str | None = None,
 ) -> list[TransactionListing]:
     """Return the transactional ids that match all of these filters, by id.
 
-    Without values for a filter, all match; `pattern` is a regular expression for the whole id.
-    Every broker is asked for those that it coordinates. Raises RequestRefused, and BadRequest when
-    a broker does not know the filter.
+    Without values for a filter, all match. Every broker is asked for those that it coordinates.
+    Raises RequestRefused, and BadRequest when a broker does not know the filter.
     """
     at_least = _DURATIONS_SINCE if longer_than_ms >= 0 else 0
-    if pattern is not None:
-        at_least = _PATTERNS_SINCE
 
     async def attempt() -> dict[str, TransactionListing]:
         found = {}
@@ -48,7 +43,6 @@ async def listed(
                 state_filters=states,
                 producer_id_filters=sorted(producer_ids),
                 duration_filter=longer_than_ms,
-                transactional_id_pattern=pattern,
             )
             check(answer.error_code, f"transactions of broker {broker.node_id}")
             for each in answer.transaction_states:

@@ -1,6 +1,7 @@
 """The voter set, its history, and when it may change."""
 
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -210,3 +211,20 @@ def test_the_last_voter_cannot_be_removed() -> None:
     quorum.log_advanced(0.0)
     with refusal(ErrorCode.invalid_request):
         quorum.remove_voter(key(1))
+
+
+@pytest.mark.parametrize(
+    ("node", "error"),
+    [
+        (0, ErrorCode.none),
+        (4, ErrorCode.none),
+        (1, ErrorCode.invalid_request),
+        (-1, ErrorCode.invalid_request),
+    ],
+)
+def test_any_other_node_may_fetch_from_the_leader(node: int, error: ErrorCode) -> None:
+    """Whether it votes or not; node ids begin at 0. The leader is node 1."""
+    quorum, _ = leader()
+    request = replace(fetch(4, 1), replica_id=NodeId(node))
+    answer, _ = quorum.on_fetch(LATE_MS, request)
+    assert answer.error is error

@@ -8,12 +8,15 @@ missing. `--only MODULE:NUMBER` tries one.
 
 import argparse
 import json
+import math
 import os
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +51,22 @@ def main() -> None:
         action="store_true",
         help="run no seeds for a mutant that a test finds",
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin none after these")
     given = parser.parse_args()
+    until_s = time.monotonic() + 60 * given.minutes
     chosen = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
-    tried = [*map(Tried.from_json, _stored(given.json))]
+    stored = map(Tried.from_json, _stored(given.json))
+    tried = [each for each in stored if each.mutation in chosen]
     done = {each.mutation for each in tried}
     left = [each for each in chosen if each not in done]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         baselines = unmodified(range(1, given.seeds + 1), root, given.jobs)
         tests = UnitTests.measured(given.reached or root / "reached.json")
-        for each in trials(left, tests, baselines, root, given.jobs, to_first=given.to_first):
+        try_one = partial(
+            try_mutant, tests=tests, baselines=baselines, root=root, to_first=given.to_first
+        )
+        for each in trials(left, try_one, given.jobs, until_s):
             tried.append(each)
             print(f"{len(tried)}/{len(chosen)} {line(each)}", flush=True)
             if given.json is not None:
@@ -93,21 +102,20 @@ def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
 
 def trials(
     chosen: Sequence[Mutation],
-    tests: UnitTests,
-    baselines: Sequence[Baseline],
-    root: Path,
+    try_one: Callable[[Mutation], Tried],
     jobs: int,
-    *,
-    to_first: bool,
+    until_s: float = math.inf,
 ) -> Iterator[Tried]:
-    """Yield what found each mutant, as they end."""
+    """Yield what found each mutant, as they end. None begins after `until_s` (monotonic)."""
+
+    def in_time(mutation: Mutation) -> Tried | None:
+        return try_one(mutation) if time.monotonic() < until_s else None
+
     with ThreadPoolExecutor(jobs) as pool:
-        running = [
-            pool.submit(try_mutant, each, tests, baselines, root, to_first=to_first)
-            for each in chosen
-        ]
+        running = [pool.submit(in_time, each) for each in chosen]
         for future in as_completed(running):
-            yield future.result()
+            if (tried := future.result()) is not None:
+                yield tried
 
 
 def line(tried: Tried) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from harness.simulation.decisions import mutations
 from tests.tools.mutants import explained, patience
+from tests.tools.mutants.__main__ import trials
 from tests.tools.mutants.patience import Patience
 from tests.tools.mutants.table import table
 from tests.tools.mutants.trial import Tried
@@ -117,3 +118,20 @@ def test_the_table_tells_explained_survivors_from_open_ones(
     lines = [" ".join(line) for line in rest]
     assert f"{first.name} {first.text()}: Both do the same." in lines
     assert f"{second.name} {second.text()}" in lines
+
+
+def test_no_trial_begins_after_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial takes a minute of a clock that stands still otherwise."""
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+
+    def try_one(mutation: mutations.Mutation) -> Tried:
+        nonlocal now_s
+        now_s += 60
+        return Tried(
+            mutation=mutation, tests=None, invariants=None, clients=None, reached=0, changed=0
+        )
+
+    chosen = mutations.mutations("nodes.log.retention")[:5]
+    tried = trials(chosen, try_one, jobs=1, until_s=180)
+    assert [each.mutation for each in tried] == chosen[:3]

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from nodes.controller import elections
 from nodes.controller.controller import PRODUCER_ID_BLOCK
 from nodes.controller.features import METADATA_VERSION
+from nodes.controller.topics import create_topics
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, Offset
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import (
@@ -364,6 +365,16 @@ def test_a_new_log_begins_with_its_metadata_version() -> None:
     ]
     cluster.tick()
     assert cluster.written == []
+
+
+def test_changes_of_many_partitions_need_not_be_one_batch(cluster: Cluster) -> None:
+    """A batch has a limit, and a broker may have any number of replicas. After each record the
+    cluster is valid, so another controller can go on from there."""
+    controller = cluster.controller
+    assert not controller.tick(cluster.now_ms).atomic
+    assert not controller.alter_partition(node(1), cluster.epochs[node(1)], []).atomic
+    assert not controller.unregister_broker(node(2)).atomic
+    assert create_topics(controller.state, []).atomic
 
 
 def test_a_log_without_one_of_the_features_gets_it() -> None:

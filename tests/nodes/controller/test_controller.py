@@ -1,5 +1,6 @@
 """The controller's rules: registration, fencing, elections, take-over."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -365,6 +366,24 @@ def test_a_new_log_begins_with_its_metadata_version() -> None:
     ]
     cluster.tick()
     assert cluster.written == []
+
+
+def test_partitions_without_a_leader_are_examined_once_in_an_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not in each tick: a cluster may have a hundred thousand partitions."""
+    cluster = Cluster(brokers=1, leader_imbalance_check_interval_ms=10_000)
+    times_ms = []
+    elect = elections.elect_leaderless
+
+    def noted(*given: Any) -> Any:
+        times_ms.append(cluster.now_ms)
+        return elect(*given)
+
+    monkeypatch.setattr(elections, "elect_leaderless", noted)
+    cluster.wait(35_000, 1)
+    first, *rest = times_ms
+    assert [each - first for each in rest] == [10_000, 20_000, 30_000]
 
 
 def test_changes_of_many_partitions_need_not_be_one_batch(cluster: Cluster) -> None:

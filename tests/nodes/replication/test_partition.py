@@ -118,6 +118,17 @@ def test_isr_shrinks_by_the_one_that_lags() -> None:
     assert state.shrunk_isr(Offset(100), lag_max_ms=1000, now_ms=5000) is None
 
 
+def test_a_follower_that_fetches_and_stays_behind_lags() -> None:
+    """It reaches neither the leader's end nor the end at its fetch before."""
+    state = leader(isr=(1, 2))
+    for step in range(1, 11):
+        assert state.shrunk_isr(Offset(200), 1000, now_ms=100 * step) is None
+        fetch(state, B, 99 + step, end=200, now_ms=100 * step)
+    proposal = state.shrunk_isr(Offset(200), 1000, now_ms=1001)
+    assert proposal is not None
+    assert [member for member, _ in proposal.isr] == [1]
+
+
 def test_a_follower_of_a_busy_leader_is_not_lagging() -> None:
     """Reaching where the leader's end was at the fetch before counts as caught up then."""
     state = leader()

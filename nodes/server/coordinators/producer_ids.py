@@ -28,11 +28,13 @@ class ProducerIds:
         self._controller = controller
         self._registration = registration
         self._left = range(0)
-        self._allocating: asyncio.Task[None] | None = None
+        self._allocating: asyncio.Task[bool] | None = None
 
     async def next_id(self) -> int | None:
         """An unused id; None if no controller allocates any in time."""
-        await self.reserve()
+        while not self._left:  # others who waited for the same block may have taken all of it
+            if not await asyncio.shield(self._ask()):
+                return None
         return self._take()
 
     def take(self) -> int | None:
@@ -58,18 +60,21 @@ class ProducerIds:
         producer_id, self._left = self._left[0], self._left[1:]
         return producer_id
 
-    def _ask(self) -> "asyncio.Task[None]":
+    def _ask(self) -> "asyncio.Task[bool]":
+        """The future whether a controller allocates ids."""
         if self._allocating is None or self._allocating.done():
             self._allocating = asyncio.get_running_loop().create_task(self._allocate())
         return self._allocating
 
-    async def _allocate(self) -> None:
+    async def _allocate(self) -> bool:
         request = fill(
             AllocateProducerIdsRequest,
             broker_id=self._node_id,
             broker_epoch=self._registration.broker_epoch,
         )
         response = await self._controller.forward(request, timeout_s=CONTROLLER_TIMEOUT_S)
-        if response is not None and response.error_code is ErrorCode.none:
-            start = response.producer_id_start
-            self._left = range(start, start + response.producer_id_len)
+        if response is None or response.error_code is not ErrorCode.none:
+            return False
+        start = response.producer_id_start
+        self._left = range(start, start + response.producer_id_len)
+        return bool(self._left)

@@ -30,7 +30,10 @@ class Brokers:
         self.leaders: dict[TopicPartition, NodeId] = dict.fromkeys((A, B, C), NodeId(1))
         self.down: set[NodeId] = set()
         self.error: Callable[[TopicPartition], ErrorCode] = lambda partition: OK
+        self.silent: set[TopicPartition] = set()
+        """The partitions that no answer names."""
         self.sent: list[tuple[NodeId, list[dict[str, Any]]]] = []
+        self.attempts: list[tuple[NodeId, list[dict[str, Any]]]] = []
         self.delay_s = 0.0
 
     def partition(self, topic: str, number: int) -> Any:
@@ -38,6 +41,7 @@ class Brokers:
         return None if leader is None else SimpleNamespace(leader=leader)
 
     async def request(self, node: NodeId, draft: Any, *, timeout_s: float | None = None) -> Any:
+        self.attempts.append((node, draft.values["markers"]))
         await asyncio.sleep(self.delay_s)
         if node in self.down:
             raise ConnectFailed("down")
@@ -54,6 +58,7 @@ class Brokers:
                         error_code=self.error(TopicPartition(topic["name"], number)),
                     )
                     for number in topic["partition_indexes"]
+                    if TopicPartition(topic["name"], number) not in self.silent
                 ],
             )
             for topic in marker["topics"]
@@ -278,6 +283,81 @@ def test_a_marker_is_not_sent_twice_while_it_is_on_its_way() -> None:
         world.decide(B, name="z")
         await world.settle(3)
         assert world.brokers.partitions_sent() == [(1, [0]), (1, [0, 1])]
+
+    run(test())
+
+
+def test_what_waits_behind_a_failure_goes_to_the_leader_of_then() -> None:
+    """Not once more to the broker that is down."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.delay_s = 0.5
+        world.brokers.down = {NodeId(1)}
+        world.decide(A, name="x")
+        await world.settle(0.1)
+        world.decide(B, name="y")
+        await world.settle(0.1)
+        world.brokers.leaders[B] = NodeId(2)
+        await world.settle(3)
+        assert world.state("y") is State.COMPLETE_COMMIT
+        tried = [
+            node for node, (marker,) in world.brokers.attempts if marker["producer_id"] == 1001
+        ]
+        assert tried == [2]
+
+    run(test())
+
+
+def test_what_waits_for_a_request_is_not_sent_after_the_coordinator_ended() -> None:
+    """The next one sends it, with its own epoch."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.delay_s = 0.5
+        world.decide(A, name="x")
+        await world.settle(0.1)
+        world.decide(B, name="y")
+        await world.settle(0.1)
+        world.led.lead(2, leader=FOLLOWER)
+        await world.settle(3)
+        assert world.brokers.partitions_sent() == [(1, [0])]
+
+    run(test())
+
+
+def test_a_partition_that_an_answer_does_not_name_has_no_marker() -> None:
+    """It is sent again."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.brokers.silent = {B}
+        world.decide(A, B)
+        await world.settle()
+        assert world.state() is State.PREPARE_COMMIT
+        world.brokers.silent = set()
+        await world.settle()
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_a_coordinator_is_asked_once_at_a_time() -> None:
+    """While its decisions are not replicated it does not answer."""
+
+    async def test() -> None:
+        world = World()
+        shard = await world.lead()
+        world.decide(A)
+        await asyncio.sleep(0.01)
+        waiting = len(shard._waiting)
+        for _ in range(20):
+            world.sender.wake()
+            await asyncio.sleep(0.01)
+        assert len(shard._waiting) == waiting
 
     run(test())
 

@@ -334,7 +334,7 @@ def test_the_event_loop_of_real_nodes_serves_it() -> None:
     async def test() -> None:
         partition = LedPartition()
         shard = await active(partition.shard())
-        vars(shard._machine)["deadline_ms"] = lambda: 1.0
+        vars(shard.machine)["deadline_ms"] = lambda: 1.0
         for offset in (7, 8):
             commit(shard, offset)
         partition.replicate()

@@ -46,8 +46,18 @@ SERVED: Final = frozenset(
         "describeProducers",
         "describeLogDirs",
         "describeReplicaLogDirs",
+        "listGroups",
+        "listConsumerGroups",
         "listConsumerGroupOffsets",
+        "alterConsumerGroupOffsets",
+        "deleteConsumerGroupOffsets",
         "listStreamsGroupOffsets",
+        "alterStreamsGroupOffsets",
+        "deleteStreamsGroupOffsets",
+        "listTransactions",
+        "abortTransaction",
+        "forceTerminateTransaction",
+        "fenceProducers",
         "clientInstanceId",
         "metrics",
         "registerMetricForSubscription",
@@ -60,6 +70,10 @@ REFUSED: Final = {
     "addRaftVoter": "DuplicateVoterException",
     "removeRaftVoter": "VoterNotFoundException",
     "unregisterBroker": "BrokerIdNotRegisteredException",
+    "describeConsumerGroups": "GroupIdNotFoundException",
+    "describeClassicGroups": "GroupIdNotFoundException",
+    "removeMembersFromConsumerGroup": "UnknownMemberIdException",
+    "describeTransactions": "TransactionalIdNotFoundException",
     "deleteConsumerGroups": "GroupIdNotFoundException",
     "deleteShareGroups": "GroupIdNotFoundException",
     "deleteStreamsGroups": "GroupIdNotFoundException",
@@ -94,7 +108,10 @@ REFUSED_BY_CONTROLLERS: Final = {
     "listGroups": "KafkaException",
     "listConsumerGroups": "KafkaException",
 }
-FEATURES: Final = "[eligible.leader.replicas.version, kraft.version, metadata.version]"
+FEATURES: Final = (
+    "[eligible.leader.replicas.version, group.version, kraft.version, metadata.version, "
+    "transaction.version]"
+)
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +183,8 @@ def test_every_method_by_way_of_the_controllers(cluster: Cluster, classes: Path)
     assert found["describeFeatures"].seen["finalized"] == FEATURES
 
 
-def test_its_clients_end_at_once_where_groups_and_transactions_are_needed(
-    cluster: Cluster, classes: Path
-) -> None:
-    """In the old protocol of consumer groups, in the new one, and in share groups; what only names
-    a group reads."""
+def test_its_clients_use_groups_and_transactions(cluster: Cluster, classes: Path) -> None:
+    """The old protocol of consumer groups and the new one; share groups end at once."""
     done = java.run("Clients", (addresses(cluster.ports), TOPIC), classes=classes)
     assert done.returncode == 0, done.stderr
     outcomes = dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
@@ -178,11 +192,10 @@ def test_its_clients_end_at_once_where_groups_and_transactions_are_needed(
     assert errors == {
         "assign classic": "hello",
         "assign consumer": "hello",
-        "subscribe classic": UNSUPPORTED,
-        "subscribe consumer": UNSUPPORTED,
-        "commit classic": "KafkaException",
-        "commit consumer": "KafkaException",
+        "subscribe classic": "hello",
+        "subscribe consumer": "hello",
+        "commit classic": "committed",
+        "commit consumer": "committed",
         "share": UNSUPPORTED,
-        "transaction": UNSUPPORTED,
+        "transaction": "initialised",
     }
-    assert "not supported" in outcomes["commit classic"]

@@ -111,8 +111,14 @@ CALLS: Final = (
         "--election-type preferred --all-topic-partitions",
         "",
     ),
-    Tool("consumer-groups", GROUPS, "--list", "does not support LIST_GROUPS"),
-    Tool("consumer-groups", GROUPS, "--describe --group g", "not support DESCRIBE_GROUPS"),
+    Tool(
+        "consumer-groups",
+        GROUPS,
+        f"--reset-offsets --group g --topic {TOPIC} --to-earliest --execute",
+        TOPIC,
+    ),
+    Tool("consumer-groups", GROUPS, "--list", ""),
+    Tool("consumer-groups", GROUPS, "--describe --group unknown", "unknown not found"),
     Tool(
         "features",
         f"{TOOLS}.FeatureCommand",

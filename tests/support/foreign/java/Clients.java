@@ -26,6 +26,7 @@ public final class Clients {
 
   private final String bootstrap;
   private final TopicPartition partition;
+  private int groups;
 
   private Clients(String bootstrap, String topic) {
     this.bootstrap = bootstrap;
@@ -35,7 +36,7 @@ public final class Clients {
   private KafkaConsumer<byte[], byte[]> consumer(String protocol) {
     Map<String, Object> config = new HashMap<>();
     config.put("bootstrap.servers", bootstrap);
-    config.put("group.id", "g");
+    config.put("group.id", "g" + groups++);
     config.put("group.protocol", protocol);
     config.put("auto.offset.reset", "earliest");
     config.put("enable.auto.commit", "true");
@@ -90,7 +91,7 @@ public final class Clients {
   }
 
   private String transacted() {
-    Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", "t",
+    Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", "clients",
         "max.block.ms", PATIENCE.toMillis());
     try (var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
       producer.initTransactions();

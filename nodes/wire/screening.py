@@ -47,9 +47,13 @@ _ALLOWED: Mapping[int, int] = {
     1: 4_000,  # Fetch: brokers name 500 partitions at a time, or 2,000 without a session
     2: 4_000,  # ListOffsets
     3: 5_000,  # Metadata
+    8: 4_000,  # OffsetCommit: a consumer names all its partitions at once
+    9: 8_000,  # OffsetFetch, which costs little for each partition
     19: 4_000,  # CreateTopics, with assignments
+    28: 4_000,  # TxnOffsetCommit
     45: 6_000,  # AlterPartitionReassignments, with replicas
     56: 8_000,  # AlterPartition: brokers name 500 partitions at a time, and their replicas
+    68: 8_000,  # ConsumerGroupHeartbeat: a member names the partitions that it has
 }
 """By api key, if an element costs less, or if more or fewer elements make sense."""
 

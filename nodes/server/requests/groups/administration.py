@@ -10,6 +10,7 @@ from nodes.coordinators.machine import Answer
 from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.shard import Access, Shard
 from nodes.server.coordinators.shards import Shards
+from nodes.server.requests.groups.many import side_by_side
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -49,7 +50,7 @@ class GroupAdministrationHandler:
 
     async def delete_groups(self, request: Any, context: RequestContext) -> Any:
         """DeleteGroups: each group by itself."""
-        rows = await asyncio.gather(*(self._delete(name) for name in request.groups_names))
+        rows = await side_by_side(self._delete(name) for name in request.groups_names)
         return respond(request, results=rows)
 
     async def _delete(self, group_id: str) -> Answer:

@@ -4,7 +4,6 @@ A join and a sync wait as long as the rebalance does. A client that goes away me
 more; its member stays until its session ends, as in Kafka.
 """
 
-import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from nodes.coordinators.machine import Answer
 from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.shard import Access
 from nodes.server.coordinators.shards import Shards
+from nodes.server.requests.groups.many import side_by_side
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -121,8 +121,8 @@ class ClassicGroupHandler:
 
     async def describe(self, request: Any, context: RequestContext) -> Any:
         """DescribeGroups: each group by itself."""
-        rows = await asyncio.gather(
-            *(self._describe(group_id, request.__version__) for group_id in request.groups)
+        rows = await side_by_side(
+            self._describe(group_id, request.__version__) for group_id in request.groups
         )
         if getattr(request, "include_authorized_operations", False):
             rows = [{**row, "authorized_operations": GROUP_OPERATIONS} for row in rows]

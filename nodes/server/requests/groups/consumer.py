@@ -4,7 +4,6 @@ Both are refused while the feature group.version is 0, as in Kafka. They are alw
 librdkafka would wait for ever for an api that is not.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.shard import Access
 from nodes.server.coordinators.shards import Shards
 from nodes.server.requests.groups.classic import GROUP_OPERATIONS, client_of, protocol_error
+from nodes.server.requests.groups.many import side_by_side
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -51,7 +51,7 @@ class ConsumerGroupHandler:
 
     async def describe(self, request: Any, context: RequestContext) -> Any:
         """ConsumerGroupDescribe: each group by itself."""
-        rows = await asyncio.gather(*(self._describe(group_id) for group_id in request.group_ids))
+        rows = await side_by_side(self._describe(group_id) for group_id in request.group_ids)
         if request.include_authorized_operations:
             rows = [{**row, "authorized_operations": GROUP_OPERATIONS} for row in rows]
         return respond(request, groups=rows)

@@ -4,7 +4,6 @@ Newer versions name topics by their ids, the coordinator knows names. A partitio
 exist is refused here; the coordinator gets the others.
 """
 
-import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -30,6 +29,7 @@ from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.shard import Access
 from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.manager import ReplicaManager
+from nodes.server.requests.groups.many import side_by_side
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -78,8 +78,8 @@ class GroupOffsetsHandler:
         """OffsetFetch: of one group, or (from version 8 on) of several."""
         stable = getattr(request, "require_stable", False)
         if request.__version__ >= FETCH_GROUPS_SINCE:
-            groups = await asyncio.gather(
-                *(self._fetch(request, group, stable=stable) for group in request.groups)
+            groups = await side_by_side(
+                self._fetch(request, group, stable=stable) for group in request.groups
             )
             return respond(request, groups=groups)
         row = await self._fetch(request, request, stable=stable)

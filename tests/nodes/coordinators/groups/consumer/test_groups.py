@@ -210,6 +210,17 @@ def test_topics_that_change_make_a_new_epoch(driver: Driver, topics: FakeTopics)
     assert (a.epoch, len(a.has)) == (5, 6)
 
 
+@pytest.mark.parametrize("options", [{"group_id": "g" * 32_768}, {"member_id": "é" * 16_384}])
+def test_an_id_that_fits_into_no_record_is_refused(driver: Driver, options: dict[str, str]) -> None:
+    """A record's key has two bytes for its length; the longest that fits is allowed."""
+    a = consumer(driver, "a")
+    a.group_id = options.get("group_id", GROUP)
+    a.member_id = options.get("member_id", "a")
+    assert error(a.join()) is ErrorCode.invalid_request
+    a.group_id, a.member_id = a.group_id[:32_767], a.member_id[:16_383]
+    assert error(a.join()) is ErrorCode.none
+
+
 def test_a_group_is_full_at_its_limit(topics: FakeTopics) -> None:
     """Members may still come back."""
     driver = driver_of(topics, ConsumerSettings(max_size=1))

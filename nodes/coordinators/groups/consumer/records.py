@@ -6,7 +6,9 @@ one for each regular expression. Type 4 is of Kafka 3.7 to 4.0: it is read, and 
 written (KIP-1101 has a hash in type 3 instead).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import ClassVar, Final
 from uuid import UUID
 
@@ -112,7 +114,8 @@ class ClassicMemberMetadata:
     """What is known only of members that speak the classic protocol.
 
     Kafka's schema lets it be null. kio does not write the mark of a struct that may be null
-    (KIP-893) in a tagged field, so the mark is a field here, and NOT_CLASSIC stands for null.
+    (KIP-893) in a tagged field, so the mark is a field here, and NOT_CLASSIC stands for null. See
+    MemberMetadataSchema.
     """
 
     __type__: ClassVar = EntityType.nested
@@ -204,12 +207,59 @@ class ConsumerGroupRegularExpressionValue:
     """Wall-clock milliseconds."""
 
 
+class MemberMetadataSchema(Schema[ConsumerGroupMemberMetadataValue]):
+    """The value of MEMBER_METADATA, as Kafka 4.2's generated class reads and writes it.
+
+    That class takes a record without ClassicMemberMetadata for one with a member of the classic
+    protocol that has no protocols, though its schema says that null is the default. So it writes
+    null as a tagged field, whose only byte is 0.
+    """
+
+    _NO_TAGS: ClassVar[bytes] = b"\0"
+    _NULL: ClassVar[bytes] = b"\1\0\1\0"
+    """One tagged field: tag 0, one byte, which is 0."""
+
+    def writer(self, version: int) -> Callable[[BytesIO, ConsumerGroupMemberMetadataValue], None]:
+        """See Schema."""
+        write = super().writer(version)
+
+        def write_with_null(buffer: BytesIO, record: ConsumerGroupMemberMetadataValue) -> None:
+            body = BytesIO()
+            write(body, record)
+            data = body.getvalue()
+            if record.classic_member_metadata == NOT_CLASSIC:
+                data = data.removesuffix(self._NO_TAGS) + self._NULL
+            buffer.write(data)
+
+        return write_with_null
+
+    def reader(
+        self, version: int
+    ) -> Callable[[bytes, int], tuple[ConsumerGroupMemberMetadataValue, int]]:
+        """See Schema."""
+        read = super().reader(version)
+
+        def read_with_null(
+            data: bytes, position: int
+        ) -> tuple[ConsumerGroupMemberMetadataValue, int]:
+            try:
+                return read(data, position)
+            except Exception:  # kio's readers raise unrelated types
+                if not data.endswith(self._NULL):
+                    raise
+            return read(data.removesuffix(self._NULL) + self._NO_TAGS, position)
+
+        return read_with_null
+
+
 _GROUP: Final = Schema(GroupKey, NEVER_FLEXIBLE)
 _MEMBER: Final = Schema(MemberKey, NEVER_FLEXIBLE)
 
 METADATA: Final = RecordType(3, _GROUP, Schema(ConsumerGroupMetadataValue))
 PARTITION_METADATA: Final = RecordType(4, _GROUP, Schema(ConsumerGroupPartitionMetadataValue))
-MEMBER_METADATA: Final = RecordType(5, _MEMBER, Schema(ConsumerGroupMemberMetadataValue))
+MEMBER_METADATA: Final = RecordType(
+    5, _MEMBER, MemberMetadataSchema(ConsumerGroupMemberMetadataValue)
+)
 TARGET_ASSIGNMENT_METADATA: Final = RecordType(
     6, _GROUP, Schema(ConsumerGroupTargetAssignmentMetadataValue)
 )

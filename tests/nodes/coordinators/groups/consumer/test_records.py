@@ -63,7 +63,7 @@ WRITTEN_BY_KAFKA: list[tuple[RecordType, Any, Any, str, str]] = [
             server_assignor="uniform",
         ),
         "000500016700016d",
-        "00000269000263032f68030261026204782e2a000493e008756e69666f726d00",
+        "00000269000263032f68030261026204782e2a000493e008756e69666f726d01000100",
     ),
     (
         r.MEMBER_METADATA,

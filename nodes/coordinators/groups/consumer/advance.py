@@ -4,6 +4,8 @@ If what the member says changes the group, or the topics changed, a group epoch 
 assignment are made first.
 """
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.consumer.assignors.spec import Assignment
@@ -34,7 +36,8 @@ def advance(
         member = before
     else:
         member = draft.put_member(member_id, metadata)
-    subscription_changed = before is None or _subscription(before) != _subscription(member)
+    old = _NOTHING if before is None else _subscription(before)
+    subscription_changed = old != _subscription(member)
     regexes_changed = update_regexes(draft, op)
     changed = subscription_changed or regexes_changed or group.epoch == 0
     update_epoch(draft, op, changed=changed)
@@ -54,6 +57,10 @@ def replaced(draft: Draft, old: Member, member_id: str) -> Member:
     draft.put_target(member_id, target)
     draft.put_current(member_id, current)
     return draft.group.members[member_id]
+
+
+_NOTHING: Final[tuple[tuple[str, ...], str | None]] = ((), None)
+"""Of a member that is new: if it reads nothing, it changes nothing, as in Kafka."""
 
 
 def _subscription(member: Member) -> tuple[tuple[str, ...], str | None]:

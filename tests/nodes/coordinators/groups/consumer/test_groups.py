@@ -189,6 +189,15 @@ def test_a_member_that_changes_its_topics_has_the_new_ones_and_gives_up_the_old(
     assert {topic for topic, _ in a.has} == {topics.topic("u").topic_id}  # type: ignore[union-attr]
 
 
+def test_a_member_that_joins_without_topics_makes_no_epoch(driver: Driver) -> None:
+    """As in Kafka; it makes one when it subscribes."""
+    a, b = consumer(driver, "a"), consumer(driver, "b", topics=())
+    a.join(), b.join()
+    assert (b.epoch, described(driver)["group_epoch"]) == (1, 1)
+    b.beat(topic_names=("t",))
+    assert described(driver)["group_epoch"] == 2
+
+
 def test_topics_that_change_make_a_new_epoch(driver: Driver, topics: FakeTopics) -> None:
     """Created, grown, deleted, created again. Other topics change nothing."""
     a = consumer(driver, "a", topics=("t", "later"))

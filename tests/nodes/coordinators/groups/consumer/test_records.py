@@ -132,6 +132,14 @@ def test_a_record_has_kafkas_bytes(
     assert TYPES.decode(record) == Decoded(kind, key, value)
 
 
+def test_a_member_without_the_field_is_read_as_one_of_the_consumer_protocol() -> None:
+    """Kafka never writes that; it would read it as one of the classic protocol."""
+    key, value = "000500016700016d", "000000000263032f6801000000000100"
+    found = TYPES.decode(CoordinatorRecord(bytes.fromhex(key), bytes.fromhex(value + "00")))
+    assert found is not None
+    assert found.value.classic_member_metadata == r.NOT_CLASSIC
+
+
 @pytest.mark.parametrize(("kind", "key"), {(each[0], each[1]) for each in WRITTEN_BY_KAFKA})
 def test_a_tombstone_has_the_key_alone(kind: RecordType, key: Any) -> None:
     """As Kafka's log cleaner and coordinators expect it."""

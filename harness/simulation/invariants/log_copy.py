@@ -11,6 +11,7 @@ from uuid import UUID
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
 from harness.simulation.invariants.segment_layout import SegmentLayout
+from harness.simulation.invariants.stable_offsets import LogTransactions
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import LogError
 from nodes.log.log import Log
@@ -30,6 +31,7 @@ class Copy:
         """The leader epochs of the batches, and the offset of the first batch of each."""
         self.layouts: dict[int, SegmentLayout] = {}
         """The batches by segment, with the segments' base offsets."""
+        self.transactions = LogTransactions()
         self.flushed = 0
         """Everything below this offset was seen on the disk."""
         self.lost_before: frozenset[UUID] | None = None
@@ -113,6 +115,7 @@ class Copy:
         assert self._log is not None
         before, self.batches, self.last = self.batches, {}, None
         self._sequences, self.epoch_starts, self.layouts = Sequences(), [], {}
+        self.transactions = LogTransactions()
         self._start = self._log.start_offset
         self._cuts = self._log._segments.cuts
         try:
@@ -145,6 +148,7 @@ class Copy:
             )
         batch = self.history.appended(self.node, header, last, self._sequences)
         self.batches[batch.end] = self.last = batch
+        self.transactions.append(header)
         if last is None or last.epoch != batch.epoch:
             self.epoch_starts.append((batch.epoch, batch.base))
         if batch.sent is not None:

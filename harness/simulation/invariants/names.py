@@ -23,6 +23,8 @@ INVARIANTS: Final = (
     "indexes-match-batches",
     "isr-has-all-committed",
     "isr-within-replicas",
+    "last-stable-offset",
+    "last-stable-offset-rises",
     "leader-has-all-committed",
     "log-matching",
     "lookups-find-the-first",

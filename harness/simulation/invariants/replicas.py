@@ -7,6 +7,7 @@
   smaller than min.insync.replicas (KIP-966). Everything below it is in the log of each member of
   the maximal ISR (KIP-497), and on its disk if the topic asks for that (flush.messages).
 - A follower believes only committed records to be committed.
+- The last stable offset: `stable_offsets`.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.images import Partition, knows_of_loss
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import Batch
+from harness.simulation.invariants.stable_offsets import StableOffsetChecker
 from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE
@@ -70,6 +72,7 @@ class ReplicaChecker:
         self._role = Role.OFFLINE
         self._high_watermark = replica.state.high_watermark
         self._last_move = _move_of(replica.state)
+        self._stable_offsets = StableOffsetChecker(replica, node)
 
     def state_changed(self) -> None:
         """Record a change of the state, which may change again before the check at the end of the
@@ -121,6 +124,7 @@ class ReplicaChecker:
                 self._node, state.high_watermark, batch, state.leader_epoch
             )
         self._high_watermark = state.high_watermark
+        self._stable_offsets.check(self.copy.transactions)
         return excuse
 
     def _committed_before_its_end(self, state: PartitionState) -> bool:

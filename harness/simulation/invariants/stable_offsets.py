@@ -1,0 +1,80 @@
+"""Where readers of committed records may read to: the last stable offset (LSO) of each replica.
+
+- log start <= LSO <= high watermark.
+- Below the LSO every transaction has ended: its first batch has a marker after it. On a leader that
+  marker is below the high watermark too, if it was appended in this life of the node (a snapshot of
+  producers does not tell, as in Kafka).
+- The LSO is not lower than that, unless deleted records may have begun a transaction.
+- While a leader leads in one epoch, its LSO never goes back.
+
+The transactions are those in the headers of the log's batches, not those of the broker's own
+memory. So an LSO that is too high, or one that is stuck below what is open, is found.
+"""
+
+from harness.simulation.invariants.broken import InvariantBroken
+from nodes.ids import NO_EPOCH, Epoch
+from nodes.log.batch import BatchHeader
+from nodes.replication.partition import Role
+from nodes.server.replicas.replica import Replica
+
+BOUNDS, RISES = "last-stable-offset", "last-stable-offset-rises"
+
+
+class LogTransactions:
+    """The transactions of one log, from the headers of its batches in order."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        """The first offset of each open transaction, by producer id."""
+        self._ended: list[tuple[int, int]] = []
+        """First offset and marker's offset of transactions whose marker may not be committed."""
+
+    def append(self, header: BatchHeader) -> None:
+        """Add the next batch."""
+        if not header.is_transactional or header.producer_id < 0:
+            return
+        if not header.is_control:
+            self._open.setdefault(header.producer_id, header.base_offset)
+        elif header.record_count:
+            first = self._open.pop(header.producer_id, None)
+            if first is not None:
+                self._ended.append((first, header.base_offset))
+
+    def bounds(self, high_watermark: int) -> tuple[int, int]:
+        """The lowest and the highest LSO that this log may have with this high watermark."""
+        self._ended = [each for each in self._ended if each[1] >= high_watermark]
+        highest = min([high_watermark, *self._open.values()])
+        return min([highest, *(first for first, _ in self._ended)]), highest
+
+
+class StableOffsetChecker:
+    """Checks one Replica of one incarnation."""
+
+    def __init__(self, replica: Replica, node: int) -> None:
+        self._replica = replica
+        self._node = node
+        self._epoch: Epoch = NO_EPOCH
+        self._stable = -1
+
+    def check(self, transactions: LogTransactions) -> None:
+        """Check what may have changed; `transactions` are those of the log. Raises
+        InvariantBroken.
+        """
+        state, log = self._replica.state, self._replica.log
+        stable = self._replica.last_stable_offset
+        who = f"{self._replica.partition}, node {self._node}, leader epoch {state.leader_epoch}"
+        lowest, highest = transactions.bounds(state.high_watermark)
+        lowest = log.start_offset or lowest
+        highest = max(highest, log.start_offset)
+        if not lowest <= stable <= highest:
+            raise InvariantBroken(
+                BOUNDS,
+                f"{who}: its last stable offset is {stable}, and by its log, with the high "
+                f"watermark {state.high_watermark}, it is from {lowest} to {highest}",
+            )
+        epoch = state.leader_epoch if state.role is Role.LEADER else NO_EPOCH
+        if epoch >= 0 and epoch == self._epoch and stable < self._stable:
+            raise InvariantBroken(
+                RISES, f"{who}: its last stable offset goes back from {self._stable} to {stable}"
+            )
+        self._epoch, self._stable = epoch, stable

@@ -1,0 +1,139 @@
+"""Last stable offsets that are too high, too low, or go back are found; all others are not."""
+
+from typing import Any
+
+import pytest
+
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.stable_offsets import LogTransactions, StableOffsetChecker
+from nodes.ids import NodeId
+from nodes.log.batch import read_header
+from nodes.log.transactions.unstable import UnstableTransactions
+from tests.support.nodes.batches import batch, content, end_transaction, write_in_transaction
+from tests.support.nodes.fetching import FetchBroker
+
+P, Q = 7, 8
+
+
+def transactions(made: FetchBroker) -> LogTransactions:
+    """Those of the replica's log."""
+    model = LogTransactions()
+    for stored in content(made.replica(0).log):
+        model.append(read_header(stored))
+    return model
+
+
+def broker() -> FetchBroker:
+    """P committed 0..2, Q has an open transaction from 1 on; all is committed by the replicas."""
+    made = FetchBroker(1)
+    log = made.replica(0).log
+    write_in_transaction(log, (P, 0, 0))
+    write_in_transaction(log, (Q, 0, 0))
+    end_transaction(log, P, committed=True)
+    made.replica(0).append(batch())
+    made.commit(0)
+    return made
+
+
+def judge(made: FetchBroker) -> None:
+    """Judge the replica as it is."""
+    StableOffsetChecker(made.replica(0), 1).check(transactions(made))
+
+
+def wrong(monkeypatch: pytest.MonkeyPatch, offset: int | None) -> None:
+    """Every log has this first unstable offset."""
+    monkeypatch.setattr(UnstableTransactions, "first_unstable", lambda self, hw: offset)
+
+
+def test_a_sound_replica_keeps_the_rules_at_every_moment() -> None:
+    """While transactions begin, end and are committed."""
+    made = FetchBroker(1)
+    replica, checker = made.replica(0), StableOffsetChecker(made.replica(0), 1)
+    steps: list[Any] = [
+        lambda: write_in_transaction(replica.log, (P, 0, 0)),
+        lambda: write_in_transaction(replica.log, (Q, 0, 0)),
+        lambda: made.commit(0),
+        lambda: end_transaction(replica.log, P),
+        lambda: replica.append(batch()),
+        lambda: made.commit(0),
+        lambda: end_transaction(replica.log, Q, epoch=1, transaction_version=2),
+        lambda: made.commit(0),
+        lambda: replica.log.advance_start(replica.log.end_offset),
+    ]
+    seen = []
+    for step in steps:
+        step()
+        checker.check(transactions(made))
+        seen.append(replica.last_stable_offset)
+    assert seen == [0, 0, 0, 0, 0, 1, 1, 5, 5]
+
+
+@pytest.mark.parametrize("first", [None, 2, 3])
+def test_an_end_above_an_open_transaction_is_found(
+    monkeypatch: pytest.MonkeyPatch, first: int | None
+) -> None:
+    """Readers would get records whose fate is open."""
+    made = broker()
+    wrong(monkeypatch, first)
+    with pytest.raises(InvariantBroken, match="from 1 to 1"):
+        judge(made)
+
+
+def test_an_end_that_is_stuck_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers would wait for ever."""
+    made = broker()
+    wrong(monkeypatch, 0)
+    with pytest.raises(InvariantBroken, match="from 1 to 1"):
+        judge(made)
+
+
+def test_an_end_above_a_marker_that_is_not_committed_is_permitted_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The snapshot of producers does not have it; nor has Kafka's."""
+    made = broker()
+    end_transaction(made.replica(0).log, Q)
+    judge(made)
+    wrong(monkeypatch, None)
+    judge(made)
+    wrong(monkeypatch, 0)
+    with pytest.raises(InvariantBroken, match="from 1 to 4"):
+        judge(made)
+
+
+def test_deleted_records_may_have_begun_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the end may be the log's start."""
+    made = broker()
+    end_transaction(made.replica(0).log, Q)
+    made.commit(0)
+    made.replica(0).log.advance_start(made.replica(0).state.high_watermark)
+    wrong(monkeypatch, 0)
+    judge(made)
+
+
+def test_an_end_that_goes_back_is_found_in_one_leader_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new leader may know of another one."""
+    made = broker()
+    made.replica(0).log.advance_start(made.replica(0).log.start_offset)
+    end_transaction(made.replica(0).log, Q)
+    checker = StableOffsetChecker(made.replica(0), 1)
+    wrong(monkeypatch, 3)
+    checker.check(transactions(made))
+    wrong(monkeypatch, 1)
+    with pytest.raises(InvariantBroken, match="goes back from 3 to 1"):
+        checker.check(transactions(made))
+    made.assign(0, leader=NodeId(1), epoch=9)
+    checker.check(transactions(made))
+
+
+def test_a_control_batch_without_records_ends_nothing() -> None:
+    """As on the broker."""
+    model = LogTransactions()
+    model.append(read_header(batch(1, producer=(P, 0, 0), transactional=True)))
+    empty = read_header(batch(1, producer=(P, 0, -1), transactional=True, base_offset=1))
+    model.append(empty._replace(attributes=0x30, record_count=0))
+    assert model.bounds(2) == (0, 0)
+    model.append(empty._replace(attributes=0x30))
+    assert model.bounds(2) == (2, 2)

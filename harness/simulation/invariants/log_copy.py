@@ -125,6 +125,7 @@ class Copy:
             if not self.damaged:
                 raise
             self.unreadable = True
+        self.transactions.witnessed_from = self.end
         return [batch for batch in before.values() if not self.has(batch)]
 
     def _scan(self, segment: Segment, position: int) -> None:

@@ -1,9 +1,9 @@
 """Where readers of committed records may read to: the last stable offset (LSO) of each replica.
 
 - log start <= LSO <= high watermark.
-- Below the LSO every transaction has ended: its first batch has a marker after it. On a leader that
-  marker is below the high watermark too, if it was appended in this life of the node (a snapshot of
-  producers does not tell, as in Kafka).
+- Below the LSO every transaction has ended, by a marker below the high watermark. A marker from
+  before a start or a truncation may be above it: a snapshot of producers does not tell that, as in
+  Kafka.
 - The LSO is not lower than that, unless deleted records may have begun a transaction.
 - While a leader leads in one epoch, its LSO never goes back.
 
@@ -28,6 +28,8 @@ class LogTransactions:
         """The first offset of each open transaction, by producer id."""
         self._ended: list[tuple[int, int]] = []
         """First offset and marker's offset of transactions whose marker may not be committed."""
+        self.witnessed_from = 0
+        """From this offset on the markers were appended while the node looked."""
 
     def append(self, header: BatchHeader) -> None:
         """Add the next batch."""
@@ -43,7 +45,8 @@ class LogTransactions:
     def bounds(self, high_watermark: int) -> tuple[int, int]:
         """The lowest and the highest LSO that this log may have with this high watermark."""
         self._ended = [each for each in self._ended if each[1] >= high_watermark]
-        highest = min([high_watermark, *self._open.values()])
+        witnessed = [first for first, marker in self._ended if marker >= self.witnessed_from]
+        highest = min([high_watermark, *self._open.values(), *witnessed])
         return min([highest, *(first for first, _ in self._ended)]), highest
 
 

@@ -115,6 +115,10 @@ class BatchHeader(NamedTuple):
             return self.max_timestamp
         return self.base_timestamp
 
+    def record_timestamp(self, delta: int) -> int:
+        """The time of a record with this timestamp delta; deltas count from a horizon, too."""
+        return self.max_timestamp if self.has_append_time else self.base_timestamp + delta
+
     @property
     def oldest_timestamp(self) -> int:
         """Not later than any record's time; -1 if the header does not have such a time."""
@@ -315,12 +319,9 @@ def _decode_record(buf: bytes, header: BatchHeader) -> Record:
         name, at = _read_nullable(buf, at)
         content, at = _read_nullable(buf, at)
         headers.append(((name or b"").decode(), content))
-    stamp = header.base_timestamp + timestamp_delta
-    if header.has_append_time:
-        stamp = header.max_timestamp
     return Record(
         offset=Offset(header.base_offset + offset_delta),
-        timestamp=stamp,
+        timestamp=header.record_timestamp(timestamp_delta),
         key=key,
         value=value,
         headers=tuple(headers),

@@ -54,10 +54,10 @@ def _replay(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None
     producer = None
     if header.is_transactional:
         producer = ProducerStamp(header.producer_id, header.producer_epoch)
-    base, first = header.base_offset, header.first_timestamp
+    base = header.base_offset
     for delta, stamp, key, value in read_key_values(data, at, header):
         if key is not None:
-            position = Position(Offset(base + delta), first + stamp, producer)
+            position = Position(Offset(base + delta), header.record_timestamp(stamp), producer)
             machine.replay(CoordinatorRecord(key, value), position)
 
 

@@ -339,7 +339,10 @@ class ReplicaFetcher:
                 replica.follow_log_start(Offset(answer.log_start_offset))
                 self.session.position_changed(followed)
                 return True
-            replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
+            records = answer.records or b""
+            if replica.begin_with(records):
+                self._replicas.after_truncation()
+            replica.append_fetched(records, Offset(answer.high_watermark))
             trimmed = replica.follow_log_start(Offset(answer.log_start_offset))
             followed.failures = 0
         except (LogError, OSError):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from nodes.ids import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from nodes.log.batch import HEADER_BYTES, read_header
 from nodes.log.config import LogConfig
 from nodes.log.divergence import EpochEnd, truncation_offset
 from nodes.log.errors import LogOffline, LogTruncated
@@ -290,6 +291,23 @@ class Replica:
         return ProduceStatus.OK if self.claimed_end >= required else ProduceStatus.PENDING
 
     # -- the follower's side -------------------------------------------------------------------
+
+    def begin_with(self, batches: bytes) -> bool:
+        """Let an empty log that begins inside of the leader's first batch begin with that batch;
+        true if it did not before.
+
+        A leader's log may begin inside of a batch, after DeleteRecords. Kafka's followers do the
+        same (Partition.appendRecordsToFollowerOrFutureReplica). `follow_log_start` moves the start
+        again, after the append.
+        """
+        start = self.log.start_offset
+        if start != self.log.end_offset or len(batches) < HEADER_BYTES:
+            return False
+        first = read_header(batches)
+        if not first.base_offset < start <= first.last_offset:
+            return False
+        self.truncate_fully_and_start_at(first.base_offset)
+        return True
 
     def append_fetched(self, batches: bytes, leader_hw: Offset) -> None:
         """Append the leader's batches byte for byte, and follow its high watermark."""

@@ -142,3 +142,31 @@ def test_delete_records_is_refused_by_a_topic_that_only_compacts() -> None:
             assert (await delete_records(cluster, 1, 0)).error_code is ErrorCode.policy_violation
 
     asyncio.run(run())
+
+
+def test_new_replica_copies_a_log_that_begins_inside_of_a_batch() -> None:
+    """Records were deleted up to there. The replica begins with the whole batch, and then deletes
+    as the leader did.
+    """
+
+    async def test(cluster: Cluster) -> None:
+        leader = await cluster.leader("t")
+        follower = 3 - leader
+        await produce(cluster, leader, batch(b"0", b"1", b"2", b"3"))
+        assert (await delete_records(cluster, leader, 2)).low_watermark == 2
+        await cluster.stop(follower)
+        disk = cluster.disks[follower]
+        for name in disk.listdir("t-0"):
+            disk.unlink(f"t-0/{name}")
+        disk.remove_dir("t-0")
+        await produce(cluster, leader, batch(b"4"), acks=1)
+        await cluster.start(follower)
+        await cluster.leader("t", isr=2)
+        instance = cluster.nodes[follower]
+        assert instance is not None
+        assert instance.broker is not None
+        replica = instance.broker.replicas.find(TopicPartition("t", 0))
+        assert replica is not None
+        assert (replica.log.start_offset, replica.log.end_offset) == (2, 5)
+
+    whole_cluster(2, test)

@@ -1,6 +1,6 @@
 """Kafka's own consumers and producers, in groups and transactions, driven step by step.
 
-Each test runs on Apache Kafka and, where it serves what the test needs, on the built-in broker.
+Each test runs on Apache Kafka and on the built-in broker.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,7 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS: Final = 4
 COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-KAFKA: Final = ("kafka",)
 BOTH: Final = ("kafka", "nodes")
-"""The systems that serve what a test needs."""
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
@@ -132,6 +130,64 @@ def test_static_member_returns_without_a_rebalance(bootstrap: str, clients: Driv
 
 
 @on(BOTH)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_pattern_subscribes_to_topics_that_are_created_later(
+    bootstrap: str, clients: Driven, protocol: str
+) -> None:
+    """The brokers evaluate the pattern of the new protocol, the client that of the old one."""
+    created(bootstrap, f"pattern-{protocol}-1")
+    clients.consumer("c", f"pattern-{protocol}", group_protocol=protocol, metadata_max_age_ms="500")
+    by = {"classic": "pattern", "consumer": "expression"}[protocol]
+    clients.call("c", "subscribe", **{by: f"pattern-{protocol}-."})
+    clients.until(lambda: len(clients.owned("c")) == PARTITIONS, "the first topic's partitions")
+    created(bootstrap, f"pattern-{protocol}-2")
+    clients.until(lambda: len(clients.owned("c")) == 2 * PARTITIONS, "the second topic's, too")
+
+
+@on(BOTH)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_member_that_does_not_poll_loses_its_partitions_and_cannot_commit(
+    bootstrap: str, clients: Driven, protocol: str
+) -> None:
+    """The other member gets them; a transaction with the old membership is refused, too."""
+    topic, group = created(bootstrap, f"stuck-{protocol}"), f"stuck-{protocol}"
+    clients.consumer("stuck", group, topic, group_protocol=protocol, max_poll_interval_ms="3000")
+    clients.until(lambda: len(clients.owned("stuck")) == PARTITIONS, "one member to own all")
+    clients.consumer("other", group, topic, group_protocol=protocol)
+    clients.until(lambda: share_all(clients, "stuck", "other"), "two members to share all")
+    mine = min(clients.owned("stuck"))
+    clients.call("stuck", "polls", on=False)
+    clients.until(lambda: len(clients.owned("other")) == PARTITIONS, "the other to own all")
+    with pytest.raises(Refused) as refused:
+        clients.call("stuck", "commit", offsets={mine: 1})
+    assert refused.value.kind in ("CommitFailedException", "RebalanceInProgressException")
+    clients.producer("p", f"stuck-{protocol}")
+    clients.call("p", "begin")
+    with pytest.raises(Refused) as refused:
+        clients.call("p", "send_offsets", of="stuck", offsets={mine: 1})
+    assert refused.value.kind == "CommitFailedException"
+    clients.call("p", "abort")
+    assert clients.call("other", "committed", partitions=[mine]) == {mine: None}
+
+
+@on(("kafka",))
+def test_members_of_both_protocols_share_a_group(bootstrap: str, clients: Driven) -> None:
+    """A classic group becomes a consumer group while its members are replaced (KIP-848).
+
+    The built-in broker changes the kind only of an empty group.
+    """
+    topic = created(bootstrap, "upgraded")
+    clients.consumer("old", "upgraded", topic)
+    clients.until(lambda: len(clients.owned("old")) == PARTITIONS, "one member to own all")
+    clients.call("old", "commit", offsets={f"{topic}-0": 3})
+    clients.consumer("new", "upgraded", topic, group_protocol="consumer")
+    clients.until(lambda: share_all(clients, "old", "new"), "both to share all")
+    clients.call("old", "close")
+    clients.until(lambda: len(clients.owned("new")) == PARTITIONS, "the new one to own all")
+    assert clients.call("new", "committed", partitions=[f"{topic}-0"]) == {f"{topic}-0": 3}
+
+
+@on(BOTH)
 def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: Driven) -> None:
     """Not what they abort."""
     topic = created(bootstrap, "transacted")
@@ -148,7 +204,7 @@ def test_read_committed_sees_what_transactions_commit(bootstrap: str, clients: D
     assert clients.values("everything") == ["a", "b", "c"]
 
 
-@on(KAFKA)
+@on(BOTH)
 def test_offsets_are_committed_with_their_transaction(bootstrap: str, clients: Driven) -> None:
     topic = created(bootstrap, "offsets")
     clients.consumer("c", "offsets", topic)

@@ -21,6 +21,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -35,7 +36,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * line for each command, {"id": 1, "result": ...} or {"id": 1, "error": class, "message": ...},
  * and lines for what happens to consumers: {"client": "c", "event": "assigned", ...}. Partitions
  * are written "topic-0". A client does its commands in order; clients run side by side. A consumer
- * polls all the time between its commands. The end of the input ends the program at once, as a kill
+ * that has subscribed polls all the time between its commands. The end of the input ends the program at once, as a kill
  * does.
  */
 public final class Driven {
@@ -79,7 +80,7 @@ public final class Driven {
   private final class Consumer extends Client implements ConsumerRebalanceListener {
     final KafkaConsumer<String, String> consumer;
     volatile ConsumerGroupMetadata metadata;
-    boolean polls = true;
+    boolean polls = false;
 
     Consumer(String name, Map<String, Object> config) {
       super(name);
@@ -87,7 +88,7 @@ public final class Driven {
       deeds.put("subscribe", this::subscribed);
       deeds.put("assign", command -> {
         consumer.assign(partitions(command.get("partitions")));
-        return null;
+        return polls = true;
       });
       deeds.put("polls", command -> polls = command.get("on").asBoolean());
       deeds.put("commit", this::committed);
@@ -105,15 +106,18 @@ public final class Driven {
       });
     }
 
+    /** To topics, to a pattern that the client matches, or to an expression for the brokers. */
     private Object subscribed(JsonNode command) {
       if (command.has("pattern")) {
         consumer.subscribe(Pattern.compile(command.get("pattern").asText()), this);
+      } else if (command.has("expression")) {
+        consumer.subscribe(new SubscriptionPattern(command.get("expression").asText()), this);
       } else {
         List<String> topics = new ArrayList<>();
         command.get("topics").forEach(topic -> topics.add(topic.asText()));
         consumer.subscribe(topics, this);
       }
-      return null;
+      return polls = true;
     }
 
     /** Commits the given offsets, or the positions. */
@@ -137,7 +141,7 @@ public final class Driven {
 
     @Override
     long idleMs() {
-      if (!polls || (consumer.subscription().isEmpty() && consumer.assignment().isEmpty())) {
+      if (!polls) {
         return POLL.toMillis();
       }
       for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {

@@ -170,12 +170,9 @@ def test_member_that_does_not_poll_loses_its_partitions_and_cannot_commit(
     assert clients.call("other", "committed", partitions=[mine]) == {mine: None}
 
 
-@on(("kafka",))
+@on(BOTH)
 def test_members_of_both_protocols_share_a_group(bootstrap: str, clients: Driven) -> None:
-    """A classic group becomes a consumer group while its members are replaced (KIP-848).
-
-    The built-in broker changes the kind only of an empty group.
-    """
+    """A classic group becomes a consumer group while its members are replaced (KIP-848)."""
     topic = created(bootstrap, "upgraded")
     clients.consumer("old", "upgraded", topic)
     clients.until(lambda: len(clients.owned("old")) == PARTITIONS, "one member to own all")

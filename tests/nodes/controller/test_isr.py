@@ -164,3 +164,11 @@ def test_a_recovery_ends_before_the_isr_grows() -> None:
     assert isinstance(record, PartitionChangeRecord)
     assert (record.isr, record.leader_recovery_state) == (None, 0)
     assert cluster.alter(2, [2, 1]).error is None
+
+
+def test_one_member_may_replace_another(cluster: Cluster) -> None:
+    """An ISR of the same length is another ISR."""
+    cluster.alter(1, [1, 2])
+    answer = cluster.alter(1, [1, 3])
+    assert answer.error is None
+    assert set(cluster.partition().isr) == set(nodes(1, 3))

@@ -86,3 +86,49 @@ def test_logs_without_a_common_epoch_share_nothing() -> None:
 def test_a_fetch_without_an_epoch_does_not_diverge() -> None:
     """Old consumers name no epoch: nothing can be said, so nothing is."""
     assert divergence(History((5, 0), end=9), Epoch(-1), Offset(4)) is None
+
+
+LEADER = History((0, 0), (2, 5), (4, 8), end=10)
+BEGUN = History((0, 0), end=5)
+EXPIRED = History((3, 0), end=5, start=5)
+
+
+@pytest.mark.parametrize(
+    ("leader", "last_epoch", "offset", "told"),
+    [
+        (LEADER, 4, 9, None),
+        (LEADER, 4, 10, None),
+        (LEADER, 4, 11, (4, 10)),
+        (LEADER, 2, 8, None),
+        (LEADER, 2, 9, (2, 8)),
+        (LEADER, 3, 8, (2, 8)),  # epoch 3 is not here, so its records are not
+        (LEADER, 0, 5, None),
+        (LEADER, 0, 6, (0, 5)),
+        (LEADER, 9, 1, (4, 10)),
+        (LEADER, 9, 0, None),
+        (LEADER, -1, 7, None),
+        (BEGUN, 0, 5, None),
+        (BEGUN, 1, 5, (0, 5)),
+        (EXPIRED, 3, 5, None),
+        (EXPIRED, 9, 4, None),
+        (EXPIRED, 9, 6, (9, 5)),
+    ],
+)
+def test_the_leader_tells_where_its_epoch_ends(
+    leader: History, last_epoch: int, offset: int, told: tuple[int, int] | None
+) -> None:
+    """The records of an epoch are all of one leader; so what ends before it ends there is shared.
+    An empty log, and one without epochs, have nothing to diverge."""
+    found = divergence(leader, Epoch(last_epoch), Offset(offset))
+    assert found == (None if told is None else EpochEnd(Epoch(told[0]), Offset(told[1])))
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [((3, 7), 7), ((3, 20), 9), ((0, 2), 2), ((1, 2), 5), ((2, 9), 5), ((9, 4), 0)],
+)
+def test_a_follower_keeps_what_the_epochs_share(told: tuple[int, int], kept: int) -> None:
+    """It has epoch 0 up to 5 and epoch 3 up to 9. Without the epoch, its older epoch stays whole:
+    the next fetch compares that one."""
+    follower = History((0, 0), (3, 5), end=9)
+    assert truncation_offset(follower, EpochEnd(Epoch(told[0]), Offset(told[1]))) == kept

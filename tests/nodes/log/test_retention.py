@@ -191,3 +191,12 @@ def test_a_truncation_below_the_start_leaves_an_empty_log() -> None:
     assert (log.start_offset, log.end_offset) == (12, 12)
     assert log.truncate_to(Offset(5)) == 5
     assert (log.start_offset, log.end_offset) == (5, 5)
+
+
+def test_a_segment_of_1970_expires_and_one_without_times_does_not() -> None:
+    """The timestamp 0 is one; -1 is none."""
+    segments = extents((100, 0), (100, -1), (100, 0))
+    found = expired(
+        segments, now_ms=200, high_watermark=Offset(99), retention_ms=50, retention_bytes=-1
+    )
+    assert found == 1

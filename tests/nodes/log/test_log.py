@@ -400,3 +400,13 @@ def test_a_failed_sync_takes_the_log_offline_too(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(LogOffline):
         log.flush()
     assert log.flushed_offset == 0
+
+
+def test_a_segment_is_filled_to_the_byte() -> None:
+    """segment.bytes is the largest size of a segment."""
+    size = len(batch())
+    for spare, segments in ((0, 1), (-1, 2)):
+        log = open_log(MemoryDisk(), config=LogConfig(segment_bytes=3 * size + spare))
+        for _ in range(3):
+            log.append_as_leader(batch(), E1)
+        assert len(log._segments.all) == segments

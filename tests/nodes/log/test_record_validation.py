@@ -159,9 +159,15 @@ def test_compacted_log_refuses_what_cannot_be_decompressed() -> None:
     assert refused(rewritten(PLAIN, attributes=4, body=body), compacted=True)
 
 
-def one_record(*, timestamp: bytes = b"\0", key: bytes = b"\x01", value: bytes = b"\x01") -> bytes:
+def one_record(
+    *,
+    timestamp: bytes = b"\0",
+    key: bytes = b"\x01",
+    value: bytes = b"\x01",
+    headers: bytes = b"\0",
+) -> bytes:
     """The only record of a batch, from its parts as bytes; a zigzag varint of 1 is -1, for null."""
-    record = b"\0" + timestamp + b"\0" + key + value + b"\0"
+    record = b"\0" + timestamp + b"\0" + key + value + headers
     assert len(record) < 0x40
     return bytes([len(record) << 1]) + record
 
@@ -180,6 +186,12 @@ def test_a_timestamp_has_at_most_ten_bytes() -> None:
     body = one_record(timestamp=b"\x80" * 10 + b"\x01")
     with pytest.raises(InvalidBatch, match="more than ten bytes"):
         check_records(body, 0, len(body), 0, 1)
+
+
+def test_no_headers_may_be_written_in_two_bytes() -> None:
+    """A varint may be longer than it needs to be."""
+    body = one_record(headers=b"\x80\0")
+    check_records(body, 0, len(body), 0, 1)
 
 
 def test_a_length_has_at_most_five_bytes() -> None:

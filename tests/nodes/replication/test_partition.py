@@ -118,6 +118,19 @@ def test_isr_shrinks_by_the_one_that_lags() -> None:
     assert state.shrunk_isr(Offset(100), lag_max_ms=1000, now_ms=5000) is None
 
 
+def test_only_a_leader_proposes_an_isr() -> None:
+    """Others do not see all fetches: neither one that was deposed, nor one that was removed."""
+    state = leader(isr=(1, 2))
+    state.apply(assignment(leader=2, isr=(1, 2), epoch=6, partition_epoch=11), Offset(100), 1)
+    assert state.shrunk_isr(Offset(100), lag_max_ms=10, now_ms=1000) is None
+    assert state.grown_isr(C, Offset(100), anyone) is None
+    state = leader(isr=(1, 2))
+    fetch(state, C, 100)
+    state.retire()
+    assert state.shrunk_isr(Offset(100), lag_max_ms=10, now_ms=1000) is None
+    assert state.grown_isr(C, Offset(100), anyone) is None
+
+
 def test_a_follower_that_fetches_and_stays_behind_lags() -> None:
     """It reaches neither the leader's end nor the end at its fetch before."""
     state = leader(isr=(1, 2))

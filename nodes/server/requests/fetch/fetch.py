@@ -277,7 +277,7 @@ class FetchHandler:
         self, fetch: _FetchInProgress, sent: Iterable[tuple[FetchPartition, FetchPartitionData]]
     ) -> dict[str, Any]:
         """The fields of the response, with the partitions by topic in the order of `sent`."""
-        version = fetch.params.version
+        version, committed_only = fetch.params.version, fetch.params.committed_only
         topics: dict[Any, list[dict[str, Any]]] = {}
         leaders: list[NodeId] = []
         image = self._partition_reader.image
@@ -288,7 +288,7 @@ class FetchHandler:
                 "high_watermark": data.high_watermark,
                 "last_stable_offset": data.last_stable_offset,
                 "log_start_offset": data.log_start,
-                "aborted_transactions": _aborted(fetch.params, data),
+                "aborted_transactions": _aborted(data) if committed_only else None,
                 "preferred_read_replica": data.preferred,
                 "records": data.records,
             }
@@ -349,10 +349,8 @@ class _DelayedFetch(DelayedResponse):
             self._fetch.partitions.release()
 
 
-def _aborted(params: FetchParams, data: FetchPartitionData) -> Sequence[dict[str, int]] | None:
-    """Only consumers with isolation.level=read_committed hear of aborted transactions."""
-    if not params.committed_only:
-        return None
+def _aborted(data: FetchPartitionData) -> Sequence[dict[str, int]]:
+    """The aborted transactions, for consumers with isolation.level=read_committed only."""
     return [
         {"producer_id": each.producer_id, "first_offset": each.first_offset}
         for each in data.aborted

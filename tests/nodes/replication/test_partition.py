@@ -291,3 +291,12 @@ def test_high_watermark_invariants(moves: list[tuple[NodeId, int, int]]) -> None
     # A member's latest fetch may be lower than an earlier one only if it truncated, which needs a
     # new epoch; so compare with the leader's end, which always bounds it.
     assert last <= end
+
+
+def test_a_high_watermark_that_is_known_already_is_no_news() -> None:
+    """Nothing that waits for an advance may be asked again."""
+    state = PartitionState(B, Offset(90), 2)
+    state.apply(assignment(), Offset(100), now_ms=0)
+    assert not state.follow_high_watermark(Offset(90), Offset(100))
+    assert state.follow_high_watermark(Offset(91), Offset(100))
+    assert state.high_watermark == 91

@@ -317,3 +317,15 @@ def test_an_epoch_without_records_is_kept_by_a_clean_stop(
     rows = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
     disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", f"0\n3\n{rows}".encode())
     assert open_log(disk, config=BIG, clean=True).epochs == epochs
+
+
+@pytest.mark.parametrize("start", [1 << 32, 3 << 32])
+def test_damage_before_valid_batches_is_refused_at_high_offsets(start: int) -> None:
+    """Batches behind the damage are searched for by the upper half of their offsets."""
+    disk = MemoryDisk()
+    log = Log.open(disk, DIRECTORY, BIG, clean=True, log_start=Offset(start))
+    for number in range(6):
+        log.append_as_leader(batch(value=b"v", timestamp_ms=1000 + number), E1)
+    disk.corrupt(f"{DIRECTORY}/{start:020d}.log", size_of_one() + 65)
+    with pytest.raises(LogCorrupt):
+        Log.open(disk, DIRECTORY, BIG, clean=False, log_start=Offset(start))

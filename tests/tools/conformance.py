@@ -1,9 +1,10 @@
 """Which foreign client does what on a cluster of ours, and which test shows it.
 
 `python -m tests.tools.conformance` prints the table as it stands in docs/clients.md. A cell is
-either the test that proves it, or the reason why this client cannot.
+the test that proves it, or the reason why this client cannot, or empty.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -14,26 +15,41 @@ CLIENTS: Final = ("confluent-kafka", "kafka-python", "aiokafka", "kcat")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A test of this package: module (after test_foreign_) and function."""
+    """A test of tests/system: module (after test_foreign_) and function; and what it shows."""
 
     module: str
     test: str
+    says: str = "yes"
 
 
 @dataclass(frozen=True, slots=True)
 class Cannot:
-    """Not this client; why."""
+    """Not this client; why. `says`: what it cannot do, in the table."""
 
     reason: str
+    says: str = "no"
 
 
-Cell = Shown | Cannot
+@dataclass(frozen=True, slots=True)
+class NotTested:
+    """Nobody has tried it; the cell is empty."""
+
+
+Cell = Shown | Cannot | NotTested
 
 NO_KCAT_ADMIN: Final = Cannot("kcat has no administrative commands")
 NO_KCAT_ASSIGN: Final = Cannot("kcat names a group only to join it")
 NOT_IN_LIBRDKAFKA: Final = Cannot("librdkafka has no such request")
 NOT_IN_AIOKAFKA: Final = Cannot("aiokafka's administrative client has no such request")
 
+NO_AIOKAFKA_DELETION: Final = Cannot(NOT_IN_AIOKAFKA.reason, "not deletes")
+NOT_TESTED: Final = NotTested()
+
+_SHARE: Final = Shown("rebalances", "test_members_share_the_partitions")
+_KCAT_READS: Final = Shown("groups", "test_kcat_reads_as_a_member")
+_READ_ON: Final = Shown("rebalances", "test_the_next_member_reads_on")
+_STATIC: Final = Shown("rebalances", "test_a_static_member_returns_without_a_rebalance")
+_GOES_ON: Final = Shown("rebalances", "test_a_group_goes_on_when_its_coordinator_is_gone")
 _RD_TOPICS: Final = Shown("admin", "test_librdkafka_creates_grows_and_deletes")
 _RD_CONFIGS: Final = Shown("admin", "test_librdkafka_configures_topics_and_brokers")
 _RD_ELECTS: Final = Shown("admin", "test_librdkafka_elects_preferred_leaders")
@@ -64,17 +80,52 @@ TABLE: Final[Mapping[str, Mapping[str, Cell]]] = {
         Shown("groups", "test_aiokafka_reads_what_it_was_assigned"),
         NO_KCAT_ASSIGN,
     ),
-    "subscribes as a group: a clear error at once": _cells(
-        Shown("groups", "test_librdkafka_may_not_subscribe"),
-        Shown("groups", "test_kafka_python_may_not_subscribe"),
-        Shown("groups", "test_aiokafka_may_not_subscribe"),
-        Shown("groups", "test_kcat_has_neither"),
+    "subscribes as a group; members join and leave": _cells(_SHARE, _SHARE, _SHARE, _KCAT_READS),
+    "assignors: range, roundrobin": _cells(_SHARE, _SHARE, _SHARE, NOT_TESTED),
+    "assignors: sticky, cooperative-sticky": _cells(
+        Shown("rebalances", _SHARE.test, "cooperative"),
+        Shown("rebalances", _SHARE.test, "both"),
+        Shown("rebalances", _SHARE.test, "sticky"),
+        NOT_TESTED,
     ),
-    "transactions: a clear error at once": _cells(
-        Shown("groups", "test_librdkafka_has_no_transactions"),
-        Shown("groups", "test_kafka_python_has_no_transactions"),
-        Shown("groups", "test_aiokafka_has_no_transactions"),
-        Shown("groups", "test_kcat_has_neither"),
+    "commits offsets; the next member reads on from there": _cells(
+        _READ_ON, _READ_ON, _READ_ON, Shown("rebalances", "test_kcat_reads_on")
+    ),
+    "a static member returns without a rebalance, or its session ends": _cells(
+        _STATIC, _STATIC, _STATIC, NOT_TESTED
+    ),
+    "goes on when the group's coordinator is gone": _cells(
+        _GOES_ON, _GOES_ON, _GOES_ON, NOT_TESTED
+    ),
+    "lists, describes and deletes groups": _cells(
+        Shown("rebalances", "test_groups_are_listed_described_and_deleted"),
+        Shown("rebalances", "test_kafka_python_administers_groups"),
+        NO_AIOKAFKA_DELETION,
+        NO_KCAT_ADMIN,
+    ),
+    "removes static members": _cells(
+        NOT_IN_LIBRDKAFKA,
+        Shown("rebalances", "test_an_administrator_removes_static_members"),
+        NOT_IN_AIOKAFKA,
+        NO_KCAT_ADMIN,
+    ),
+    "transactions: commit, abort": _cells(
+        Shown("transactions", "test_librdkafka_commits_and_aborts"),
+        Shown("transactions", "test_kafka_python_commits_and_aborts"),
+        Shown("transactions", "test_aiokafka_commits_aborts_and_is_fenced"),
+        NOT_TESTED,
+    ),
+    "transactions: an older producer is fenced": _cells(
+        Shown("transactions", "test_librdkafka_fences_an_older_producer"),
+        NOT_TESTED,
+        Shown("transactions", "test_aiokafka_commits_aborts_and_is_fenced"),
+        NOT_TESTED,
+    ),
+    "a group's offsets in a transaction": _cells(
+        Shown("groups", "test_librdkafka_commits_offsets_in_its_transactions"),
+        NOT_TESTED,
+        Shown("groups", "test_aiokafka_commits_offsets_in_its_transactions"),
+        NOT_TESTED,
     ),
     "create topics": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, NO_KCAT_ADMIN),
     "describe topics and brokers": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, _DYING),
@@ -107,14 +158,16 @@ def _lines() -> Iterator[str]:
     for what, cells in TABLE.items():
         shown = []
         for client in CLIENTS:
-            cell = cells[client]
-            if isinstance(cell, Shown):
-                shown.append("yes")
-                continue
-            if cell.reason not in reasons:
-                reasons.append(cell.reason)
-            shown.append(f"no ({reasons.index(cell.reason) + 1})")
-        yield f"| {what} | " + " | ".join(shown) + " |"
+            match cells[client]:
+                case Shown(says=says):
+                    shown.append(says)
+                case NotTested():
+                    shown.append("")
+                case Cannot(reason=reason, says=says):
+                    if reason not in reasons:
+                        reasons.append(reason)
+                    shown.append(f"{says} ({reasons.index(reason) + 1})")
+        yield re.sub(" +", " ", f"| {what} | " + " | ".join(shown) + " |")
     yield ""
     for number, reason in enumerate(reasons, start=1):
         yield f"{number}. {reason}"

@@ -10,6 +10,7 @@ from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import OutOfOrderSequence, UnknownProducer
 from nodes.log.producer_state import ProducerBatch, Producers
+from nodes.log.transactions.verification import VerificationGuard
 
 BUG = "batches in flight overtake a failed one"
 SOURCES = ("KIP-98", "KAFKA-5494")
@@ -21,11 +22,14 @@ def apply() -> Undo:
     original = Producers.check
 
     def check(
-        self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
+        self: Producers,
+        header: BatchHeader,
+        whole_log: Callable[[BatchHeader], bool],
+        guard: VerificationGuard | None = None,
     ) -> ProducerBatch | None:
         """Accept a gap."""
         try:
-            return original(self, header, whole_log)
+            return original(self, header, whole_log, guard)
         except (OutOfOrderSequence, UnknownProducer):
             return None
 

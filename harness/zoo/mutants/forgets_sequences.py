@@ -9,6 +9,7 @@ from collections.abc import Callable
 from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.log.batch import BatchHeader
 from nodes.log.producer_state import ProducerBatch, Producers
+from nodes.log.transactions.verification import VerificationGuard
 
 BUG = "a lost answer makes a duplicate"
 SOURCES = ("KIP-98",)
@@ -16,7 +17,10 @@ SHOWS = ("duplicate", "reordered-send")
 
 
 def check(
-    self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
+    self: Producers,
+    header: BatchHeader,
+    whole_log: Callable[[BatchHeader], bool],
+    guard: VerificationGuard | None = None,
 ) -> ProducerBatch | None:
     """Treat each batch as new."""
     return None

@@ -11,6 +11,7 @@ from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.log.batch import BatchHeader
 from nodes.log.errors import OutOfOrderSequence
 from nodes.log.producer_state import ProducerBatch, Producers
+from nodes.log.transactions.verification import VerificationGuard
 
 BUG = "duplicates despite idempotence"
 SOURCES = ("Redpanda 3039", "KIP-360")
@@ -22,10 +23,13 @@ def apply() -> Undo:
     original = Producers.check
 
     def check(
-        self: Producers, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
+        self: Producers,
+        header: BatchHeader,
+        whole_log: Callable[[BatchHeader], bool],
+        guard: VerificationGuard | None = None,
     ) -> ProducerBatch | None:
         """Check as the broker does, but refuse a known batch."""
-        known = original(self, header, whole_log)
+        known = original(self, header, whole_log, guard)
         if known is not None:
             raise OutOfOrderSequence(f"sequence {header.base_sequence} is not the next one")
         return None

@@ -8,6 +8,7 @@ log is then cleaned only up to the last offset that was added.
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
+from zlib import crc32
 
 from nodes.ids import NO_OFFSET, Offset
 from nodes.log.cleaning.spans import Span
@@ -47,7 +48,7 @@ class OffsetMap:
                 break
             if len(key) >= _DIGEST_BYTES:
                 key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-            shard = shards[hash(key) % _SHARDS]
+            shard = shards[crc32(key) % _SHARDS]
             count += key not in shard
             shard[key] = offset
             latest = Offset(offset)
@@ -59,7 +60,7 @@ class OffsetMap:
         """The last offset of a key; -1 if the dirty part does not have it."""
         if len(key) >= _DIGEST_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-        return self._shards[hash(key) % _SHARDS].get(key, NO_OFFSET)
+        return self._shards[crc32(key) % _SHARDS].get(key, NO_OFFSET)
 
     def reached(self, offset: Offset) -> None:
         """Every key up to `offset` is in the map."""

@@ -72,13 +72,13 @@ def test_broker_that_accepts_an_ended_epoch_is_found(
     check = Producers.check
     refused: list[int] = []
 
-    def lenient(self: Producers, header: Any, whole_log: Any) -> Any:
+    def lenient(self: Producers, header: Any, whole_log: Any, guard: Any = None) -> Any:
         known = self.get(header.producer_id)
         old = known is not None and header.producer_epoch < known.epoch
         refused.extend([header.producer_epoch] if old else [])
         if old and not fenced:
             return None
-        return check(self, header, whole_log)
+        return check(self, header, whole_log, guard)
 
     monkeypatch.setattr(Producers, "check", lenient)
     recording = Simulation(prepared(workload=FENCING, nemesis=KILLS)).run()

@@ -19,7 +19,7 @@ from harness.simulation.diagram.messages import Message, messages
 from harness.simulation.diagram.page import Story, render, sentences
 from harness.simulation.diagram.selection import MAX_SHOWN, Selection, everything, select, window
 from harness.simulation.run import Simulation
-from harness.simulation.shrinking.search import processes
+from harness.simulation.workers import pool
 from harness.workloads.clients.payload import PayloadCodec, value_of
 from nodes.ids import Offset
 from nodes.log.batch import Record, encode_batch
@@ -330,8 +330,8 @@ def test_diagram_explains_the_failure_of_a_broken_broker() -> None:
         nemesis={"events": pauses},
         duration_s=6,
     )
-    with processes(1) as pool:
-        page = pool.submit(
+    with pool(1) as workers:
+        page = workers.submit(
             diagram, made, sign="lost-write", invariants=False, repeat="highwater"
         ).result()
     assert "lost in t-0" in page

@@ -47,6 +47,8 @@ def properties(tmp_path: Path) -> dict[str, str]:
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "log.dirs": str(tmp_path / "data"),
         "cluster.id": CLUSTER_ID,
+        # A consumer that names a group asks for its offsets first, and there is one broker only.
+        "offsets.topic.replication.factor": "1",
     }
 
 

@@ -31,12 +31,16 @@ def continued(draft: Draft, other: Draft, moment_ms: int, rng: random.Random) ->
     """Return the draft with other faults from a moment on.
 
     With the draft's seed its run is the same up to then, so what that reached is reached again.
+    Without any event in both, the draft stays as it is.
     """
+    known = other.events or draft.events
+    if not known:
+        return draft
     within_ms = rng.choice((NEAR_MS, 10 * NEAR_MS))
     began = [event for event in draft.events if event.at_ms <= moment_ms]
     later = [event for event in draft.events if event.at_ms > moment_ms and rng.random() < 0.5]
     added = [
-        rng.choice(other.events or draft.events).model_copy(
+        rng.choice(known).model_copy(
             update={"at_ms": moment_ms + rng.randint(1, within_ms), "name": None}
         )
         for _ in range(rng.randint(1, MOST_ADDED))

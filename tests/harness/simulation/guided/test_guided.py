@@ -112,6 +112,12 @@ def test_changed_drafts_stay_within_bounds(seed: int) -> None:
     assert made.plan.nemesis == draft(seed).plan.nemesis
 
 
+def test_a_draft_without_events_can_be_continued() -> None:
+    """Nothing can be added when neither draft has an event."""
+    empty = replace(draft(1), events=())
+    assert continued(empty, empty, 1_000, random.Random(1)) == empty
+
+
 def test_a_continued_run_is_the_same_up_to_the_moment(tmp_path: Path) -> None:
     """It reaches the same states at the same times, and goes on otherwise."""
     plan = plans.build(plans.load("simulation"), where="test", flags={"duration_s": 4.0})

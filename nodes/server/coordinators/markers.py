@@ -81,7 +81,7 @@ class MarkerSender:
         self._next_look_s = 0.0  # a handle of uvloop need not tell
         self._asked: set[TxnShard] = set()
         self._queues: dict[NodeId, dict[_Key, _Due]] = {}
-        self._sending: dict[NodeId, asyncio.Task[None]] = {}
+        self._sending: dict[NodeId, asyncio.Task[bool]] = {}
         self._on_their_way: set[_Key] = set()
 
     def wake(self) -> None:
@@ -170,15 +170,19 @@ class MarkerSender:
         self._sending[leader] = task
         task.add_done_callback(partial(self._sent, leader, taken))
 
-    def _sent(self, leader: NodeId, dues: list[_Due], task: "asyncio.Task[None]") -> None:
+    def _sent(self, leader: NodeId, dues: list[_Due], task: "asyncio.Task[bool]") -> None:
         self._on_their_way.difference_update(due.key for due in dues)
         del self._sending[leader]
         if task.cancelled():
             return
+        # Not before: a look meanwhile takes what failed for still on its way.
+        if task.exception() is not None or not task.result():
+            self._look_later()
         if leader in self._queues:
             self._send(leader)
 
-    async def _request(self, leader: NodeId, dues: list[_Due]) -> None:
+    async def _request(self, leader: NodeId, dues: list[_Due]) -> bool:
+        """Send markers and confirm them; false, after a pause, unless all were written."""
         request = Draft(load_request_schema(WRITE_TXN_MARKERS, VERSION), _request_fields(dues))
         try:
             response = await self._brokers.request(leader, request)
@@ -186,20 +190,16 @@ class MarkerSender:
             log.info("no markers to broker %d: %s", leader, error)
             # What waits behind may have another leader by now.
             self._on_their_way.difference_update(self._queues.pop(leader, {}))
-            await self._pause()
-            return
+            await asyncio.sleep(RETRY_S / 2)
+            return False
         errors = _errors(dues, response)
         self._confirm([due for due, code in zip(dues, errors, strict=True) if not code])
         failed = next(((due, code) for due, code in zip(dues, errors, strict=True) if code), None)
         if failed is not None:
             due, code = failed
             log.info("%s: no marker on broker %d: %s", due.partition, leader, code.name)
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """What failed is due again after it."""
-        self._look_later()
-        await asyncio.sleep(RETRY_S / 2)
+            await asyncio.sleep(RETRY_S / 2)
+        return failed is None
 
     def _confirm(self, dues: Iterable[_Due]) -> None:
         """Tell the coordinators which partitions have their markers."""

@@ -7,12 +7,14 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from nodes.ids import NodeId, TopicPartition
 from nodes.server.node import Node
+from nodes.server.replicas.replica import Replica
 from tests.support.foreign import PARTITION, PATIENCE_S, AioKafka, Confluent, KafkaPython, Message
 from tests.support.nodes.cleaning import pairs_of
 from tests.support.require import require
@@ -21,6 +23,9 @@ from tests.system.test_kafka_directories import JAVA, bootstrap, built_in, kafka
 __all__ = ["properties"]
 
 pytestmark = pytest.mark.slow
+
+Pair: TypeAlias = tuple[int, bytes | None, bytes | None]
+"""Offset, key and value."""
 
 KEYS = 7
 ROUNDS = 4
@@ -53,14 +58,16 @@ def create(address: str, topic: str, config: dict[str, str]) -> None:
     admin.create_topics([new])[topic].result(PATIENCE_S)
 
 
-def pairs(node: Node) -> list[tuple[int, bytes | None, bytes | None]]:
+def replica_of(node: Node) -> Replica | None:
+    """None of a node that has just started."""
+    return node.broker and node.broker.replicas.find(TopicPartition("t", PARTITION))
+
+
+def pairs(ask: Callable[[Callable[[Node], Any]], Any]) -> list[Pair]:
     """What is left in the node's log; waits for a node that has just started."""
-    assert node.broker is not None
-    replicas, partition = node.broker.replicas, TopicPartition("t", PARTITION)
-    eventually(lambda: replicas.find(partition) is not None)
-    replica = replicas.find(partition)
-    assert replica is not None
-    return pairs_of(replica.log)
+    eventually(lambda: ask(replica_of) is not None)
+    found: list[Pair] = ask(lambda node: pairs_of(replica_of(node).log))
+    return found
 
 
 def dumped(path: Path) -> str:
@@ -81,8 +88,8 @@ def test_foreign_clients_write_and_read_a_compacted_topic(
     require("kafka")
     address, sent = bootstrap(properties), list[Message]()
     (tmp_path / "data").mkdir()
-    with built_in(properties | OURS) as node:
-        eventually(lambda: in_service(node))
+    with built_in(properties | OURS) as ask:
+        eventually(lambda: ask(in_service))
         create(address, "t", CONFIG)
         for round_ in range(ROUNDS):
             for client in CLIENTS:
@@ -96,11 +103,11 @@ def test_foreign_clients_write_and_read_a_compacted_topic(
         sent += last
 
         def is_folded() -> bool:
-            active = [p for p in pairs(node) if p[1] == b"last"]
-            return len(pairs(node)) - len(active) == KEYS
+            active = [p for p in pairs(ask) if p[1] == b"last"]
+            return len(pairs(ask)) - len(active) == KEYS
 
         eventually(is_folded)
-        left = pairs(node)
+        left = pairs(ask)
         for offset, key, value in left:
             assert (sent[offset].key, sent[offset].value) == (key, value)
         assert [offset for offset, _, _ in left[:KEYS]] == [
@@ -144,12 +151,12 @@ def test_topic_that_apache_kafka_compacted_is_read_and_compacted_further(
         checkpoint = tmp_path / "data" / "cleaner-offset-checkpoint"
         named = f"t {PARTITION} "
         eventually(lambda: checkpoint.exists() and named in checkpoint.read_text())
-    with built_in(properties | OURS) as node:
-        kept = pairs(node)
+    with built_in(properties | OURS) as ask:
+        kept = pairs(ask)
         assert len(kept) < 12 * KEYS
         read = Confluent().consume(address, "t", len(kept))
         assert [(m.key, m.value) for m in read] == [(k, v) for _, k, v in kept]
         write(20)
-        eventually(lambda: len(pairs(node)) < 4 * KEYS)
-        last = {key: value for _, key, value in pairs(node)}
+        eventually(lambda: len(pairs(ask)) < 4 * KEYS)
+        last = {key: value for _, key, value in pairs(ask)}
         assert last == {b"%d" % n: b"19" * 300 for n in range(KEYS)}

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka
 import pytest
@@ -87,8 +87,9 @@ def kafka(properties: dict[str, str], folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def built_in(properties: dict[str, str]) -> Iterator[Node]:
-    """The built-in broker on the directory, in a thread of its own; stopped cleanly."""
+def built_in(properties: dict[str, str]) -> Iterator[Callable[[Callable[[Node], Any]], Any]]:
+    """The built-in broker on the directory, in a thread of its own; stopped cleanly. Give a
+    function that asks something of the node in that thread, as its files are closed there."""
     config, _ = load_config(properties)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -100,10 +101,18 @@ def built_in(properties: dict[str, str]) -> Iterator[Node]:
         await node.start()
         return node
 
+    def ask(question: Callable[[Node], Any]) -> Any:
+        async def asked() -> Any:
+            return question(node)
+
+        return asyncio.run_coroutine_threadsafe(asked(), loop).result(PATIENCE_S)
+
     try:
         node = asyncio.run_coroutine_threadsafe(started(), loop).result(PATIENCE_S)
-        yield node
-        asyncio.run_coroutine_threadsafe(node.stop(), loop).result(PATIENCE_S)
+        try:
+            yield ask
+        finally:
+            asyncio.run_coroutine_threadsafe(node.stop(), loop).result(PATIENCE_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE_S)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.foreign import java
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ _groups = itertools.count()
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Addresses of a cluster with a topic, in each of whose partitions there are records."""
-    nodes = Cluster(3, group_consumer_heartbeat_interval_ms="200")
+    nodes = Cluster(3, **UNHURRIED, group_consumer_heartbeat_interval_ms="200")
     with serving(nodes, **{SHARED: PARTITIONS}) as addresses:
         producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
         for number in range(RECORDS):

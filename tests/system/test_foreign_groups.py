@@ -29,7 +29,7 @@ from tests.support.clients.kafka_python import (
     TopicPartition,
 )
 from tests.support.clusters.loopback_cluster import serving
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def new_group() -> str:
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Addresses of a cluster with one topic, in which there is one record."""
-    with serving(Cluster(3), **{TOPIC: 1, SHARED: 4}) as addresses:
+    with serving(Cluster(3, **UNHURRIED), **{TOPIC: 1, SHARED: 4}) as addresses:
         producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
         producer.produce(TOPIC, b"hello")
         assert producer.flush(PATIENCE_S) == 0

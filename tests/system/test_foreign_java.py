@@ -15,7 +15,7 @@ import pytest
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.foreign import java
 from tests.support.foreign.java import Swept
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
@@ -128,7 +128,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(classes: Path) -> Iterator[Cluster]:
     """Three nodes, and one topic in which there is a record."""
-    nodes = Cluster(3)
+    nodes = Cluster(3, **UNHURRIED)
     with serving(nodes, **{TOPIC: 1}) as addresses:
         producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
         producer.produce(TOPIC, b"hello")

@@ -24,7 +24,7 @@ from tests.support.foreign.group_members import (
     GroupMember,
     wait_until,
 )
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ by_strategy = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Addresses of a cluster with a topic of four partitions, and records in each."""
-    with serving(Cluster(3), **{TOPIC: len(ALL)}) as addresses:
+    with serving(Cluster(3, **UNHURRIED), **{TOPIC: len(ALL)}) as addresses:
         producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
         for number, value in enumerate(sorted(VALUES)):
             producer.produce(TOPIC, value, partition=number % len(ALL))

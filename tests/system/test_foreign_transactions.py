@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.support.clients.kafka_python import KafkaProducer
 from tests.support.clusters.loopback_cluster import serving
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,9 @@ _names = itertools.count()
 @pytest.fixture(scope="module", params=["2", "0"])
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """Addresses of a cluster with this level of transaction.version."""
-    cluster = Cluster(3, transaction_version=request.param, transaction_state_log_min_isr="2")
+    cluster = Cluster(
+        3, **UNHURRIED, transaction_version=request.param, transaction_state_log_min_isr="2"
+    )
     with serving(cluster, data=PARTITIONS) as addresses:
         yield addresses
 

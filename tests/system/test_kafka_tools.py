@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.foreign import java
-from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
@@ -159,7 +159,7 @@ CALLS: Final = (
 def cluster() -> Iterator[Cluster]:
     """Three nodes with a topic."""
     require("kafka-tools")
-    nodes = Cluster(3)
+    nodes = Cluster(3, **UNHURRIED)
     with serving(nodes, **{TOPIC: 1}):
         yield nodes
 

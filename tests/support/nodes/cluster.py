@@ -40,6 +40,14 @@ FAST = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+UNHURRIED = {
+    "broker_session_timeout_ms": "9000",
+    "replica_lag_time_max_ms": "30000",
+    "replica_socket_timeout_ms": "30000",
+    "controller_quorum_fetch_timeout_ms": "4000",
+    "controller_quorum_request_timeout_ms": "2000",
+}
+"""Properties of a cluster that no test breaks: a busy machine must not take its leaders away."""
 PATIENCE_S = 20.0
 
 

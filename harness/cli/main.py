@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from harness.run.teardown import EndOptions
 
 MAX_HELP_WIDTH: Final = 100
+TYPER_INTERRUPTED: Final = 130
+"""What Typer returns for a KeyboardInterrupt."""
 
 app = command_group(
     "Break a replicated log on purpose, then check that no acknowledged write was lost.",
@@ -461,6 +463,8 @@ def _code_of(arguments: list[str]) -> int:
     usage_error: Any = typer.BadParameter.__base__
     try:
         code = app(arguments, standalone_mode=False)
+        if code == TYPER_INTERRUPTED:
+            raise KeyboardInterrupt
     except Exit as end:
         code = end.code
     except usage_error as error:

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from harness.cli.main import main
 from harness.plans import fault_catalogue
 from harness.recording import store
 from nemesis.conditions import FORMS
@@ -96,6 +98,23 @@ def test_debug_adds_the_traceback(tmp_path: Path) -> None:
     assert done.returncode == 254
     assert "Traceback" in done.stderr
     assert "cannot be read" in done.stderr
+
+
+def test_interrupted_command_ends_with_255_and_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Typer's own code for Ctrl-C says nothing."""
+
+    def interrupted(_: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.plans.plan.load", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(["plans"])
+    assert end.value.code == 255
+    assert capsys.readouterr().err == (
+        "highwater: interrupted; `highwater clean` removes what may still be running\n"
+    )
 
 
 @pytest.mark.parametrize(

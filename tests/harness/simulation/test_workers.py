@@ -1,12 +1,17 @@
 """Processes that run seeds end with the process that began them."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+
+from harness.simulation import workers
 
 BOUND_S = 120
 """Far more than an end takes, on any machine."""
@@ -45,3 +50,42 @@ def test_workers_end_with_a_killed_search(number: int, tmp_path: Path) -> None:
     while alive(worker) and time.monotonic() < until_s:
         time.sleep(0.02)
     assert not alive(worker)
+
+
+class _InterruptedPool(workers.Workers):
+    """SIGTERM arrives when a process has been started and the pool's thread has not."""
+
+    threads = 0
+
+    def _start_executor_manager_thread(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        super()._start_executor_manager_thread()  # type: ignore[misc]
+        self.threads += 1
+
+
+def test_signal_takes_effect_when_the_pool_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the pool can be ended in order; the handlers are as before."""
+    monkeypatch.setattr(workers, "Workers", _InterruptedPool)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), workers.pool(1) as pool:
+            pool.submit(os.getpid)
+        assert isinstance(pool, _InterruptedPool)
+        assert pool.threads == 1
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted_after(pool: workers.Workers, tasks: int) -> list[Future[None]]:
+    with contextlib.suppress(KeyboardInterrupt), pool:
+        futures = [pool.submit(time.sleep, 0.5) for _ in range(tasks)]
+        raise KeyboardInterrupt
+    return futures
+
+
+def test_tasks_that_have_not_begun_are_cancelled_after_an_interrupt() -> None:
+    """What runs is finished."""
+    futures = _interrupted_after(workers.pool(1), 10)
+    assert futures[-1].cancelled()
+    assert all(each.done() for each in futures)

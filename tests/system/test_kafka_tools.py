@@ -20,6 +20,7 @@ from tests.support.require import require
 pytestmark = pytest.mark.slow
 
 TOPIC: Final = "tooled"
+MEASURED: Final = "measured"
 BROKERS, CONTROLLERS = "--bootstrap-server", "--bootstrap-controller"
 
 
@@ -139,13 +140,6 @@ CALLS: Final = (
         "StartOffset",
     ),
     Tool(
-        "producer-perf-test",
-        f"{TOOLS}.ProducerPerformance",
-        f"--topic {TOPIC} --num-records 200 --record-size 10 --throughput 400"
-        " --transactional-id perf --transaction-duration-ms 100",
-        "200 records sent",
-    ),
-    Tool(
         "transactions",
         f"{TOOLS}.TransactionsCommand",
         f"describe-producers --topic {TOPIC} --partition 0",
@@ -157,10 +151,10 @@ CALLS: Final = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Three nodes with a topic."""
+    """Three nodes with two topics."""
     require("kafka-tools")
     nodes = Cluster(3, **UNHURRIED)
-    with serving(nodes, **{TOPIC: 1}):
+    with serving(nodes, **{TOPIC: 1, MEASURED: 1}):
         yield nodes
 
 
@@ -191,3 +185,26 @@ def test_the_clusters_identity(by: str, cluster: Cluster, tmp_path: Path) -> Non
     address = f"127.0.0.1:{ports[1]}"
     done = java.run(f"{TOOLS}.ClusterTool", ("cluster-id", by, address))
     assert "Cluster ID: " in done.stdout, done.stderr
+
+
+def test_what_the_producers_measurement_writes_is_what_the_consumers_reads(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """In transactions; the consumer is the member of a group."""
+    writes = Tool(
+        "producer-perf-test",
+        f"{TOOLS}.ProducerPerformance",
+        f"--topic {MEASURED} --num-records 200 --record-size 10 --throughput 400"
+        " --transactional-id perf --transaction-duration-ms 100",
+        "200 records sent",
+    )
+    assert writes.prints in (printed := told(writes, cluster, tmp_path)), printed
+    reads = Tool(
+        "consumer-perf-test",
+        f"{TOOLS}.ConsumerPerformance",
+        f"--topic {MEASURED} --num-records 200 --timeout 60000 --group perf --hide-header",
+        "",
+    )
+    row = told(reads, cluster, tmp_path).strip().split(", ")
+    megabytes, records = row[2], row[4]
+    assert (megabytes, records) == (f"{200 * 10 / 2**20:.4f}", "200"), row

@@ -1,6 +1,7 @@
 """Programs on Kafka's own client library: tests compile them, and run each in a process."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from tests.support.require import KAFKA_JARS
 SOURCES: Final = Path(__file__).parent
 TIMEOUT_S: Final = 400.0
 """Of a whole program, on a busy machine; what waits for the cluster gives up long before."""
+
+CLASS_PATH: Final = f"{KAFKA_JARS}/*"
 
 TERMINATION_S: Final = 20.0
 """How long a program that was asked to end may take."""
@@ -44,7 +47,7 @@ class Swept:
 def compiled(program: str, into: Path) -> None:
     """Compile the source file of that name."""
     subprocess.run(
-        ["javac", "-nowarn", "-cp", f"{KAFKA_JARS}/*", "-d", into, SOURCES / f"{program}.java"],
+        ["javac", "-nowarn", "-cp", CLASS_PATH, "-d", into, SOURCES / f"{program}.java"],
         check=True,
         capture_output=True,
         text=True,
@@ -64,11 +67,20 @@ def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> 
 
 
 @contextmanager
-def started(main: str, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the class's `main` beside the test. At the end it is killed, if it still runs."""
-    process = subprocess.Popen(
-        _command(main, arguments, None), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def started(
+    main: str,
+    arguments: Sequence[str],
+    *,
+    classes: Path | None = None,
+    output: Path = Path(os.devnull),
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the class's `main` beside the test; what it prints goes to the file `output`. At the end
+    it is killed, if it still runs.
+    """
+    with output.open("wb") as printed:
+        process = subprocess.Popen(
+            _command(main, arguments, classes), stdout=printed, stderr=printed
+        )
     try:
         yield process
     finally:
@@ -80,7 +92,7 @@ def started(main: str, arguments: Sequence[str]) -> Iterator[subprocess.Popen[by
 
 
 def _command(main: str, arguments: Sequence[str], classes: Path | None) -> list[str]:
-    path = [f"{KAFKA_JARS}/*", *([] if classes is None else [str(classes)])]
+    path = [CLASS_PATH, *([] if classes is None else [str(classes)])]
     return ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), main, *arguments]
 
 

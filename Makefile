@@ -17,11 +17,11 @@ UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nod
 # `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
 BUT :=
 
-.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka tlc
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka kafka-programs tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: $(READY) ## break a cluster for a minute and print the verdict (the default)
 	$(BIN)/highwater run first-light
@@ -58,6 +58,10 @@ kafka: ## fetch Apache Kafka by Maven, for `highwater run --system kafka`
 	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
 	mvn --quiet --batch-mode --file harness/brokers/kafka/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
+
+kafka-programs: kafka ## fetch Kafka Streams and Connect by Maven, for the tests
+	mvn --quiet --batch-mode --file tests/support/foreign/java/pom.xml \
+	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/programs
 
 tlc: ## fetch TLC, the TLA+ model checker, by Maven
 	@command -v mvn >/dev/null \

@@ -32,6 +32,9 @@ SEARCH_PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 KAFKA_JARS: Final = Path(__file__).parents[2] / ".kafka" / "libs"
 """What `make kafka` fetches."""
 
+KAFKA_PROGRAMS: Final = KAFKA_JARS.with_name("programs")
+"""What `make kafka-programs` fetches."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
@@ -126,6 +129,11 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         remedy="make kafka (needs Maven: apt-get install maven)",
         there=lambda: any(KAFKA_JARS.glob("kafka-tools-4*.jar")),
         needs=("kafka",),
+    ),
+    "kafka-programs": Capability(
+        remedy="make kafka-programs (needs Maven: apt-get install maven)",
+        there=lambda: any(KAFKA_PROGRAMS.glob("kafka-streams-4*.jar")),
+        needs=("kafka-tools",),
     ),
     "tlc": Capability(
         remedy="make tlc (needs Maven: apt-get install maven)", there=_has_tlc, needs=("java",)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.require import KAFKA_JARS
+from tests.support.require import KAFKA_JARS, KAFKA_PROGRAMS
 
 SOURCES: Final = Path(__file__).parent
 TIMEOUT_S: Final = 400.0
 """Of a whole program, on a busy machine; what waits for the cluster gives up long before."""
 
-CLASS_PATH: Final = f"{KAFKA_JARS}/*"
+CLASS_PATH: Final = f"{KAFKA_JARS}/*:{KAFKA_PROGRAMS}/*"
+"""Kafka's jars, and those of Streams and Connect if they are there."""
 
 TERMINATION_S: Final = 20.0
 """How long a program that was asked to end may take."""

@@ -51,6 +51,7 @@ WRITE_TXN_MARKERS = 27
 TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
+ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
 CREATE_PARTITIONS = 37
 DELETE_GROUPS = 42
@@ -68,6 +69,7 @@ DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
+LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
 ADD_RAFT_VOTER = 80
 REMOVE_RAFT_VOTER = 81
@@ -127,6 +129,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         TXN_OFFSET_COMMIT: Api(0, 5, handlers.transactional_offsets.commit),
         DESCRIBE_CONFIGS: Api(1, 4, handlers.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
+        ALTER_REPLICA_LOG_DIRS: Api(1, 2, handlers.log_admin.alter_replica_log_dirs),
         DESCRIBE_LOG_DIRS: Api(1, 4, handlers.log_admin.describe_log_dirs),
         CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
         DELETE_GROUPS: Api(0, 2, groups.delete_groups),
@@ -144,6 +147,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         LIST_TRANSACTIONS: Api(0, 1, transactions.list_transactions),
         CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.consumer_groups.heartbeat),
         CONSUMER_GROUP_DESCRIBE: Api(0, 1, handlers.consumer_groups.describe),
+        LIST_CONFIG_RESOURCES: Api(0, 1, handlers.configs.list_resources),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, metadata.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),

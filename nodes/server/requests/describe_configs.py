@@ -1,4 +1,5 @@
 """DescribeConfigs: the configurations of topics and of this node, their values and their sources.
+ListConfigResources: which resources have configurations.
 
 The response comes from the metadata image and this node's own file. Only the broker itself
 describes its configuration, as in Kafka. One response describes a limited number of resources, so
@@ -25,11 +26,21 @@ Row = dict[str, Any]
 MAX_DESCRIBED = 75
 """Resources per request. One has about forty configurations, each with its possible sources."""
 
+BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 8, 16, 32
+_LISTABLE = frozenset(
+    {
+        TOPIC_RESOURCE,
+        BROKER_RESOURCE,
+        BROKER_LOGGER_RESOURCE,
+        CLIENT_METRICS_RESOURCE,
+        GROUP_RESOURCE,
+    }
+)
 _SECRETS = ("password", "jaas", "secret")
 
 
 class DescribeConfigsHandler:
-    """Serves DescribeConfigs."""
+    """Serves DescribeConfigs and ListConfigResources."""
 
     def __init__(self, config: NodeConfig, image: Callable[[], ClusterImage]) -> None:
         self._config = config
@@ -52,6 +63,34 @@ class DescribeConfigsHandler:
             for r in beyond
         ]
         return respond(request, results=results)
+
+    def list_resources(self, request: Any, context: RequestContext) -> Any:
+        """List the resources of the types that the request names, or of all types (KIP-1142).
+
+        Version 0 lists only client metrics. Neither they nor groups have configurations here. The
+        brokers are those in service that clients of this listener can reach, as in Kafka.
+        """
+        listable = _LISTABLE if request.__version__ > 0 else frozenset({CLIENT_METRICS_RESOURCE})
+        types = frozenset(getattr(request, "resource_types", ())) or listable
+        if not types <= listable:
+            return respond(request, error_code=ErrorCode.unsupported_version)
+        brokers = [
+            str(node)
+            for node, broker in sorted(self._image.brokers.items())
+            if not broker.fenced and broker.endpoint(context.listener) is not None
+        ]
+        names = {
+            BROKER_LOGGER_RESOURCE: brokers,
+            BROKER_RESOURCE: brokers,
+            TOPIC_RESOURCE: sorted(self._image.topic_ids),
+        }
+        rows = [
+            {"resource_name": name, "resource_type": type_}
+            for type_, found in names.items()
+            if type_ in types
+            for name in found
+        ]
+        return respond(request, config_resources=rows)
 
     def _result(self, request: Any, resource: Any) -> Row:
         row: Row = {

@@ -1,4 +1,5 @@
-"""Requests about the logs: DescribeLogDirs, DescribeProducers and DeleteRecords, as in Kafka.
+"""Requests about the logs: DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers and
+DeleteRecords, as in Kafka.
 
 Every wait is bounded by the timeout of the request.
 """
@@ -74,6 +75,34 @@ class LogAdminHandler:
             "usable_bytes": space.usable,
         }
         return respond(request, results=[directory])
+
+    # -- AlterReplicaLogDirs -------------------------------------------------------------------
+
+    def alter_replica_log_dirs(self, request: Any, context: RequestContext) -> Any:
+        """Move replicas to a log directory. There is only one, so no replica ever moves.
+
+        The error of a partition is none if its replica is in the directory already,
+        LOG_DIR_NOT_FOUND if the broker has no such directory, and REPLICA_NOT_AVAILABLE if only
+        other brokers have the partition (KIP-113).
+        """
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for number in topic.partitions:
+                    error = self._move_error(directory.path, TopicPartition(topic.name, number))
+                    row = {"partition_index": number, "error_code": error}
+                    topics.setdefault(topic.name, []).append(row)
+        results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
+        return respond(request, results=results)
+
+    def _move_error(self, path: str, partition: TopicPartition) -> ErrorCode:
+        if path != self._config.log_dir:
+            return ErrorCode.log_dir_not_found
+        if self._replicas.find(partition) is not None:
+            return ErrorCode.none
+        missing = self._replicas.missing_replica_error(partition)
+        elsewhere = missing is ErrorCode.not_leader_or_follower
+        return ErrorCode.replica_not_available if elsewhere else missing
 
     # -- DescribeProducers ---------------------------------------------------------------------
 

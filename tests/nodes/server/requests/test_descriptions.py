@@ -20,7 +20,7 @@ from tests.support.nodes.cluster import Cluster, eventually, running
 
 LIST_OFFSETS, METADATA, API_VERSIONS, DESCRIBE_CONFIGS = 2, 3, 18, 32
 DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, DESCRIBE_TOPICS = 35, 55, 60, 75
-UPDATE_FEATURES = 57
+UPDATE_FEATURES, LIST_CONFIG_RESOURCES = 57, 74
 BROKERS, CONTROLLERS, STRANGERS = 1, 2, 9
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
@@ -146,6 +146,42 @@ def test_controllers_describe_configurations() -> None:
             (broker,) = found.results
             assert broker.error_code is ErrorCode.none
             assert {"node.id", "log.dirs"} <= {config.name for config in broker.configs}
+
+    asyncio.run(main())
+
+
+def test_resources_with_configurations_are_listed_by_type() -> None:
+    """Version 0 knows only client metrics, of which there are none. Kafka 4.2 answers the same."""
+    topic, broker, logger, client_metrics, group, unknown = 2, 4, 8, 16, 32, 99
+
+    async def main() -> None:
+        async with running(3) as cluster:
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1)
+            await cluster.leader("t")
+
+            async def listed(*types: int) -> list[tuple[int, str]]:
+                answer = await cluster.ask(1, LIST_CONFIG_RESOURCES, 1, resource_types=types)
+                assert answer.error_code is ErrorCode.none
+                return sorted((r.resource_type, r.resource_name) for r in answer.config_resources)
+
+            assert await listed(topic) == [(topic, "t")]
+            brokers = [(type_, name) for type_ in (broker, logger) for name in ("1", "2", "3")]
+            assert await listed(logger, broker) == brokers
+            assert await listed(client_metrics, group) == []
+            assert await listed() == [(topic, "t"), *brokers]
+            refused = await cluster.ask(
+                1, LIST_CONFIG_RESOURCES, 1, resource_types=(topic, unknown)
+            )
+            assert refused.error_code is ErrorCode.unsupported_version
+            assert refused.config_resources == ()
+            old = await cluster.ask(1, LIST_CONFIG_RESOURCES, 0)
+            assert (old.error_code, old.config_resources) == (ErrorCode.none, ())
+            await cluster.stop(3)
+
+            async def in_service() -> bool:
+                return await listed(broker) == [(broker, "1"), (broker, "2")]
+
+            await eventually(in_service)
 
     asyncio.run(main())
 

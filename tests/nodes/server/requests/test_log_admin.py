@@ -1,4 +1,4 @@
-"""DescribeLogDirs, DescribeProducers and DeleteRecords on whole nodes."""
+"""DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers and DeleteRecords on whole nodes."""
 
 import asyncio
 import copy
@@ -18,7 +18,8 @@ from tests.support.nodes.batches import end_transaction, write_in_transaction
 from tests.support.nodes.cluster import Cluster, running
 from tests.support.nodes.fetching import SOMEBODY, FetchBroker
 
-DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 21, 35, 61
+DELETE_RECORDS, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 21, 34, 35, 61
+PLACED_ON_2 = [{"partition_index": 0, "broker_ids": (2,)}]
 
 
 def whole_cluster(count: int, test: Callable[[Cluster], Awaitable[None]]) -> None:
@@ -62,6 +63,32 @@ def test_describe_log_dirs_reports_all_or_some_replicas() -> None:
         assert other.results[0].topics == ()
 
     whole_cluster(1, test)
+
+
+def test_replica_is_in_the_only_directory_already() -> None:
+    """Other directories are unknown, and so are partitions that are elsewhere or nowhere; the
+    errors are those of Kafka 4.2."""
+
+    async def test(cluster: Cluster) -> None:
+        await cluster.create_topic(
+            "elsewhere", num_partitions=-1, replication_factor=-1, assignments=PLACED_ON_2
+        )
+        await cluster.leader("elsewhere")
+
+        async def error(path: str, topic: str, number: int) -> ErrorCode:
+            topics = [{"name": topic, "partitions": [number]}]
+            dirs = [{"path": path, "topics": topics}]
+            answer = await cluster.ask(1, ALTER_LOG_DIRS, 2, dirs=dirs)
+            ((part,),) = [found.partitions for found in answer.results]
+            assert (answer.results[0].topic_name, part.partition_index) == (topic, number)
+            return cast(ErrorCode, part.error_code)
+
+        assert await error("/memory", "t", 0) is ErrorCode.none
+        assert await error("/other", "t", 0) is ErrorCode.log_dir_not_found
+        assert await error("/memory", "elsewhere", 0) is ErrorCode.replica_not_available
+        assert await error("/memory", "t", 7) is ErrorCode.unknown_topic_or_partition
+
+    whole_cluster(2, test)
 
 
 def test_describe_producers_shows_open_transactions_and_coordinators() -> None:

@@ -272,7 +272,7 @@ class Producers:
         A marker may end nothing: the transaction wrote nothing here, or the marker is repeated.
         """
         self.update(header, base_offset)
-        self.verifications.end(marker.producer_id)
+        self.verifications.marked(marker.producer_id, marker.producer_epoch)
         known = self._by_id.get(marker.producer_id)
         same = known is not None and known.epoch == marker.producer_epoch
         self._by_id[marker.producer_id] = Producer(

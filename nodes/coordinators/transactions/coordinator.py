@@ -65,6 +65,7 @@ class TransactionCoordinator:
     `transaction_version` tells the finalised level of that feature, `new_id` takes an unused
     producer id of the broker (None if there is none at the moment). `decided` is called when a
     transaction's end is decided, also while the log is loaded: `due_markers` has its markers soon.
+    `completed` is called with a transactional id whose transaction is complete, or that has none.
     """
 
     def __init__(
@@ -74,11 +75,13 @@ class TransactionCoordinator:
         transaction_version: Callable[[], int],
         new_id: decisions.NewId,
         decided: Callable[[], None] = lambda: None,
+        completed: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._settings = settings
         self._version = transaction_version
         self._new_id = new_id
         self._decided = decided
+        self._completed = completed
         self.transactions: dict[str, Transaction] = {}
         """What is remembered, by transactional id."""
         self._prepared: dict[str, _Prepared] = {}
@@ -107,6 +110,8 @@ class TransactionCoordinator:
             self._decided()
         elif transaction.state is State.ONGOING:
             self._open[name] = deadline_ms
+        else:
+            self._completed(name)
 
     def end_transaction(self, producer: ProducerStamp, position: Position, *, commit: bool) -> None:
         """See Machine. This log has no transactional records."""

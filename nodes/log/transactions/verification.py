@@ -4,7 +4,9 @@ A producer's first batch of a transaction is appended only after the transaction
 confirmed that the partition belongs to it. Otherwise a late batch could open a transaction that
 nobody ends. A guard is made before the coordinator is asked, and handed in with the append. It is
 valid for that one: a marker or a first batch that is written in between ends it (KAFKA-14884), so
-that an old confirmation does not count for a later transaction.
+that an old confirmation does not count for a later transaction. In transaction version 2 a marker
+has the epoch after that of its transaction. So there the marker of the transaction before does not
+end the guard: the coordinator confirms the next one as soon as it is written everywhere.
 
 Several batches of a producer may wait for the same guard. The one with the lowest sequence goes
 first (KAFKA-14904): otherwise a batch that passed an earlier one of its producer, which then has to
@@ -27,6 +29,10 @@ class VerificationGuard:
         self.supports_epoch_bump = supports_epoch_bump
         self.lowest_sequence = header.base_sequence
         self._epoch = header.producer_epoch
+
+    def outlives(self, marker_epoch: int) -> bool:
+        """Whether a marker of this epoch surely belongs to an earlier transaction."""
+        return self.supports_epoch_bump and marker_epoch <= self._epoch
 
     def joined(self, header: BatchHeader) -> None:
         """Another batch waits for the same guard."""
@@ -62,8 +68,14 @@ class Verifications:
         return self._by_id.get(producer_id)
 
     def end(self, producer_id: int) -> None:
-        """A transactional batch or a marker of the producer was appended: the guard is void."""
+        """A transactional batch of the producer was appended: the guard is void."""
         self._by_id.pop(producer_id, None)
+
+    def marked(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker was appended: the guard is void, unless it is for a later transaction."""
+        guard = self._by_id.get(producer_id)
+        if guard is not None and not guard.outlives(marker_epoch):
+            self.end(producer_id)
 
     def forget_idle(self, now_ms: int, expiration_ms: int) -> None:
         """Remove the guards that are older than `expiration_ms`; nobody waits for them."""

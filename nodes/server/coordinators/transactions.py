@@ -9,6 +9,7 @@ from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import TRANSACTION_VERSION_FEATURE
 from nodes.server.controller_link import ControllerLink
 from nodes.server.coordinators.brokers import BrokerLink
+from nodes.server.coordinators.completions import Completions
 from nodes.server.coordinators.markers import MarkerSender
 from nodes.server.coordinators.producer_ids import ProducerIds
 from nodes.server.coordinators.shards import Shards
@@ -39,14 +40,17 @@ class Transactions:
                 transaction_version=self.version,
                 new_id=self.ids.take,
                 decided=self._markers.wake,
+                completed=self.completions.completed,
             ),
             image,
             wall_clock_ms,
             commit_timeout_ms=settings.request_timeout_ms,
         )
-        self._brokers = BrokerLink(image, config.inter_broker_listener, connect)
-        self._markers = MarkerSender(self.shards, self._brokers, image)
-        self.verifier = CoordinatorVerifier(self._brokers, image)
+        self.completions = Completions(self.shards)
+        # Two connections to each broker: an answer to one kind may wait for one of the other kind.
+        self._links = [BrokerLink(image, config.inter_broker_listener, connect) for _ in range(2)]
+        self._markers = MarkerSender(self.shards, self._links[0], image)
+        self.verifier = CoordinatorVerifier(self._links[1], image)
 
     def version(self) -> int:
         """The finalised level of transaction.version."""
@@ -56,5 +60,6 @@ class Transactions:
         """This broker stops."""
         self.shards.close()
         self._markers.close()
-        self._brokers.close()
+        for link in self._links:
+            link.close()
         self.ids.close()

@@ -48,6 +48,7 @@ class TransactionHandler:
         create_topic: Callable[[str], None],
     ) -> None:
         self._shards = transactions.shards
+        self._completions = transactions.completions
         self._ids = transactions.ids
         self._image = transactions.image
         self._create_topic = create_topic
@@ -66,7 +67,7 @@ class TransactionHandler:
             getattr(request, "producer_epoch", NO_PRODUCER_EPOCH),
         )
         await self._ids.reserve()
-        answer = await self._perform(
+        answer = await self._perform_next(
             name,
             lambda machine, token, now: machine.init_producer_id(
                 token,
@@ -113,7 +114,7 @@ class TransactionHandler:
     async def _verify(
         self, name: str, producer: ProducerStamp, partitions: list[TopicPartition]
     ) -> Errors:
-        answer = await self._perform(
+        answer = await self._perform_next(
             name,
             lambda machine, token, now: machine.verify_partitions(
                 token, now, transactional_id=name, producer=producer, partitions=partitions
@@ -142,7 +143,7 @@ class TransactionHandler:
         """EndTxn: the answer does not wait for the markers."""
         raises = request.__version__ >= EPOCH_BUMP_END_SINCE
         await self._ids.reserve()
-        answer = await self._perform(
+        answer = await self._perform_next(
             request.transactional_id,
             lambda machine, token, now: machine.end(
                 token,
@@ -204,7 +205,7 @@ class TransactionHandler:
         *,
         client_version: int,
     ) -> Answer:
-        return await self._perform(
+        return await self._perform_next(
             name,
             lambda machine, token, now: machine.add_partitions(
                 token,
@@ -215,6 +216,16 @@ class TransactionHandler:
                 client_version=client_version,
             ),
         )
+
+    async def _perform_next(
+        self,
+        name: str,
+        operation: Operation[TransactionCoordinator],
+        access: Access = Access.WRITE,
+    ) -> Answer:
+        """As `_perform`, but after the end of an earlier transaction, if it does not take long."""
+        await self._completions.wait(name)
+        return await self._perform(name, operation, access)
 
     async def _perform(
         self,

@@ -32,9 +32,14 @@ class Transactions:
         self.version = version
         self._ids: Iterator[int] = count(FIRST_ID)
         self.has_ids = True
+        self.completed: list[str] = []
+        """The ids whose transactions are complete, as the coordinator says it."""
         self.driver = MachineDriver(
             lambda: TransactionCoordinator(
-                settings, transaction_version=lambda: self.version, new_id=self._new_id
+                settings,
+                transaction_version=lambda: self.version,
+                new_id=self._new_id,
+                completed=self.completed.append,
             )
         )
 

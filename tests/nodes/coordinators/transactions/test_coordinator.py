@@ -30,8 +30,10 @@ def test_a_transaction_commits(version: int) -> None:
     assert marker.transaction_version == (2 if version == 2 else 0)
     assert all_of.confirm(marker, IN) == 0
     assert [each.partitions for each in all_of.markers()] == [(OUT,)]
+    all_of.completed.clear()
     assert all_of.confirm(marker, OUT) == 1
     assert all_of.of().state is State.COMPLETE_COMMIT
+    assert all_of.completed == ["t"]
     assert not all_of.of().partitions
     assert all_of.markers() == []
 

@@ -12,6 +12,7 @@ from nodes.server.apis import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
 )
+from nodes.server.coordinators import completions
 from tests.support.nodes.cluster import Cluster, eventually, running
 from tests.support.nodes.transaction_requests import TransactionalProducer
 
@@ -141,6 +142,34 @@ def test_brokers_verify_and_add_for_several_transactions() -> None:
                 ErrorCode.unknown_topic_or_partition,
                 ErrorCode.producer_fenced,
             ]
+
+    asyncio.run(main())
+
+
+def test_the_next_transaction_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator answers the end first, and lets the next request wait until it is complete.
+
+    So neither the broker nor the client pauses after CONCURRENT_TRANSACTIONS.
+    """
+    monkeypatch.setattr(completions, "WAIT_S", 20.0)
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            for _ in range(3):
+                row = {
+                    "transactional_id": "a",
+                    "producer_id": producer.stamp.producer_id,
+                    "producer_epoch": producer.stamp.epoch,
+                    "verify_only": False,
+                    "topics": [{"name": "t", "partitions": [0]}],
+                }
+                answer = await cluster.ask(1, ADD_PARTITIONS_TO_TXN, 5, transactions=[row])
+                result = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
+                assert result.partition_error_code is NONE
+                assert await producer.end(commit=True) is NONE
 
     asyncio.run(main())
 

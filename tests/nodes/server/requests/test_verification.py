@@ -170,17 +170,42 @@ def test_errors_of_the_coordinator_become_errors_of_a_produce(
     run(test())
 
 
-def test_a_marker_during_the_verification_voids_it() -> None:
+@pytest.mark.parametrize(
+    ("version", "epoch", "seen"),
+    [
+        (11, 0, ErrorCode.invalid_txn_state),
+        (11, 1, ErrorCode.invalid_producer_epoch),
+        (12, 1, ErrorCode.invalid_producer_epoch),
+    ],
+)
+def test_a_marker_during_the_verification_voids_it(
+    version: int, epoch: int, seen: ErrorCode
+) -> None:
     """The confirmation was of a transaction that has ended (KAFKA-14884)."""
 
     async def test() -> None:
         async def late(asked: AskedTransaction) -> Mapping[TopicPartition, ErrorCode]:
-            producing.end()
+            producing.end(epoch=epoch)
             return {}
 
         producing = Producing(late)
-        assert await producing.send(sent(0)) == [(ErrorCode.invalid_txn_state, -1)]
+        assert await producing.send(sent(0), version=version) == [(seen, -1)]
         assert producing.broker.replica(0).log.end_offset == 1
+
+    run(test())
+
+
+def test_the_marker_of_the_transaction_before_may_come_during_the_verification() -> None:
+    """The coordinator lets the question wait for it. It has the epoch of the next transaction."""
+
+    async def test() -> None:
+        async def ending(asked: AskedTransaction) -> Mapping[TopicPartition, ErrorCode]:
+            producing.end(epoch=1)
+            return {}
+
+        producing = Producing(NONE, ending)
+        assert await producing.send(sent(0)) == [(NONE, 0)]
+        assert await producing.send(sent(0, epoch=1)) == [(NONE, 2)]
 
     run(test())
 

@@ -63,9 +63,10 @@ class TransactionCoordinator:
     """See the module.
 
     `transaction_version` tells the finalised level of that feature, `new_id` takes an unused
-    producer id of the broker (None if there is none at the moment). `decided` is called when a
-    transaction's end is decided, also while the log is loaded: `due_markers` has its markers soon.
-    `completed` is called with a transactional id whose transaction is complete, or that has none.
+    producer id of the broker (None if there is none at the moment). `decided` is called with a
+    transactional id when its transaction's end is decided, also while the log is loaded:
+    `due_markers` has its markers. `completed` is called with a transactional id whose transaction
+    is complete, or that has none.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class TransactionCoordinator:
         *,
         transaction_version: Callable[[], int],
         new_id: decisions.NewId,
-        decided: Callable[[], None] = lambda: None,
+        decided: Callable[[str], None] = lambda name: None,
         completed: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._settings = settings
@@ -107,7 +108,7 @@ class TransactionCoordinator:
         self.transactions[name] = decisions.with_last_epoch(transaction, hint)
         if transaction.state in PREPARED:
             self._prepared[name] = _Prepared(position.offset, set())
-            self._decided()
+            self._decided(name)
         elif transaction.state is State.ONGOING:
             self._open[name] = deadline_ms
         else:
@@ -267,9 +268,13 @@ class TransactionCoordinator:
             if prepared.offset < committed:
                 yield self._marker(self.transactions[name], prepared)
 
-    def due_markers(self, token: Token) -> Effects:
-        """The markers of all decisions, as `markers`. When it is answered they are committed."""
-        markers = (self._marker(self.transactions[n], each) for n, each in self._prepared.items())
+    def due_markers(self, token: Token, names: Iterable[str] | None = None) -> Effects:
+        """The markers of these decisions, by default of all, as `markers`.
+
+        When it is answered, the decisions are committed.
+        """
+        wanted = self._prepared if names is None else filter(self._prepared.__contains__, names)
+        markers = (self._marker(self.transactions[n], self._prepared[n]) for n in wanted)
         return _answer(token, markers=tuple(markers))
 
     def markers_written(

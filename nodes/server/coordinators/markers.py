@@ -10,6 +10,7 @@ the partitions that have not confirmed. So nothing is remembered here but what i
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -65,7 +66,7 @@ _Key = tuple[TxnShard, str, Offset, TopicPartition]
 
 
 class MarkerSender:
-    """See the module. `wake` tells it that there may be something to send."""
+    """See the module. `wake` names what is decided; it is also looked for after a failure."""
 
     def __init__(
         self,
@@ -78,15 +79,18 @@ class MarkerSender:
         self._image = image
         self._loop = asyncio.get_running_loop()
         self._next_look: asyncio.TimerHandle | None = None
-        self._next_look_s = 0.0  # a handle of uvloop need not tell
         self._asked: set[TxnShard] = set()
+        """The coordinators that were asked for all of their markers, and have not answered."""
+        self._decided: dict[str, None] = {}
         self._queues: dict[NodeId, dict[_Key, _Due]] = {}
         self._sending: dict[NodeId, asyncio.Task[bool]] = {}
         self._on_their_way: set[_Key] = set()
 
-    def wake(self) -> None:
-        """There may be new markers."""
-        self._look_at(self._loop.time())
+    def wake(self, transactional_id: str) -> None:
+        """The end of this transaction is decided."""
+        if not self._decided:
+            self._loop.call_soon(self._ask_for_decided)  # not within a coordinator's operation
+        self._decided[transactional_id] = None
 
     def close(self) -> None:
         """Send no more."""
@@ -95,36 +99,46 @@ class MarkerSender:
         for task in self._sending.values():
             task.cancel()
 
-    def _look_at(self, when_s: float) -> None:
-        """Ask the coordinators at this time, or before it."""
-        if self._next_look is not None:
-            if self._next_look_s <= when_s:
-                return
-            self._next_look.cancel()
-        self._next_look_s = when_s
-        self._next_look = self._loop.call_at(when_s, self._look)
+    def _ask_for_decided(self) -> None:
+        """Ask for the markers of the transactions that `wake` named."""
+        by_shard: dict[TxnShard, list[str]] = {}
+        for name in self._decided:
+            with contextlib.suppress(CoordinatorError):  # the coordinator is elsewhere by now
+                by_shard.setdefault(self._shards.find(name), []).append(name)
+        self._decided.clear()
+        for shard, names in by_shard.items():
+            self._ask(shard, names)
 
     def _look_later(self) -> None:
-        self._look_at(self._loop.time() + RETRY_S)
+        """Look at everything after a pause."""
+        if self._next_look is None:
+            self._next_look = self._loop.call_later(RETRY_S, self._look)
 
     def _look(self) -> None:
-        """Ask every coordinator for the markers that are due."""
+        """Ask every coordinator for all markers that are due."""
         self._next_look = None
         for shard in self._shards.all():
             if shard in self._asked:
                 self._look_later()
-                continue
-            try:
-                answer = shard.perform(_ask_for_markers, Access.READ)
-            except CoordinatorError as error:
-                if error.code is not ErrorCode.not_coordinator:
-                    self._look_later()
             else:
-                self._asked.add(shard)
-                answer.add_done_callback(partial(self._answered, shard))
+                self._ask(shard)
+
+    def _ask(self, shard: TxnShard, names: Iterable[str] | None = None) -> None:
+        """The answer is given when everything before it is committed: so the markers are due."""
+        try:
+            answer = shard.perform(
+                lambda machine, token, now: machine.due_markers(token, names), Access.READ
+            )
+        except CoordinatorError as error:
+            if error.code is not ErrorCode.not_coordinator:
+                self._look_later()
+            return
+        if names is None:
+            self._asked.add(shard)
+            answer.add_done_callback(lambda _: self._asked.discard(shard))
+        answer.add_done_callback(partial(self._answered, shard))
 
     def _answered(self, shard: TxnShard, answer: "asyncio.Future[Answer]") -> None:
-        self._asked.discard(shard)
         try:
             markers: tuple[Marker, ...] = answer.result()["markers"]
         except CoordinatorError as error:
@@ -222,11 +236,6 @@ class MarkerSender:
             shard.perform(written, Access.WRITE).add_done_callback(_ignore)
         except CoordinatorError:  # it is due again, as long as this broker is the coordinator
             self._look_later()
-
-
-def _ask_for_markers(machine: TransactionCoordinator, token: Token, now: Now) -> Effects:
-    """The answer is given when everything before it is committed: so all markers are due then."""
-    return machine.due_markers(token)
 
 
 def _ignore(answer: "asyncio.Future[Any]") -> None:

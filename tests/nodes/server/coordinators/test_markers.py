@@ -14,7 +14,8 @@ from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.coordinators.transactions.settings import TransactionSettings
 from nodes.coordinators.transactions.state import State
 from nodes.ids import NO_NODE, NodeId, TopicPartition
-from nodes.server.coordinators.markers import MOST_PARTITIONS, MarkerSender
+from nodes.server.coordinators.errors import CoordinatorError
+from nodes.server.coordinators.markers import MOST_PARTITIONS, RETRY_S, MarkerSender
 from nodes.server.coordinators.shard import Access, Shard
 from nodes.wire.errors import ConnectFailed
 from tests.support.nodes.coordinator_shard import FOLLOWER, WALL_MS, LedPartition, run
@@ -85,10 +86,14 @@ class World:
         self.ids = iter(range(1000, 2000))
         self.shards: list[Shard[TransactionCoordinator]] = []
         self.sender = MarkerSender(
-            SimpleNamespace(all=lambda: self.shards),  # type: ignore[arg-type]
+            SimpleNamespace(all=lambda: self.shards, find=self._find),  # type: ignore[arg-type]
             self.brokers,  # type: ignore[arg-type]
             lambda: self.brokers,  # type: ignore[arg-type, return-value]
         )
+
+    def _find(self, name: str) -> Shard[TransactionCoordinator]:
+        (shard,) = self.shards
+        return shard
 
     async def lead(self, epoch: int = 1) -> Shard[TransactionCoordinator]:
         if epoch > 1:
@@ -345,7 +350,7 @@ def test_a_partition_that_an_answer_does_not_name_has_no_marker() -> None:
     run(test())
 
 
-def test_a_coordinator_is_asked_once_at_a_time() -> None:
+def test_a_coordinator_is_asked_once_at_a_time_for_everything() -> None:
     """While its decisions are not replicated it does not answer."""
 
     async def test() -> None:
@@ -355,9 +360,48 @@ def test_a_coordinator_is_asked_once_at_a_time() -> None:
         await asyncio.sleep(0.01)
         waiting = len(shard._waiting)
         for _ in range(20):
-            world.sender.wake()
-            await asyncio.sleep(0.01)
-        assert len(shard._waiting) == waiting
+            world.sender._look_later()
+            await asyncio.sleep(RETRY_S)
+        assert len(shard._waiting) == waiting + 1
+
+    run(test())
+
+
+def test_a_decision_does_not_wait_for_an_earlier_one() -> None:
+    """Its markers are asked for at once, also while the earlier ones are not replicated yet."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        world.decide(A, name="x")
+        await asyncio.sleep(0.01)
+        world.decide(B, name="y")
+        await asyncio.sleep(0.01)
+        world.led.replicate()
+        await asyncio.sleep(RETRY_S / 10)
+        assert world.state("x") is world.state("y") is State.COMPLETE_COMMIT
+
+    run(test())
+
+
+def test_a_decision_of_a_coordinator_that_is_elsewhere_by_now_is_left_to_it() -> None:
+    """The other ones of that time are asked for."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        found = world.sender._shards.find
+
+        def find(name: str) -> Shard[TransactionCoordinator]:
+            if name == "elsewhere":
+                raise CoordinatorError(ErrorCode.not_coordinator)
+            return found(name)
+
+        vars(world.sender._shards)["find"] = find
+        world.sender.wake("elsewhere")
+        world.decide(A, name="x")
+        await world.settle(0.1)
+        assert world.state("x") is State.COMPLETE_COMMIT
 
     run(test())
 
@@ -379,7 +423,7 @@ def test_a_request_has_a_limit() -> None:
 
 
 def test_the_event_loop_of_real_nodes_serves_it() -> None:
-    """uvloop's handles of calls that are due know no time (unlike asyncio's)."""
+    """uvloop, unlike asyncio's."""
 
     async def test() -> None:
         world = World()
@@ -387,7 +431,7 @@ def test_the_event_loop_of_real_nodes_serves_it() -> None:
         world.decide(A, name="x")
         world.decide(B, name="y")
         for _ in range(3):
-            world.sender.wake()
+            world.sender._look_later()
         await world.settle(0.3)
         assert world.state("x") is world.state("y") is State.COMPLETE_COMMIT
 

@@ -4,6 +4,10 @@ One Channel is one TCP connection at a time. Responses come in the order of the 
 or a broken connection fails every request in flight: nothing then shows which response belongs to
 which request, or whether the peer acted. Nothing is retried here, because only the caller knows
 whether a second attempt is safe.
+
+A response that is arriving is not overdue, up to MAX_TIMEOUTS times the timeout. Otherwise a
+follower with much to fetch over a slow link would break off each response, ask for the same again,
+and never catch up.
 """
 
 import asyncio
@@ -32,6 +36,8 @@ from nodes.wire.versions import schema_of
 
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_IN_FLIGHT = 1000
+MAX_TIMEOUTS = 20
+"""How many timeouts a request may take while a response arrives."""
 
 
 class _PendingRequest(NamedTuple):
@@ -40,6 +46,11 @@ class _PendingRequest(NamedTuple):
     limit_s: float
     api_key: int
     version: int
+
+    def overdue_s(self, arrived_s: float) -> float:
+        """When the request fails, if the last bytes of an incomplete response came then."""
+        latest_s = self.deadline_s + (MAX_TIMEOUTS - 1) * self.limit_s
+        return max(self.deadline_s, min(arrived_s + self.limit_s, latest_s))
 
 
 class _Connection(asyncio.Protocol):
@@ -56,6 +67,8 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = inf
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
+        self._arrived_s = -inf
+        """When the last bytes of an incomplete response came."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
@@ -87,12 +100,15 @@ class _Connection(asyncio.Protocol):
         self._timer, self._timer_s = None, inf
         if not self.waiting:
             return
-        first = min(self.waiting.values(), key=_deadline_s)
-        if first.deadline_s <= asyncio.get_running_loop().time():
+        overdue_s, _, first = min(
+            (waiting.overdue_s(self._arrived_s), number, waiting)
+            for number, waiting in self.waiting.items()
+        )
+        if overdue_s <= asyncio.get_running_loop().time():
             what = f"did not respond to api key {first.api_key} within {first.limit_s:g} s"
             self.fail(RequestTimedOut(f"{self.peer} {what}"))
         else:
-            self._set_timer(first.deadline_s)
+            self._set_timer(overdue_s)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -100,6 +116,8 @@ class _Connection(asyncio.Protocol):
                 data = self._decrypted(self._tls, data)
             for frame in self._frames.feed(data):
                 self._complete(frame)
+            if self._frames.held_bytes:
+                self._arrived_s = asyncio.get_running_loop().time()
         except TlsFailed as error:
             self.fail(Disconnected(f"{self.peer}: {error}"))
         except MalformedFrame as error:
@@ -139,10 +157,6 @@ class _Connection(asyncio.Protocol):
             if not waiting.future.done():
                 waiting.future.set_exception(error)
         self.waiting.clear()
-
-
-def _deadline_s(waiting: _PendingRequest) -> float:
-    return waiting.deadline_s
 
 
 def _retrieve_exception(connecting: "asyncio.Task[_Connection]") -> None:

@@ -12,7 +12,7 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 
-from nodes.wire.client import Channel
+from nodes.wire.client import MAX_TIMEOUTS, Channel, _Connection, _PendingRequest
 from nodes.wire.codec import encode_response
 from nodes.wire.errors import ConnectFailed, Disconnected, RequestTimedOut
 from nodes.wire.security import ClientSecurity, Credentials
@@ -118,6 +118,78 @@ def test_deadline_counts_after_an_earlier_request_was_answered() -> None:
             await channel.request(ApiVersionsRequest(), timeout_s=2.1)
 
     with_server(2, ask)
+
+
+class FakeLoop:
+    """A clock that a test moves, and the timer that was set last."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.due_s = 0.0
+        self.check: Callable[[], None] | None = None
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, check: Callable[[], None]) -> "FakeLoop":
+        self.due_s, self.check = when_s, check
+        return self
+
+    def cancel(self) -> None:
+        self.check = None
+
+    def go_to(self, when_s: float) -> None:
+        """Let the time pass; a timer that is due fires."""
+        while self.check is not None and self.due_s <= when_s:
+            self.now_s, check, self.check = self.due_s, self.check, None
+            check()
+        self.now_s = when_s
+
+
+def slow_response(monkeypatch: pytest.MonkeyPatch) -> tuple[FakeLoop, _Connection, Any]:
+    """A connection that waits for a response since time 0, for 1 s; and its future."""
+    loop = FakeLoop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    connection = _Connection("peer", None)
+    response: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
+    connection.expect(0, _PendingRequest(response, 1.0, 1.0, 18, 0))
+    response.get_loop().close()
+    return loop, connection, response
+
+
+def test_response_that_arrives_slowly_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower would break off the response to each fetch, and ask for the same again."""
+    loop, connection, response = slow_response(monkeypatch)
+    frame = readable(0)
+    for number in range(len(frame)):
+        loop.go_to(0.9 * number)
+        assert not response.done()
+        connection.data_received(frame[number : number + 1])
+    assert response.result().error_code is ErrorCode.none
+
+
+def test_response_that_stops_arriving_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeout counts from the last bytes."""
+    loop, connection, response = slow_response(monkeypatch)
+    loop.go_to(0.9)
+    connection.data_received(readable(0)[:5])
+    loop.go_to(1.8)
+    assert not response.done()
+    loop.go_to(1.95)
+    assert isinstance(response.exception(), RequestTimedOut)
+
+
+def test_response_without_an_end_is_overdue_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that sends a byte now and then holds a request for a bounded time."""
+    loop, connection, response = slow_response(monkeypatch)
+    connection.data_received((100_000).to_bytes(4))
+    ticks = 2 * (MAX_TIMEOUTS - 1)
+    for tick in range(1, ticks + 1):
+        loop.go_to(0.5 * tick)
+        assert not response.done()
+        connection.data_received(b"x")
+    loop.go_to(MAX_TIMEOUTS)
+    assert isinstance(response.exception(), RequestTimedOut)
 
 
 def test_response_that_cannot_be_read_fails_all_requests_in_flight() -> None:

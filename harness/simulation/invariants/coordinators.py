@@ -1,16 +1,18 @@
-"""What a coordinator remembers is what its log says.
+"""What a coordinator remembers is what its log says, also after compaction.
 
 A second machine replays the log, and must remember the same: after every few writes, and when the
-leadership ends. Compaction may have cleaned the log by then, so what it keeps must say the same as
-everything that it removed. Only the next leader would notice otherwise.
+leadership ends. A third one replays what compaction may leave of the log (`compacted_log`), and
+must remember the same too. Only the next leader would notice otherwise.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.compacted_log import compacted, read_entries, replay_entries
 from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.machine import Effects, Machine
+from nodes.coordinators.records import RecordError
 from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.log.log import Log
 from nodes.server.coordinators.loading import SLICE_BYTES, replay
@@ -18,6 +20,7 @@ from nodes.server.coordinators.shard import Shard, State
 from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.replica import Replica
 
+NAME: Final = "coordinators-replay"
 EVERY: Final = 16
 """So many writes are made between two checks: a check costs as much as the whole log."""
 
@@ -58,19 +61,43 @@ def _watch(shard: Shard[Any], make: MakeMachine, judge: Judge) -> None:
 
 
 def check_coordinator(replica: Replica, node: int, machine: Machine, make: MakeMachine) -> None:
-    """Raise InvariantBroken unless a new machine remembers the same after replaying the log."""
+    """Raise InvariantBroken unless new machines remember the same after replaying the log, and
+    after replaying a compacted log.
+    """
     log = replica.log
     if log.offline or replica.retired:
         return
     replayed = make()
     _replay_all(replayed, log)
-    live, said = remembered(machine), remembered(replayed)
+    live = remembered(machine)
+    where = f"{replica.partition}: the coordinator on node {node}"
+    what = f"its log from {log.start_offset} to {log.end_offset}"
+    _compare(where, what, live, remembered(replayed))
+    below, tombstones = _cleaned(log.end_offset, replica.last_stable_offset)
+    replayed = make()
+    try:
+        replay_entries(replayed, compacted(read_entries(log), below, tombstones=tombstones))
+    except (RecordError, LookupError) as error:
+        raise InvariantBroken(
+            NAME, f"{where} could not load {what} after a compaction below {below}: {error!r}"
+        ) from error
+    kept = "with" if tombstones else "without"
+    what = f"{what}, compacted below {below} {kept} tombstones,"
+    _compare(where, what, live, remembered(replayed))
+
+
+def _cleaned(end: int, stable: int) -> tuple[int, bool]:
+    """Return how a log is compacted for the next check: below which offset, and whether tombstones
+    stay. Each check compacts in one way, because each costs as much as the whole log.
+    """
+    return ((stable, False), (stable, True), (stable // 2, False))[end % 3]
+
+
+def _compare(where: str, what: str, live: dict[str, object], said: dict[str, object]) -> None:
     if live != said:
         wrong = [name for name in live if live[name] != said[name]]
         raise InvariantBroken(
-            "coordinators-replay",
-            f"{replica.partition}: the coordinator on node {node} remembers other {wrong} than its "
-            f"log from {log.start_offset} to {log.end_offset} says: {_difference(live, said)}",
+            NAME, f"{where} remembers other {wrong} than {what} says: {_difference(live, said)}"
         )
 
 

@@ -9,9 +9,10 @@ from harness.simulation.invariants import InvariantBroken
 from harness.simulation.invariants.transactions import End
 from harness.simulation.later_draws import GROUP_TIMES, TRANSACTION_TIMES
 from harness.simulation.run import Simulation
-from nodes.coordinators.groups.offsets import Offsets
+from nodes.coordinators.groups.offsets import OffsetKey, Offsets
+from nodes.coordinators.groups.records import OFFSET_COMMIT
 from nodes.coordinators.machine import Machine, Position
-from nodes.coordinators.records import CoordinatorRecord
+from nodes.coordinators.records import CoordinatorRecord, RecordTypes
 from nodes.ids import Offset
 from nodes.log.log import Log
 from nodes.server.coordinators import shard
@@ -107,3 +108,26 @@ def test_markers_that_always_commit_show_aborted_transactions(
 
     monkeypatch.setattr(TransactionMarkersHandler, "_append", committing)
     assert broken_by(simulation(groups=0)) == "transactions-are-whole"
+
+
+def test_a_coordinator_that_remembers_a_superseded_record_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its log says the same, until compaction removes the earlier record."""
+    replay = Offsets.replay
+
+    def replayed(self: Offsets, record: CoordinatorRecord, position: Position) -> None:
+        decoded = RecordTypes([OFFSET_COMMIT]).decode(record)
+        known = None
+        if decoded is not None:
+            key = OffsetKey(decoded.key.group, decoded.key.topic, decoded.key.partition)
+            known = self.committed(key)
+        if known is not None:
+            position = position._replace(offset=known.record_offset)
+        replay(self, record, position)
+
+    monkeypatch.setattr(Offsets, "replay", replayed)
+    failure = simulation(producers=0).run().failure
+    assert isinstance(failure, InvariantBroken)
+    assert failure.name == "coordinators-replay"
+    assert "compacted" in failure.sentence

@@ -1,0 +1,116 @@
+"""A log as compaction may leave it: in memory, by rules of its own.
+
+Compaction may remove a record that a later record of its key supersedes, the records of aborted
+transactions, and tombstones. It may do so up to any offset below the last stable offset. What a
+coordinator remembers must not depend on that. The broker's cleaner is not used here: it cleans
+seldom, and it may have a mistake.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from nodes.coordinators.machine import Machine, Position, ProducerStamp
+from nodes.coordinators.records import CoordinatorRecord
+from nodes.ids import Offset
+from nodes.log.batch import iter_batches
+from nodes.log.key_values import read_key_values
+from nodes.log.log import Log
+from nodes.log.transactions.markers import decode_marker
+
+READ_BYTES: Final = 1 << 20
+
+
+class LogRecord(NamedTuple):
+    """A record with a key; `producer` is set if it is a part of a transaction."""
+
+    offset: Offset
+    timestamp: int
+    producer: ProducerStamp | None
+    key: bytes
+    value: bytes | None
+
+
+class Ended(NamedTuple):
+    """The marker of a transaction."""
+
+    offset: Offset
+    timestamp: int
+    producer: ProducerStamp
+    committed: bool
+
+
+Entry = LogRecord | Ended
+
+
+def read_entries(log: Log) -> Iterator[Entry]:
+    """Yield the records and markers of the whole log, in order."""
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, READ_BYTES, log.end_offset)
+        for at, header in iter_batches(data):
+            offset = header.next_offset
+            stamp = ProducerStamp(header.producer_id, header.producer_epoch)
+            if header.is_control:
+                marker = decode_marker(data, at)
+                if marker is not None:
+                    yield Ended(
+                        header.base_offset,
+                        header.max_timestamp,
+                        ProducerStamp(marker.producer_id, marker.producer_epoch),
+                        marker.committed,
+                    )
+                continue
+            for delta, stamp_delta, key, value in read_key_values(data, at, header):
+                if key is not None:
+                    yield LogRecord(
+                        Offset(header.base_offset + delta),
+                        header.record_timestamp(stamp_delta),
+                        stamp if header.is_transactional else None,
+                        key,
+                        value,
+                    )
+
+
+def compacted(entries: Iterable[Entry], below: int, *, tombstones: bool) -> list[Entry]:
+    """Return what is left if the log is cleaned below the offset `below`, with or without its
+    tombstones. No transaction may be open there.
+    """
+    entries = list(entries)
+    aborted = _aborted(entries)
+    last: dict[bytes, Offset] = {}
+    for each in entries:
+        if isinstance(each, LogRecord) and each.offset < below and each.offset not in aborted:
+            last[each.key] = each.offset
+
+    def stays(entry: Entry) -> bool:
+        if isinstance(entry, Ended) or entry.offset >= below:
+            return True
+        return last.get(entry.key) == entry.offset and (tombstones or entry.value is not None)
+
+    return [each for each in entries if stays(each)]
+
+
+def _aborted(entries: Iterable[Entry]) -> set[Offset]:
+    """Return the offsets of the records of aborted transactions."""
+    written: dict[int, list[Offset]] = {}
+    aborted: set[Offset] = set()
+    for each in entries:
+        if isinstance(each, LogRecord):
+            if each.producer is not None:
+                written.setdefault(each.producer.producer_id, []).append(each.offset)
+            continue
+        offsets = written.pop(each.producer.producer_id, [])
+        if not each.committed:
+            aborted.update(offsets)
+    return aborted
+
+
+def replay_entries(machine: Machine, entries: Iterable[Entry]) -> None:
+    """Let `machine` replay the records and markers."""
+    for each in entries:
+        if isinstance(each, Ended):
+            position = Position(each.offset, each.timestamp, None)
+            machine.end_transaction(each.producer, position, commit=each.committed)
+        else:
+            position = Position(each.offset, each.timestamp, each.producer)
+            machine.replay(CoordinatorRecord(each.key, each.value), position)

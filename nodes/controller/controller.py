@@ -33,8 +33,9 @@ from nodes.controller.sessions import BrokerSessions
 from nodes.controller.settings import ControlSettings
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
+from nodes.metadata.broker import BrokerImage
 from nodes.metadata.errors import ControlError
-from nodes.metadata.image import BrokerImage, ClusterImage, Delta, PartitionKey
+from nodes.metadata.image import ClusterImage, Delta, PartitionKey
 from nodes.metadata.records import (
     BROKER_RESOURCE,
     FENCE,

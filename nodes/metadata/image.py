@@ -10,10 +10,11 @@ record. A record that contradicts the image raises MetadataError, and nothing is
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar, assert_never
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from nodes.ids import NO_EPOCH, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
+from nodes.metadata.broker import BrokerImage
 from nodes.metadata.errors import MetadataError
 from nodes.metadata.records import (
     BROKER_RESOURCE,
@@ -21,11 +22,10 @@ from nodes.metadata.records import (
     RECOVERED,
     RECOVERY_STATE_UNCHANGED,
     TOPIC_RESOURCE,
-    UNFENCE,
     AbortTransactionRecord,
     BeginTransactionRecord,
-    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -42,6 +42,8 @@ from nodes.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from nodes.metadata.unused import UnusedKey, UnusedRecord, keep
+from nodes.metadata.unused_records import ZkMigrationStateRecord
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -70,29 +72,6 @@ class ConfigResource(NamedTuple):
 
     resource_type: int
     name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerImage:
-    """One registered broker."""
-
-    node_id: NodeId
-    epoch: BrokerEpoch
-    incarnation_id: UUID | None
-    endpoints: tuple[BrokerEndpoint, ...]
-    rack: str | None = None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    log_dirs: tuple[UUID | None, ...] = ()
-
-    @property
-    def active(self) -> bool:
-        """Whether the broker may lead partitions and join an ISR."""
-        return not self.fenced and not self.in_controlled_shutdown
-
-    def endpoint(self, listener: str) -> BrokerEndpoint | None:
-        """The endpoint of the listener of this name."""
-        return next((e for e in self.endpoints if e.name == listener), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +181,8 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    unused: Mapping[UnusedKey, UnusedRecord] = field(default_factory=dict)
+    """What this broker does not use, and keeps for Apache Kafka: see `nodes.metadata.unused`."""
     transaction: tuple[MetadataRecord, ...] | None = None
     """Records that take effect at the end of their transaction (KIP-868); None outside of a
     transaction. Kafka's controllers write transactions, ours do not."""
@@ -264,6 +245,7 @@ class _Draft:
         self._configs = base.configs
         self._features = base.features
         self._next_producer_id = base.next_producer_id
+        self._unused = base.unused
         self._transaction = None if base.transaction is None else list(base.transaction)
         self._open_topics: dict[UUID, dict[int, PartitionImage]] = {}
         self._changed_brokers: dict[NodeId, None] = {}
@@ -303,9 +285,10 @@ class _Draft:
             case ConfigRecord():
                 self._configure(record)
             case RegisterBrokerRecord():
-                self._register(record)
+                self._put_broker(BrokerImage.of(record))
             case BrokerRegistrationChangeRecord():
-                self._change_registration(record)
+                broker = self._broker(record.broker_id, record.broker_epoch)
+                self._put_broker(broker.changed(record))
             case UnregisterBrokerRecord():
                 self._unregister(record)
             case FeatureLevelRecord():
@@ -317,12 +300,14 @@ class _Draft:
             case FenceBrokerRecord() | UnfenceBrokerRecord():
                 broker = self._broker(record.id, record.epoch)
                 self._put_broker(replace(broker, fenced=isinstance(record, FenceBrokerRecord)))
-            case NoOpRecord() | RegisterControllerRecord():
+            case ClearElrRecord():
+                self._clear_elr(record)
+            case NoOpRecord() | RegisterControllerRecord() | ZkMigrationStateRecord():
                 pass
             case EndTransactionRecord() | AbortTransactionRecord() | BeginTransactionRecord():
                 raise MetadataError(f"{type(record).__name__} without an open transaction")
             case _:
-                assert_never(record)
+                self._unused = keep(self._unused, record)
 
     def finish(self, offset: Offset, epoch: Epoch) -> tuple[ClusterImage, Delta]:
         """The finished image, and its differences from the base."""
@@ -341,6 +326,7 @@ class _Draft:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
+            unused=self._unused,
             transaction=None if self._transaction is None else tuple(self._transaction),
         )
         delta = Delta(
@@ -387,6 +373,23 @@ class _Draft:
         topic = self._topic(record.topic_id)
         self._open(topic)[record.partition_id] = PartitionImage.of(record)
         self._touch_partition(topic, record.partition_id)
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        named = record.topic_name
+        if named and named not in self._topic_ids:
+            raise MetadataError(f"the end of leader eligibility in {named}, which does not exist")
+        for topic_id in [self._topic_ids[named]] if named else list(self._topics):
+            partitions = self._open_topics.get(topic_id, self._topics[topic_id].partitions)
+            for number, partition in list(partitions.items()):
+                if partition.elr or partition.last_known_elr:
+                    self._change_partition(
+                        PartitionChangeRecord(
+                            partition_id=number,
+                            topic_id=topic_id,
+                            eligible_leader_replicas=(),
+                            last_known_elr=(),
+                        )
+                    )
 
     def _touch_partition(self, topic: TopicImage, partition: int) -> None:
         key = PartitionKey(topic.topic_id, topic.name, partition)
@@ -440,33 +443,6 @@ class _Draft:
             registered = "is not registered" if broker is None else f"has epoch {broker.epoch}"
             raise MetadataError(f"a record of broker {node_id}, epoch {epoch}, which {registered}")
         return broker
-
-    def _register(self, record: RegisterBrokerRecord) -> None:
-        self._put_broker(
-            BrokerImage(
-                node_id=record.broker_id,
-                epoch=record.broker_epoch,
-                incarnation_id=record.incarnation_id,
-                endpoints=record.end_points,
-                rack=record.rack,
-                fenced=record.fenced,
-                in_controlled_shutdown=record.in_controlled_shutdown,
-                log_dirs=record.log_dirs,
-            )
-        )
-
-    def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self._broker(record.broker_id, record.broker_epoch)
-        self._put_broker(
-            replace(
-                broker,
-                fenced=broker.fenced if record.fenced == 0 else record.fenced != UNFENCE,
-                in_controlled_shutdown=(
-                    broker.in_controlled_shutdown or record.in_controlled_shutdown != 0
-                ),
-                log_dirs=record.log_dirs or broker.log_dirs,
-            )
-        )
 
     def _put_broker(self, broker: BrokerImage) -> None:
         brokers = _writable(self._brokers, self._base.brokers)

@@ -19,6 +19,8 @@ from kio.static.primitive import i16
 
 from nodes.ids import NO_EPOCH, NO_NODE, BrokerEpoch, Epoch, NodeId
 from nodes.metadata.errors import MetadataError
+from nodes.metadata.unused import Removal, UnusedRecord
+from nodes.metadata.unused_records import ZkMigrationStateRecord
 from nodes.record_schemas import Schema, wire
 
 FRAME_VERSION: Final = 1
@@ -315,6 +317,17 @@ class RegisterControllerRecord:
     features: tuple[BrokerFeature, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord:
+    """No replica of the topic is eligible any more (KIP-966); no name: of all. Only read here."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(28)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    topic_name: str = field(metadata=wire("string"))
+
+
 MetadataRecord = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -333,6 +346,10 @@ MetadataRecord = (
     | EndTransactionRecord
     | AbortTransactionRecord
     | RegisterControllerRecord
+    | ClearElrRecord
+    | ZkMigrationStateRecord
+    | UnusedRecord
+    | Removal
 )
 
 RECORD_TYPES: Final[tuple[type[MetadataRecord], ...]] = get_args(MetadataRecord)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 from nodes.ids import NO_NODE, BrokerEpoch
+from nodes.metadata.broker import BrokerImage
 from nodes.metadata.image import (
-    BrokerImage,
     Change,
     ClusterImage,
     Delta,
@@ -54,6 +54,7 @@ def to_records(image: ClusterImage) -> Iterator[MetadataRecord]:
                 name=name,
                 value=value,
             )
+    yield from image.unused.values()
     if image.next_producer_id:
         yield ProducerIdsRecord(
             broker_id=NO_NODE,

@@ -15,7 +15,21 @@ from typing import Any, Final
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from harness.brokers.kafka.program import LOGGING
 from nodes.config import load_config
@@ -135,6 +149,34 @@ def populate(address: str, topic: str) -> None:
         deleted.result(PATIENCE_S)
 
 
+def secure(address: str, topic: str) -> None:
+    """Make Kafka write what only Kafka uses, and a min.insync.replicas, which ends eligibility."""
+    admin = AdminClient({"bootstrap.servers": address})
+    minimum = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[minimum])
+    entry = AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL,
+        "User:someone", "*", AclOperation.READ, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    user = UserScramCredentialUpsertion("someone", scram, b"secret")
+    for futures in (
+        admin.incremental_alter_configs([resource]),
+        admin.create_acls([entry]),
+        admin.alter_user_scram_credentials([user]),
+    ):
+        for future in futures.values():
+            future.result(PATIENCE_S)
+    quota = ("--add-config", "producer_byte_rate=9000000", "--entity-type", "clients")
+    command = (*JAVA, "kafka.admin.ConfigCommand", "--bootstrap-server", address, "--alter")
+    subprocess.run(
+        [*command, *quota, "--entity-name", "someone"],
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+
+
 def values(address: str, topics: list[str]) -> list[int]:
     """What is in the topics, in order of value."""
     consumer = confluent_kafka.Consumer(
@@ -155,12 +197,22 @@ def test_a_directory_of_kafkas_is_gone_on_with(properties: dict[str, str], tmp_p
     """Written to by two lives of Kafka's; what is written to it then is there as well."""
     require("kafka")
     address = bootstrap(properties)
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
     for topic in ("first", "second"):
-        with kafka(properties, tmp_path):
+        with kafka({**properties, **authorizer}, tmp_path):
             populate(address, topic)
-    with built_in(properties):
+            secure(address, topic)
+    with built_in(properties) as node:
         admin = AdminClient({"bootstrap.servers": address})
         assert set(admin.list_topics(timeout=PATIENCE_S).topics) == {"first", "second"}
         assert values(address, ["first", "second"]) == sorted([*range(RECORDS)] * 2)
+        assert {kind.__name__ for kind, _ in node.broker.replicas.image.unused} == {
+            "AccessControlEntryRecord",
+            "ClientQuotaRecord",
+            "UserScramCredentialRecord",
+        }
         populate(address, "third")
         assert values(address, ["third"]) == [*range(RECORDS)]

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from nodes.coordinators.groups.topics import Topic
 from nodes.ids import NO_OFFSET, NodeId
-from nodes.metadata.image import BrokerImage, ClusterImage, TopicImage
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage, TopicImage
 
 
 class ImageTopics:

@@ -18,7 +18,8 @@ from harness.zoo.schedules.stage import MessageSchedule, Stage, disk, fetch_answ
 from nemesis.hosts import Cut
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
 from nodes.log.batch import BatchHeader, Record, encode_batch, read_header
-from nodes.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage, PartitionImage, TopicImage
 from nodes.metadata.records import RECOVERING
 from nodes.raft.election_state import ElectionState
 from nodes.replication.partition import Role

@@ -13,6 +13,7 @@ from nodes.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -25,6 +26,17 @@ from nodes.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+)
+from nodes.metadata.unused_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    QuotaEntity,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 from tests.support.nodes.controller_cluster import endpoint, node, nodes
 
@@ -217,9 +229,100 @@ def test_configs_producer_ids_features_and_nothing() -> None:
     assert not _apply(image, replace(delete, name="b")).configs
 
 
+ELR = {"eligible_leader_replicas": nodes(2), "last_known_elr": nodes(3)}
+
+
+@pytest.mark.parametrize(("named", "cleared"), [("a", {"a"}), ("", {"a", "b"})])
+def test_the_end_of_leader_eligibility_concerns_one_topic_or_all(
+    named: str, cleared: set[str]
+) -> None:
+    """As in Kafka, each partition that had eligible replicas has a new partition epoch."""
+    image = _image(*_topic("a", A), *_topic("b", B))
+    image = _apply(
+        image,
+        PartitionChangeRecord(topic_id=A, partition_id=0, **ELR),
+        PartitionChangeRecord(topic_id=B, partition_id=1, **ELR),
+    )
+    after, delta = image.apply([ClearElrRecord(topic_name=named)], Offset(20), Epoch(2))
+    assert {key.topic for key in delta.partitions} == cleared
+    for topic, number in (("a", 0), ("b", 1)):
+        before, now = image.partition(topic, number), after.partition(topic, number)
+        assert before is not None
+        expected = replace(before, elr=(), last_known_elr=(), partition_epoch=2)
+        assert now == (expected if topic in cleared else before)
+    assert after.partition("a", 1) is image.partition("a", 1)
+
+
+def test_a_topic_of_the_same_batch_loses_its_eligible_replicas() -> None:
+    """Kafka writes the records of one request as one batch."""
+    eligible = PartitionChangeRecord(topic_id=A, partition_id=0, **ELR)
+    image = _image(*_topic("a", A), eligible, ClearElrRecord(topic_name=""))
+    partition = image.partition("a", 0)
+    assert partition is not None
+    assert (partition.elr, partition.last_known_elr) == ((), ())
+
+
+SCRAM = UserScramCredentialRecord(
+    name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+)
+QUOTA = ClientQuotaRecord(
+    entity=(QuotaEntity(entity_type="user", entity_name=None),), key="rate", value=1.5
+)
+ENTRY = AccessControlEntryRecord(
+    id=A,
+    resource_type=2,
+    resource_name="a",
+    pattern_type=3,
+    principal="User:u",
+    host="*",
+    operation=2,
+    permission_type=2,
+)
+TOKEN = DelegationTokenRecord(
+    owner="o",
+    requester="r",
+    issue_timestamp=1,
+    max_timestamp=2,
+    expiration_timestamp=2,
+    token_id="t",
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "newer", "removal"),
+    [
+        (SCRAM, replace(SCRAM, salt=b"t"), RemoveUserScramCredentialRecord(name="u", mechanism=1)),
+        (QUOTA, replace(QUOTA, value=2.5), replace(QUOTA, remove=True)),
+        (ENTRY, replace(ENTRY, host="h"), RemoveAccessControlEntryRecord(id=A)),
+        (TOKEN, replace(TOKEN, renewers=("x",)), RemoveDelegationTokenRecord(token_id="t")),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_what_only_kafka_uses_is_kept_until_it_is_removed(
+    record: MetadataRecord, newer: MetadataRecord, removal: MetadataRecord
+) -> None:
+    """The newest record of each thing; other things stay."""
+    others = (
+        replace(SCRAM, mechanism=2),
+        replace(QUOTA, key="other"),
+        replace(ENTRY, id=B),
+        replace(TOKEN, token_id="other"),
+    )
+    image = _image(*others, record, newer)
+    assert list(image.unused.values()) == [*others, newer]
+    assert list(_apply(image, removal).unused.values()) == [*others]
+    assert _apply(_apply(image, removal), removal).unused == _image(*others).unused
+
+
+def test_a_state_of_zookeeper_changes_nothing() -> None:
+    """Kafka 4 reads it, and has no use for it."""
+    assert _image(ZkMigrationStateRecord(zk_migration_state=1)) == _image(NoOpRecord())
+
+
 @pytest.mark.parametrize(
     "record",
     [
+        ClearElrRecord(topic_name="b"),
         PartitionChangeRecord(topic_id=B, partition_id=0),
         PartitionChangeRecord(topic_id=A, partition_id=7),
         PartitionRecord(topic_id=B, replicas=(), isr=()),

@@ -29,6 +29,7 @@ from nodes.metadata.records import (
     encode,
     encode_all,
 )
+from nodes.metadata.unused_records import QuotaEntity
 from tests.support.nodes import kafka_schema
 
 _UUIDS = st.uuids().filter(lambda u: u.int != 0)
@@ -39,14 +40,19 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-(2**63), 2**63 - 1),
     "uint16": st.integers(0, 2**16 - 1),
     "bool": st.booleans(),
+    "float64": st.floats(allow_nan=False),
+    "bytes": st.binary(max_size=20),
     "string": st.text(max_size=20),
     "uuid": _UUIDS,
 }
 
 
+_NESTED = {"end_points": BrokerEndpoint, "features": BrokerFeature, "entity": QuotaEntity}
+
+
 def _value(field: Any) -> st.SearchStrategy[Any]:
     if "kafka_type" not in field.metadata:
-        cls = BrokerEndpoint if field.name == "end_points" else BrokerFeature
+        cls = _NESTED[field.name]
         return st.lists(_entity(cls), max_size=3).map(tuple)
     scalar = _SCALARS[field.metadata["kafka_type"]]
     written = str(field.type)

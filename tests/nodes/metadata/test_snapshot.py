@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
-from nodes.metadata.image import BrokerImage, ClusterImage, ConfigResource, Delta, PartitionImage
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage, ConfigResource, Delta, PartitionImage
 from nodes.metadata.records import (
     RECOVERING,
     BeginTransactionRecord,
@@ -29,6 +30,10 @@ from nodes.metadata.records import (
     encode,
 )
 from nodes.metadata.snapshot import difference, to_records
+from nodes.metadata.unused_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+)
 from tests.support.nodes.controller_cluster import nodes
 
 SMALL = settings(
@@ -39,6 +44,20 @@ SMALL = settings(
 NODES = st.tuples() | st.lists(st.integers(1, 9).map(NodeId), max_size=4, unique=True).map(tuple)
 DIRECTORIES = st.lists(st.none() | st.uuids(version=4), max_size=3).map(tuple)
 NAMES = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=6)
+
+IDS = st.integers(1, 3).map(lambda n: UUID(int=n))
+ENTRY = st.builds(
+    AccessControlEntryRecord,
+    id=IDS,
+    resource_type=st.just(2),
+    resource_name=NAMES,
+    pattern_type=st.just(3),
+    principal=st.just("User:a"),
+    host=st.just("*"),
+    operation=st.integers(1, 9),
+    permission_type=st.just(2),
+)
+UNUSED = ENTRY | st.builds(RemoveAccessControlEntryRecord, id=IDS)
 
 
 def registrations() -> st.SearchStrategy[MetadataRecord]:
@@ -103,6 +122,7 @@ def clusters(draw: st.DrawFn) -> list[MetadataRecord]:
     records += draw(st.lists(configs, max_size=5))
     level = st.builds(FeatureLevelRecord, name=NAMES, feature_level=st.integers(1, 30))
     records += draw(st.lists(level, max_size=3))
+    records += draw(st.lists(UNUSED, max_size=5))
     if draw(st.booleans()):
         ids = draw(st.integers(0, 2**60))
         records.append(
@@ -169,7 +189,7 @@ def test_a_snapshot_has_every_field_of_the_image() -> None:
     """Who adds a field to the image has to say how a snapshot holds it."""
     known = {
         ClusterImage: "offset epoch brokers topics topic_ids configs features next_producer_id "
-        "transaction",
+        "unused transaction",
         BrokerImage: "node_id epoch incarnation_id endpoints rack fenced in_controlled_shutdown "
         "log_dirs",
         PartitionImage: "replicas isr leader leader_epoch partition_epoch leader_recovery_state "

@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
 from nodes.log.log import Log, LogConfig
-from nodes.metadata.image import BrokerImage, ClusterImage, ConfigResource
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage, ConfigResource
 from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerEndpoint
 from nodes.replication.partition import PartitionRegistration, PartitionState
 from nodes.server.replicas.replica import Replica

@@ -27,20 +27,41 @@ PartitionChangeRecord 5 2 PartitionId:int32 TopicId:uuid Isr:[]int32?@0 Leader:i
 FenceBrokerRecord 7 0 Id:int32 Epoch:int64
 UnfenceBrokerRecord 8 0 Id:int32 Epoch:int64
 RemoveTopicRecord 9 0 TopicId:uuid
+DelegationTokenRecord 10 0 Owner:string Requester:string Renewers:[]string IssueTimestamp:int64\
+ MaxTimestamp:int64 ExpirationTimestamp:int64 TokenId:string
+UserScramCredentialRecord 11 0 Name:string Mechanism:int8 Salt:bytes StoredKey:bytes\
+ ServerKey:bytes Iterations:int32
 FeatureLevelRecord 12 0 Name:string FeatureLevel:int16
+ClientQuotaRecord 14 0 Entity:[](EntityType:string EntityName:string?) Key:string Value:float64\
+ Remove:bool
 ProducerIdsRecord 15 0 BrokerId:int32 BrokerEpoch:int64 NextProducerId:int64
 BrokerRegistrationChangeRecord 17 2 BrokerId:int32 BrokerEpoch:int64 Fenced:int8@0\
  InControlledShutdown:int8@1 LogDirs:[]uuid@2
+AccessControlEntryRecord 18 0 Id:uuid ResourceType:int8 ResourceName:string PatternType:int8\
+ Principal:string Host:string Operation:int8 PermissionType:int8
+RemoveAccessControlEntryRecord 19 0 Id:uuid
 NoOpRecord 20 0
+ZkMigrationStateRecord 21 0 ZkMigrationState:int8
+RemoveUserScramCredentialRecord 22 0 Name:string Mechanism:int8
 BeginTransactionRecord 23 0 Name:string?@0
 EndTransactionRecord 24 0
 AbortTransactionRecord 25 0 Reason:string?@0
+RemoveDelegationTokenRecord 26 0 TokenId:string
 RegisterControllerRecord 27 0 ControllerId:int32 IncarnationId:uuid ZkMigrationReady:bool\
  EndPoints:[](Name:string Host:string Port:uint16 SecurityProtocol:int16)\
  Features:[](Name:string MinSupportedVersion:int16 MaxSupportedVersion:int16)
+ClearElrRecord 28 0 TopicName:string
 """
 
-_NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "bool": ">?"}
+_NUMBERS = {
+    "int8": ">b",
+    "int16": ">h",
+    "int32": ">i",
+    "int64": ">q",
+    "uint16": ">H",
+    "bool": ">?",
+    "float64": ">d",
+}
 
 
 class _Field(NamedTuple):
@@ -106,8 +127,8 @@ def _value(source: _Bytes, type_: str) -> Any:
     length = source.uvarint() - 1
     if length < 0:
         return None
-    if type_ == "string":
-        return source.take(length).decode()
+    if type_ in ("string", "bytes"):
+        return source.take(length).decode() if type_ == "string" else source.take(length)
     item = type_.removeprefix("[]")
     if item.startswith("("):
         return [_struct(source, _fields(item[1:-1])) for _ in range(length)]

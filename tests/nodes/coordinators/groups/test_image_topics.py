@@ -6,7 +6,8 @@ from uuid import UUID
 from nodes.coordinators.groups.image_topics import ImageTopics
 from nodes.coordinators.groups.topics import Topic
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
-from nodes.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage, PartitionImage, TopicImage
 
 TOPIC_ID = UUID(int=1)
 

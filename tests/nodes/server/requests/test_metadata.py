@@ -9,7 +9,8 @@ import pytest
 from kio.index import load_request_schema
 
 from nodes.ids import BrokerEpoch, NodeId
-from nodes.metadata.image import BrokerImage, ClusterImage
+from nodes.metadata.broker import BrokerImage
+from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import BrokerEndpoint
 from nodes.server.requests.metadata import MetadataHandler
 from nodes.wire.server import RequestContext

@@ -15,7 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from nodes.log.batch import Record, encode_batch
-from tests.tools.wire_fuzz import TOPIC, Calm, Target
+from tests.support.nodes.calm_client import TOPIC, Calm
+from tests.tools.wire_fuzz import Target
 
 SENDS = 2000
 AT_ONCE = 500

@@ -3,9 +3,11 @@
     python -m tests.tools.wire_fuzz --frames 1000000 --seed 7
 
 One node in a process of its own, attacked on both its listeners over many connections. All the
-while one client writes a record, reads it back and asks for metadata, over connections that must
-stay, and gets the right answers. In the end the node must live, its log have at most one line for
-each bad connection, and no traceback.
+while one client behaves, over a connection that must stay, and gets the right answers: it writes
+and reads, is a member of a group, commits offsets, and does so in transactions. In the end the node
+must live, its log have at most one line for each bad connection, and no traceback. Every version of
+every api answers a hostile request or closes the connection. The descriptors of all connections
+must be closed, and the coordinators must load their logs after a restart.
 
 Its memory must be flat: the first third of the run may make codecs, pools and arenas; after it, the
 medians of the second and the last third are compared. It is looked at only while there is no topic
@@ -26,43 +28,43 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from kio.index import load_request_schema
-from kio.schema.errors import ErrorCode
 
-from nodes.log.batch import Record, encode_batch
-from nodes.wire.client import Channel
+from nodes.wire.codec import encode_request
 from nodes.wire.errors import ChannelError
 from nodes.wire.versions import fill
+from tests.support.nodes.calm_client import Broken, Calm
 from tests.support.nodes.cluster import free_ports
 from tests.support.nodes.hostile_frames import Malice
 
 NODE_ID = 77
-TOPIC = "calm"
 ATTACKERS = 8
 QUORUM_APIS = frozenset({1, 52, 53, 54, 59, 80, 81, 82})
 PATIENCE_S = 60.0
 CALM_PAUSE_S = 0.02
 ROUNDS_A_SAMPLE = 5
+CALM_TOPICS = 3
+"""The calm client's, and the two of the coordinators."""
+WAITING_APIS = frozenset({1, 11, 14})
+"""Fetch, JoinGroup and SyncGroup may rightly wait as long as the request says."""
+PING = encode_request(fill(load_request_schema(18, 0)), 8, "ping")
+"""ApiVersions: an answer, also where the request before it has none (acks=0)."""
+SETTLED_S = 0.5
+DESCRIPTORS_BESIDES = 100
+"""Of logs that were created meanwhile, and of the calm client's connection."""
 MEMORY_GROWTH_KB = 128 << 10
 """From the first tenth to the end: codecs are made for every version of every api."""
 LATE_GROWTH_KB = 6 << 10
 """From the second third to the last, of medians: the allocator's own ups and downs."""
 JUDGED_FRAMES = 600_000
 """Of shorter runs, the first third is no warm-up."""
-METADATA_LOG = "__cluster_metadata"
 LINES_BESIDES = 500
 """Lines that the node may log for reasons of its own."""
-
-
-class Broken(Exception):
-    """The node did what it must not; the message says what."""
 
 
 @dataclass
@@ -108,23 +110,36 @@ class Result:
 class Target:
     """The node's process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, more: Sequence[str] = ()) -> None:
+        """`more`: lines for the properties."""
         self.port, self.controller_port = free_ports(2)
         self._output = directory / "output"
-        properties = directory / "server.properties"
-        properties.write_text(
+        self._properties = directory / "server.properties"
+        self._properties.write_text(
             f"node.id={NODE_ID}\nprocess.roles=broker,controller\n"
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
             f"CONTROLLER://127.0.0.1:{self.controller_port}\n"
             f"controller.quorum.voters={NODE_ID}@127.0.0.1:{self.controller_port}\n"
             f"log.dirs={directory / 'log'}\nlog.segment.bytes=16777216\nlog.retention.ms=-1\n"
+            "offsets.topic.num.partitions=4\noffsets.topic.replication.factor=1\n"
+            "transaction.state.log.num.partitions=4\ntransaction.state.log.min.isr=1\n"
+            "transaction.state.log.replication.factor=1\n"
+            "group.initial.rebalance.delay.ms=0\n" + "".join(f"{line}\n" for line in more)
         )
-        with self._output.open("wb") as output:
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; its output goes on."""
+        with self._output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "nodes", str(properties)],
+                [sys.executable, "-m", "nodes", str(self._properties)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
+
+    def descriptors(self) -> int:
+        """How many files and sockets the process has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def memory_kb(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -161,72 +176,13 @@ class Target:
                 self.process.wait()
 
 
-class Calm:
-    """The client that behaves."""
-
-    def __init__(self, port: int) -> None:
-        self._channel = Channel("127.0.0.1", port, client_id="calm", request_timeout_s=PATIENCE_S)
-
-    async def ask(self, api_key: int, version: int, **values: Any) -> Any:
-        return await self._channel.request(fill(load_request_schema(api_key, version), **values))
-
-    async def prepare(self) -> None:
-        """Wait for the node; make the topic."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with contextlib.suppress(ChannelError):
-                    topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
-                    limit = timedelta(seconds=10)
-                    answer = await self.ask(19, 7, topics=[topic], timeout=limit)
-                    if answer.topics[0].error_code in (0, ErrorCode.topic_already_exists):
-                        break
-                await asyncio.sleep(0.1)
-
-    async def round(self, number: int) -> None:
-        """Write, read back, look around. Raises Broken, ChannelError."""
-        batch = encode_batch([Record(key=b"k", value=b"%d" % number)], timestamp_ms=number + 1)
-        data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
-        limit = timedelta(seconds=10)
-        answer = await self.ask(0, 9, acks=-1, timeout=limit, topic_data=[data])
-        row = answer.responses[0].partition_responses[0]
-        if row.error_code is not ErrorCode.none:
-            raise Broken(f"the calm client's write failed: {row}")
-        wanted = {"partition": 0, "fetch_offset": row.base_offset, "partition_max_bytes": 1 << 20}
-        topics = [{"topic": TOPIC, "partitions": [wanted]}]
-        answer = await self.ask(
-            1, 12, max_wait=limit, min_bytes=1, max_bytes=1 << 20, replica_id=-1, topics=topics
-        )
-        row = answer.responses[0].partitions[0]
-        records = row.records or b""
-        if records[8:12] != batch[8:12] or records[17:] != batch[17:]:
-            raise Broken(f"the calm client did not read back what it wrote, but {row}")
-        answer = await self.ask(3, 12, topics=[{"name": TOPIC}])
-        leader = answer.topics[0].partitions[0].leader_id
-        if leader != NODE_ID:
-            raise Broken(f"the calm client's topic is led by {leader}")
-
-    async def made(self) -> tuple[int, int]:
-        """How many topics there are, and records of the metadata log."""
-        topics = (await self.ask(3, 12, topics=None)).topics
-        wanted = {"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}
-        answer = await self.ask(55, 0, topics=[wanted])
-        return len(topics), answer.topics[0].partitions[0].high_watermark
-
-    async def served(self) -> dict[int, tuple[int, int]]:
-        """The versions of every api."""
-        answer = await self.ask(18, 0)
-        return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-
-    def close(self) -> None:
-        self._channel.close()
-
-
 @contextlib.asynccontextmanager
 async def _running(directory: Path) -> AsyncIterator[tuple[Target, Calm]]:
     target = Target(directory)
     calm = Calm(target.port)
     try:
         await calm.prepare()
+        await calm.join()
         yield target, calm
     finally:
         calm.close()
@@ -243,6 +199,7 @@ async def attack(frames: int, seed: int, directory: Path) -> Result:
         listeners.append((target.controller_port, own))
         controller.close()
         rng = random.Random(seed)
+        before = target.descriptors()
         for _ in range(10):
             goal = result.frames + frames // 10
             attackers = [
@@ -264,6 +221,9 @@ async def attack(frames: int, seed: int, directory: Path) -> Result:
             result.log_lines = target.check(result.connections)
             if frames >= 100_000:
                 print(result, flush=True)
+        await _answered(target, calm, rng)
+        await _descriptors_closed(target, before)
+        await _loads_its_coordinators(target, calm)
         bugs = target.bugs()
         if bugs:
             told = "\n".join(f"{count} times {bug}" for bug, count in bugs.items())
@@ -286,10 +246,59 @@ async def _stay_calm(
         await calm.round(result.rounds)
         result.rounds += 1
         result.slowest_s = max(result.slowest_s, loop.time() - begun)
-        if result.rounds % ROUNDS_A_SAMPLE == 0 and (await calm.made())[0] == 1:
+        if result.rounds % ROUNDS_A_SAMPLE == 0 and (await calm.made())[0] == CALM_TOPICS:
             result.samples.append((result.frames, target.memory_kb()))
         await asyncio.sleep(CALM_PAUSE_S)
     await asyncio.gather(*attackers)
+
+
+async def _answered(target: Target, calm: Calm, rng: random.Random) -> None:
+    """Ask each version of each api something hostile. Raises Broken if nothing happens."""
+    served = await calm.served()
+    malice = Malice(rng, served)
+    for key, version in malice.requests:
+        if key in WAITING_APIS:
+            continue
+        reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+        try:
+            writer.write(malice.request_of(key, version) + PING)
+            await asyncio.wait_for(reader.read(1), PATIENCE_S)  # nothing: it was closed
+        except TimeoutError as error:
+            raise Broken(f"api key {key} v{version} is not answered") from error
+        finally:
+            writer.close()
+
+
+async def _descriptors_closed(target: Target, before: int) -> None:
+    """Raises Broken unless the connections' descriptors are closed soon."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + PATIENCE_S
+    while (now := target.descriptors()) > before + DESCRIPTORS_BESIDES:
+        if loop.time() > until_s:
+            raise Broken(f"{now} descriptors are open, {before} were before the attack")
+        await asyncio.sleep(0.1)
+
+
+async def _loads_its_coordinators(target: Target, calm: Calm) -> None:
+    """Restart the node; its coordinators must know what they knew. Raises Broken."""
+    known = await calm.coordinators()
+    async with asyncio.timeout(PATIENCE_S):
+        while True:  # until no marker is under way
+            await asyncio.sleep(SETTLED_S)
+            before, known = known, await calm.coordinators()
+            if known is not None and known == before:
+                break
+    target.stop()
+    target.start()
+    await calm.prepare()
+    async with asyncio.timeout(PATIENCE_S):
+        found = await calm.coordinators()
+        while found is None:
+            await asyncio.sleep(0.1)
+            found = await calm.coordinators()
+    if found != known:
+        raise Broken(f"the coordinators knew {known}, and after a restart {found}")
+    await calm.round(0)
 
 
 async def _attack(port: int, malice: Malice, goal: int, result: Result) -> None:
@@ -303,7 +312,7 @@ async def _attack(port: int, malice: Malice, goal: int, result: Result) -> None:
                 writer.write(b"".join(frames))
                 await asyncio.wait_for(writer.drain(), PATIENCE_S)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(reader.read(1 << 16), 0.02)
+                    malice.heard(await asyncio.wait_for(reader.read(1 << 16), 0.02))
             finally:
                 writer.close()
 

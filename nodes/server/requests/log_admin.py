@@ -11,6 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
+from nodes.coordinators.internal_topics import INTERNAL_TOPICS
 from nodes.ids import NO_OFFSET, Offset, TopicPartition
 from nodes.log.errors import LogError, OffsetOutOfRange
 from nodes.replication.partition import Role
@@ -145,8 +146,9 @@ class LogAdminHandler:
         Before the response the new starts are also on this broker's disk; otherwise a power loss
         would bring deleted records back. The result is the low watermark: the smallest log start of
         the leader and of the followers in service. If it is not reached in time, the error is
-        REQUEST_TIMED_OUT, and it may be reached later. As in Kafka, a topic whose cleanup.policy
-        does not contain delete refuses (POLICY_VIOLATION).
+        REQUEST_TIMED_OUT, and it may be reached later. As in Kafka, internal topics are refused
+        (INVALID_TOPIC_EXCEPTION), and topics whose cleanup.policy does not contain delete
+        (POLICY_VIOLATION).
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.timeout.total_seconds()
@@ -185,6 +187,8 @@ class LogAdminHandler:
         return ErrorCode.none
 
     def _delete(self, partition: TopicPartition, offset: Offset) -> "_RecordDeletion":
+        if partition.topic in INTERNAL_TOPICS:
+            return _RecordDeletion(partition, ErrorCode.invalid_topic_exception)
         replica, error = self._led(partition)
         if replica is None:
             return _RecordDeletion(partition, error)

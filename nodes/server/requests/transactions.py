@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from nodes.coordinators.internal_topics import OFFSETS_TOPIC
+from nodes.coordinators.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from nodes.coordinators.machine import Answer, ProducerStamp
 from nodes.coordinators.partitioning import partition_for
 from nodes.coordinators.transactions.coordinator import TransactionCoordinator
@@ -85,9 +85,9 @@ class TransactionHandler:
             each = (self._of_broker(transaction) for transaction in request.transactions)
             return respond(request, results_by_transaction=await asyncio.gather(*each))
         partitions = _partitions(request.v3_and_below_topics)
-        unknown = self._unknown(partitions)
-        if unknown:
-            errors = dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | unknown
+        refused = self._unknown(partitions) | _internal(partitions)
+        if refused:
+            errors = dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | refused
         else:
             producer = ProducerStamp(
                 request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
@@ -244,6 +244,12 @@ class TransactionHandler:
         image = self._image()
         error = ErrorCode.unknown_topic_or_partition
         return {each: error for each in partitions if image.partition(*each) is None}
+
+
+def _internal(partitions: Iterable[TopicPartition]) -> Errors:
+    """The partitions of internal topics: no client writes to them, as in Kafka."""
+    error = ErrorCode.topic_authorization_failed
+    return {each: error for each in partitions if each.topic in INTERNAL_TOPICS}
 
 
 def _for_version(request: Any, answer: Answer) -> Answer:

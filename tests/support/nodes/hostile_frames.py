@@ -4,16 +4,22 @@ A frame starts as a well-formed request of a served api and version, with values
 of integers, names of other things, null where it may be, big arrays), and may then be broken:
 truncated, its lengths and counts overwritten, bits flipped, its length prefix untrue, newer tagged
 fields put in, cut out of the middle of another frame.
+
+Half of the fields that coordinators look at have likely values instead: few groups, transactional
+ids, producer ids and epochs, and the member ids that a broker has given away (`Malice.heard`). So
+requests get past the first check.
 """
 
 import gzip
 import random
+import re
 import struct
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from crc32c import crc32c
@@ -33,9 +39,44 @@ from nodes.wire.frames import frame_of
 from nodes.wire.schemas import request_schema
 from nodes.wire.versions import Draft
 
-PRODUCE, API_VERSIONS = 0, 18
+CLIENT_ID = "malice"
 BOMB_BYTES = 64 << 20
 NAMES = ("", "a", "noisy", "x" * 249, "x" * 30_000, "../../etc", "ä\0\n", "__cluster_metadata", ".")
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+INTERNAL_TOPIC_APIS = frozenset({0, 1, 2, 8, 9, 21, 23, 24, 27, 28, 47, 61})
+"""Requests that may name internal topics. Others could rightly delete them, or add partitions."""
+_GROUPS, _IDS, _EPOCHS = ("g", "h", "i"), ("t", "u", "v"), (-1, 0, 1, 2, 3, 2**15 - 2, 2**15 - 1)
+_GENERATIONS = (-1, 0, 1, 2, 3, 4, 5)
+_LIKELY: Mapping[str, tuple[Any, ...]] = {
+    "name": ("noisy",),
+    "partition_index": (0, 1, 2),
+    "partition_indexes": (0, 1, 2),
+    "partitions": (0, 1, 2),
+    "group_id": _GROUPS,
+    "group_ids": _GROUPS,
+    "groups": _GROUPS,
+    "groups_names": _GROUPS,
+    "coordinator_keys": (*_GROUPS, *_IDS),
+    "generation_id": _GENERATIONS,
+    "generation_id_or_member_epoch": _GENERATIONS,
+    "member_epoch": (-2, *_GENERATIONS),
+    "group_instance_id": (None, "s"),
+    "instance_id": (None, "s"),
+    "protocol_type": ("consumer",),
+    "server_assignor": ("uniform", "range"),
+    "subscribed_topic_regex": (None, "", "n.*", "(", "a{1000}{1000}"),
+    "transactional_id": _IDS,
+    "transactional_ids": _IDS,
+    "producer_id": tuple(range(-1, 10)),
+    "producer_epoch": _EPOCHS,
+    "coordinator_epoch": (-1, 0, 1),
+    "feature": ("transaction.version", "group.version"),
+    "session_timeout": (timedelta(seconds=6), timedelta(seconds=30)),
+    "rebalance_timeout": (timedelta(seconds=1), timedelta(seconds=60)),
+    "transaction_timeout": (timedelta(milliseconds=1), timedelta(seconds=60)),
+}
+"""By the name of a field."""
+_MEMBER_ID: Final = re.compile(CLIENT_ID.encode() + rb"-[0-9a-f]{8}-[0-9a-f-]{27}")
 _EDGES = {
     "int8": (-128, -1, 0, 2, 127),
     "int16": (-(2**15), -1, 0, 2, 100, 2**15 - 1),
@@ -50,7 +91,6 @@ _EDGES = {
     "timedelta_i64": (timedelta(0), timedelta(days=10_000)),
     "datetime_i64": (datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(2**33, UTC)),
     "uuid": (None, UUID(int=1), UUID(int=2**128 - 1), UUID(int=0xABCDEF)),
-    "string": NAMES,
     "bytes": (b"", b"\0", b"\0user\0secret", b"\xff" * 300),
 }
 _HUGE = (
@@ -75,16 +115,25 @@ def compression_bomb() -> bytes:
 
 
 class Malice:
-    """Frames from one random source; `served` is the versions of each api (both ends included)."""
+    """Frames from one random source; `served` is the versions of each api (both ends included).
 
-    def __init__(self, rng: random.Random, served: Mapping[int, tuple[int, int]]) -> None:
+    `likely` is the share of likely values.
+    """
+
+    def __init__(
+        self, rng: random.Random, served: Mapping[int, tuple[int, int]], likely: float = 0.5
+    ) -> None:
         self._rng = rng
-        self._requests = [
+        self._likely = likely
+        self._members: deque[str] = deque(["m"], maxlen=20)
+        self._names: tuple[str, ...] = NAMES
+        self.requests = [
             (key, version)
             for key, (oldest, newest) in served.items()
             for version in range(oldest, newest + 1)
             if _exists(key, version)
         ]
+        """The api keys and versions that are asked."""
         self._break: tuple[Callable[[bytes], bytes], ...] = (
             self._truncated,
             self._shortened_in_place,
@@ -104,13 +153,19 @@ class Malice:
             frames.append(self._rng.choice(self._break)(self.request()))
         return frames, broken
 
+    def heard(self, answers: bytes) -> None:
+        """Remember the member ids in what a broker answered."""
+        self._members += (found.decode() for found in _MEMBER_ID.findall(answers))
+
     def request(self) -> bytes:
         """A well-formed request that may ask for anything."""
-        key, version = self._rng.choice(self._requests)
-        values = self._values(request_schema(key, version), 0)
-        if key == PRODUCE:
-            values["transactional_id"] = None
-        frame = encode_request(Draft(request_schema(key, version), values), 7, "malice")
+        return self.request_of(*self._rng.choice(self.requests))
+
+    def request_of(self, key: int, version: int) -> bytes:
+        """A well-formed request of this api and version."""
+        self._names = (*NAMES, *INTERNAL) if key in INTERNAL_TOPIC_APIS else NAMES
+        schema = request_schema(key, version)
+        frame = encode_request(Draft(schema, self._values(schema, 0)), 7, CLIENT_ID)
         if self._rng.random() < 0.2:
             frame = self._newer(key, version, frame)
         return frame
@@ -124,15 +179,14 @@ class Malice:
         rng = self._rng
         tagged = get_field_tag(field) is not None
         kind = classify_field(field)
-        null = type(None) in getattr(field.type, "__args__", ()) and not tagged
+        null = _nullable(field) and not tagged
         if null and rng.random() < 0.2:
             return None
         match kind:
             case PrimitiveField():
-                return self._primitive(get_schema_field_type(field))
+                return self._primitive(field)
             case PrimitiveTupleField():
-                kafka_type = get_schema_field_type(field)
-                return [self._primitive(kafka_type) for _ in range(self._count(depth))]
+                return [self._primitive(field) for _ in range(self._count(depth))]
             case EntityTupleField(nested):
                 return [self._values(nested, depth + 1) for _ in range(self._count(depth))]
             case EntityField(nested):
@@ -144,7 +198,15 @@ class Malice:
             return 300
         return self._rng.choice((0, 1, 1, 1, 2, 3))
 
-    def _primitive(self, kafka_type: str) -> Any:
+    def _primitive(self, field: Any) -> Any:
+        kafka_type = get_schema_field_type(field)
+        if field.name in _LIKELY and self._rng.random() < self._likely:
+            likely = self._rng.choice(_LIKELY[field.name])
+            return likely if likely is not None or _nullable(field) else ""
+        if field.name == "member_id" and self._rng.random() < self._likely:
+            return self._rng.choice(self._members)
+        if kafka_type == "string":
+            return self._rng.choice(self._names)
         if kafka_type == "records":
             kind = self._rng.random()
             if kind < 0.02:
@@ -196,6 +258,10 @@ class Malice:
         version = self._rng.choice((-1, 0, 99, 2**15 - 1))
         head = struct.pack(">hhi", key, version, 7)
         return frame_of(self._rng.choice((head, head + frame[12:])))
+
+
+def _nullable(field: Any) -> bool:
+    return type(None) in getattr(field.type, "__args__", ())
 
 
 @cache

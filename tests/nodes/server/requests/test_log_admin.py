@@ -9,8 +9,10 @@ from typing import Any, cast
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.internal_topics import OFFSETS_TOPIC
 from nodes.ids import TopicPartition
 from nodes.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from nodes.server.apis import FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS
 from nodes.server.requests.log_admin import LogAdminHandler
 from nodes.wire.versions import fill
 from tests.nodes.server.test_broker import batch, consume, produce, values_of
@@ -34,13 +36,13 @@ def whole_cluster(count: int, test: Callable[[Cluster], Awaitable[None]]) -> Non
     asyncio.run(run())
 
 
-async def delete_records(cluster: Cluster, node: int, offset: int) -> Any:
+async def delete_records(cluster: Cluster, node: int, offset: int, topic: str = "t") -> Any:
     part = {"partition_index": 0, "offset": offset}
     answer = await cluster.ask(
         node,
         DELETE_RECORDS,
         2,
-        topics=[{"name": "t", "partitions": [part]}],
+        topics=[{"name": topic, "partitions": [part]}],
         timeout=timedelta(seconds=3),
     )
     return answer.topics[0].partitions[0]
@@ -167,6 +169,22 @@ def test_delete_records_is_refused_by_a_topic_that_only_compacts() -> None:
             await cluster.create_topic("t", num_partitions=1, replication_factor=1, configs=configs)
             await cluster.leader("t", isr=1)
             assert (await delete_records(cluster, 1, 0)).error_code is ErrorCode.policy_violation
+
+    asyncio.run(run())
+
+
+def test_delete_records_is_refused_by_internal_topics() -> None:
+    """Also where the policy would allow it: a coordinator needs its whole log."""
+
+    async def run() -> None:
+        async with running(1) as cluster:
+            await cluster.ask(1, FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
+            await cluster.leader(OFFSETS_TOPIC, isr=1)
+            policy = {"name": "cleanup.policy", "config_operation": 0, "value": "delete"}
+            resource = {"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": [policy]}
+            await cluster.ask(1, INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+            answer = await delete_records(cluster, 1, 0, OFFSETS_TOPIC)
+            assert answer.error_code is ErrorCode.invalid_topic_exception
 
     asyncio.run(run())
 

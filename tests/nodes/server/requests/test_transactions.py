@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from nodes.server.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -170,6 +171,36 @@ def test_the_next_transaction_begins_at_once(monkeypatch: pytest.MonkeyPatch) ->
                 result = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
                 assert result.partition_error_code is NONE
                 assert await producer.end(commit=True) is NONE
+
+    asyncio.run(main())
+
+
+def test_a_client_adds_no_partition_of_an_internal_topic() -> None:
+    """As in Kafka; it would block the coordinator's log, and hold back its answers."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            topics = [
+                {"name": "t", "partitions": [0]},
+                {"name": TRANSACTIONS_TOPIC, "partitions": [0]},
+            ]
+            answer = await cluster.ask(
+                1,
+                ADD_PARTITIONS_TO_TXN,
+                3,
+                v3_and_below_transactional_id="a",
+                v3_and_below_producer_id=producer.stamp.producer_id,
+                v3_and_below_producer_epoch=0,
+                v3_and_below_topics=topics,
+            )
+            assert [
+                row.results_by_partition[0].partition_error_code
+                for row in answer.results_by_topic_v3_and_below
+            ] == [ErrorCode.operation_not_attempted, ErrorCode.topic_authorization_failed]
+            assert await producer.state() == "Empty"
 
     asyncio.run(main())
 

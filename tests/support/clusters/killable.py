@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.admin import NewTopic
 
@@ -138,6 +138,13 @@ class Killable:
         finally:
             consumer.close()
         return found
+
+    def committed_offset(self, group: str, topic: str) -> int:
+        """Return the group's committed offset in partition 0."""
+        admin = self._admin()
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        found = admin.list_consumer_group_offsets([wanted])[group].result(PATIENCE_S)
+        return int(found.topic_partitions[0].offset)
 
     def _reader(self) -> confluent_kafka.Consumer:
         return confluent_kafka.Consumer(

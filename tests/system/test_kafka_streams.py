@@ -1,6 +1,6 @@
-"""Kafka's own programs on `highwater cluster up`, while brokers die by SIGKILL and return.
+"""Kafka Streams on `highwater cluster up`, while brokers die by SIGKILL and return.
 
-Among the dead are the coordinators that the program has just then. Its output is exactly right.
+Its output is exactly right.
 """
 
 import asyncio
@@ -15,30 +15,20 @@ from typing import Final
 
 import confluent_kafka
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from harness.admin.client import AdminClient as OwnAdmin
-from harness.admin.client import parse_bootstrap
+from harness.admin.client import AdminClient, parse_bootstrap
 from harness.admin.coordinators import KeyType
 from harness.admin.transactions import requests
 from tests.support.clusters.cluster_command import PATIENCE_S, until
-from tests.support.clusters.killable import Killable, await_more, killable_cluster
+from tests.support.clusters.killable import Killable, killable_cluster
 from tests.support.foreign import java
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
-COPIER: Final = "org.apache.kafka.tools.TransactionalMessageCopier"
-COPIED: Final = 1_000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killable]:
-    """Three nodes."""
-    require("kafka-tools", "root", "netns")
-    with killable_cluster(tmp_path_factory.mktemp("programs") / "store") as up:
-        yield up
+WORDS: Final = tuple(f"word-{number}" for number in range(20))
+PAUSE_S: Final = 0.005
+"""Between two words."""
 
 
 @pytest.fixture(scope="module")
@@ -50,50 +40,12 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("victim", ["transaction coordinator", "group coordinator", "leader"])
-def test_copier_copies_each_record_once_in_order(
-    cluster: Killable, tmp_path: Path, victim: str
-) -> None:
-    """It commits its offsets in the transactions, and aborts a third of these at random."""
-    name = f"copy-{victim.replace(' ', '-')}"
-    source, goal = cluster.create(f"{name}-in"), cluster.create(f"{name}-out")
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
-    values = [str(number) for number in range(COPIED)]
-    for value in values:
-        producer.produce(source, value.encode(), partition=0)
-    assert producer.flush(PATIENCE_S) == 0
-    arguments = (
-        *("--broker-list", cluster.bootstrap, "--input-topic", source, "--input-partition", "0"),
-        *("--output-topic", goal, "--consumer-group", name, "--transactional-id", name),
-        *("--transaction-size", "10", "--group-mode", "--use-group-metadata"),
-        "--enable-random-aborts",
-    )
-    output = tmp_path / "output"
-    with java.started(COPIER, arguments, output=output) as copier:
-        await_more(lambda: cluster.stable_end(goal))
-        dying = {
-            "transaction coordinator": lambda: cluster.coordinator(KeyType.transaction, name),
-            "group coordinator": lambda: cluster.coordinator(KeyType.group, name),
-            "leader": lambda: cluster.leader(goal),
-        }[victim]()
-        with cluster.killed(dying):
-            assert copier.wait(PATIENCE_S) == 0, output.read_text()
-    assert [record.value for record in cluster.committed(goal)] == values
-    assert committed_offset(cluster, name, source) == COPIED
-    assert '"remaining":0' in output.read_text().splitlines()[-1]
-
-
-def committed_offset(cluster: Killable, group: str, topic: str) -> int:
-    """The group's offset in partition 0."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    found = admin.list_consumer_group_offsets([wanted])[group].result(PATIENCE_S)
-    return int(found.topic_partitions[0].offset)
-
-
-WORDS: Final = tuple(f"word-{number}" for number in range(20))
-PAUSE_S: Final = 0.005
-"""Between two words."""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killable]:
+    """Three nodes."""
+    require("kafka-programs", "javac", "root", "netns")
+    with killable_cluster(tmp_path_factory.mktemp("cluster") / "store") as up:
+        yield up
 
 
 @contextmanager
@@ -140,7 +92,7 @@ def transactional_id(cluster: Killable, application: str) -> str:
     """One of the application's transactional ids; there is one for each of its threads."""
 
     async def work() -> list[str]:
-        async with OwnAdmin(parse_bootstrap(cluster.bootstrap)) as admin:
+        async with AdminClient(parse_bootstrap(cluster.bootstrap)) as admin:
             return [each.transactional_id for each in await requests.listed(admin)]
 
     return next(each for each in asyncio.run(work()) if each.startswith(application))

@@ -77,6 +77,8 @@ _LIKELY: Mapping[str, tuple[Any, ...]] = {
 }
 """By the name of a field."""
 _MEMBER_ID: Final = re.compile(CLIENT_ID.encode() + rb"-[0-9a-f]{8}-[0-9a-f-]{27}")
+LONG_NAME = "y" * 40_000
+"""Only flexible versions can say it, and no record of a coordinator can."""
 _EDGES = {
     "int8": (-128, -1, 0, 2, 127),
     "int16": (-(2**15), -1, 0, 2, 100, 2**15 - 1),
@@ -163,8 +165,9 @@ class Malice:
 
     def request_of(self, key: int, version: int) -> bytes:
         """A well-formed request of this api and version."""
-        self._names = (*NAMES, *INTERNAL) if key in INTERNAL_TOPIC_APIS else NAMES
         schema = request_schema(key, version)
+        internal = INTERNAL if key in INTERNAL_TOPIC_APIS else ()
+        self._names = (*NAMES, *internal, *((LONG_NAME,) if schema.__flexible__ else ()))
         frame = encode_request(Draft(schema, self._values(schema, 0)), 7, CLIENT_ID)
         if self._rng.random() < 0.2:
             frame = self._newer(key, version, frame)

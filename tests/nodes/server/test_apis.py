@@ -1,4 +1,4 @@
-"""Every api of Kafka 4.2's brokers: it is served, or refused at once, as Kafka refuses one.
+"""Each api of Kafka 4.2's brokers is served, or refused at once, as Kafka refuses one.
 
 Kafka closes the connection when a request's api or version is not served. Clients look at
 ApiVersions first, and tell their callers at once.

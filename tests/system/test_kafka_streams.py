@@ -26,6 +26,7 @@ from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
+RESETTER: Final = "org.apache.kafka.tools.StreamsResetter"
 WORDS: Final = tuple(f"word-{number}" for number in range(20))
 PAUSE_S: Final = 0.005
 """Between two words."""
@@ -104,6 +105,7 @@ def test_streams_counts_each_word_exactly_once(
     """With exactly_once_v2: the counts of a word are 1, 2, ..., without a gap or a repetition.
 
     The program itself is killed once, too. The next one restores the counts from their changelog.
+    In the end Kafka's tool resets the application: its members, offsets and topics.
     """
     name = "word-count"
     source, goal = cluster.create("words", partitions=2), cluster.create("counts", partitions=2)
@@ -131,3 +133,8 @@ def test_streams_counts_each_word_exactly_once(
     for record in cluster.committed(goal):
         counts[record.key].append(int(record.value))
     assert counts == {word: list(range(1, n + 1)) for word, n in sent.items()}
+    of_application = ("--application-id", name, "--input-topics", source, "--force")
+    done = java.run(RESETTER, ("--bootstrap-server", cluster.bootstrap, *of_application))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert cluster.committed_offset(name, source) == 0
+    until(cluster.topics, lambda found: not any(each.startswith(name) for each in found))

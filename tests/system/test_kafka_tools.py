@@ -6,14 +6,14 @@ Three nodes run in a thread of this process, on loopback ports and disks in memo
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.support.clusters.loopback_cluster import serving
-from tests.support.foreign import java
+from tests.support.foreign import Confluent, java
 from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
 
@@ -33,6 +33,7 @@ class Tool:
     arguments: str
     prints: str
     by: str = BROKERS
+    typed: str = ""
 
 
 FILES: Final = {
@@ -119,6 +120,7 @@ CALLS: Final = (
         TOPIC,
     ),
     Tool("consumer-groups", GROUPS, "--list", ""),
+    Tool("groups", f"{TOOLS}.GroupsCommand", "--list", "PROTOCOL"),
     Tool("consumer-groups", GROUPS, "--describe --group unknown", "unknown not found"),
     Tool(
         "features",
@@ -148,13 +150,25 @@ CALLS: Final = (
     Tool("acls", f"{TOOLS}.AclCommand", "--list", "does not support DESCRIBE_ACLS"),
 )
 
+WRITERS: Final = (
+    Tool("console-producer", f"{TOOLS}.ConsoleProducer", "", "", typed="0\n1\n2\n"),
+    Tool("verifiable-producer", f"{TOOLS}.VerifiableProducer", "--max-messages 20", '"acked":20'),
+    Tool(
+        "e2e-latency",
+        f"{TOOLS}.EndToEndLatency",
+        "--num-records 20 --producer-acks all --record-size 2",
+        "Percentiles: ",
+    ),
+)
+"""Each writes to a topic with its own name."""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Three nodes with two topics."""
+    """Three nodes with topics."""
     require("kafka-tools")
     nodes = Cluster(3, **UNHURRIED)
-    with serving(nodes, **{TOPIC: 1, MEASURED: 1}):
+    with serving(nodes, **{TOPIC: 1, MEASURED: 1}, **{each.script: 1 for each in WRITERS}):
         yield nodes
 
 
@@ -165,7 +179,7 @@ def told(tool: Tool, cluster: Cluster, folder: Path) -> str:
     words = [str(folder / word) if word in FILES else word for word in tool.arguments.split()]
     ports = cluster.ports if tool.by == BROKERS else cluster.controller_ports
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports.values())
-    done = java.run(tool.main, (tool.by, addresses, *words))
+    done = java.run(tool.main, (tool.by, addresses, *words), typed=tool.typed)
     return str(done.stdout + done.stderr)
 
 
@@ -175,6 +189,20 @@ def test_a_tool_of_kafkas(tool: Tool, cluster: Cluster, tmp_path: Path) -> None:
     printed = told(tool, cluster, tmp_path)
     assert tool.prints in printed, printed
     assert "TimeoutException" not in printed
+
+
+@pytest.mark.parametrize("tool", WRITERS, ids=lambda tool: tool.script)
+def test_what_a_tool_of_kafkas_writes_is_there(
+    tool: Tool, cluster: Cluster, tmp_path: Path
+) -> None:
+    """In its order. The measurement of latencies compares what it reads with what it wrote."""
+    words = replace(tool, arguments=f"--topic {tool.script} {tool.arguments}")
+    assert tool.prints in (printed := told(words, cluster, tmp_path)), printed
+    brokers = ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+    count = 3 if tool.typed else 20
+    written = [each.value for each in Confluent().consume(brokers, tool.script, count)]
+    numbers = [str(number).encode() for number in range(count)]
+    assert written == numbers or tool.script == "e2e-latency"
 
 
 @pytest.mark.parametrize("by", [BROKERS, CONTROLLERS])

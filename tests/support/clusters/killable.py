@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.admin import NewTopic
 
@@ -57,6 +57,10 @@ class Killable:
         known_everywhere(self.bootstrap, topic)
         return topic
 
+    def topics(self) -> set[str]:
+        """Return the names of all topics."""
+        return set(self._metadata().topics)
+
     def coordinator(self, kind: KeyType, key: str) -> int:
         """Return the broker that coordinates a group or a transactional id."""
 
@@ -99,18 +103,27 @@ class Killable:
             await_more(progress)
 
     def stable_end(self, topic: str) -> int:
-        """Return the sum of the last stable offsets of a topic's partitions; 0 without the topic.
+        """Return the sum of the last stable offsets of a topic's partitions.
 
-        It rises with each transaction that ends.
+        It rises with each transaction that ends. While leaders change it waits.
         """
         consumer = self._reader()
-        try:
-            found = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
-            ends = [
-                consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
-                for partition in found
-            ]
+
+        def look() -> int | None:
+            try:
+                partitions = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
+                ends = [
+                    consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
+                    for partition in partitions
+                ]
+            except KafkaException:
+                return None
             return sum(end for _, end in ends)
+
+        try:
+            found = until(look, lambda end: end is not None)
+            assert found is not None
+            return found
         finally:
             consumer.close()
 

@@ -56,12 +56,17 @@ def compiled(program: str, into: Path) -> None:
     )
 
 
-def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> Any:
-    """Run the class's `main`; return its exit status, output and errors."""
+def run(
+    main: str, arguments: Sequence[str], *, classes: Path | None = None, typed: str = ""
+) -> Any:
+    """Run the class's `main`, which reads what was typed; return its exit status, output and
+    errors.
+    """
     return subprocess.run(
         _command(main, arguments, classes),
         check=False,
         capture_output=True,
+        input=typed,
         text=True,
         timeout=TIMEOUT_S,
     )

@@ -140,18 +140,17 @@ class LogAdminHandler:
 
     # -- DeleteRecords -------------------------------------------------------------------------
 
-    async def delete_records(self, request: Any, context: RequestContext) -> Any:
+    def delete_records(self, request: Any, context: RequestContext) -> Any:
         """Raise log starts (KIP-107), and respond when the live replicas have followed.
 
-        Before the response the new starts are also on this broker's disk; otherwise a power loss
-        would bring deleted records back. The result is the low watermark: the smallest log start of
-        the leader and of the followers in service. If it is not reached in time, the error is
+        This leader's log starts are raised at once, so the connection's next request sees them.
+        Before the response they are also on this broker's disk; otherwise a power loss would bring
+        deleted records back. The result is the low watermark: the smallest log start of the leader
+        and of the followers in service. If it is not reached in time, the error is
         REQUEST_TIMED_OUT, and it may be reached later. As in Kafka, internal topics are refused
         (INVALID_TOPIC_EXCEPTION), and topics whose cleanup.policy does not contain delete
         (POLICY_VIOLATION).
         """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + request.timeout.total_seconds()
         topics = []
         for topic in request.topics:
             rows = [
@@ -159,6 +158,14 @@ class LogAdminHandler:
                 for each in topic.partitions
             ]
             topics.append((topic.name, rows))
+        return self._deleted(request, topics)
+
+    async def _deleted(
+        self, request: Any, topics: "list[tuple[str, list[_RecordDeletion]]]"
+    ) -> Any:
+        """The response, after the disk and the followers have the new starts."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + request.timeout.total_seconds()
         deletions = [each for _, rows in topics for each in rows]
         failure = await self._checkpoint_starts(deadline_s)
         if failure is not ErrorCode.none:

@@ -132,6 +132,25 @@ def test_describe_producers_is_answered_by_the_leader() -> None:
     whole_cluster(2, test)
 
 
+def test_the_next_request_after_delete_records_sees_the_new_start() -> None:
+    """Also before the response; confluent-kafka's own tests ask so."""
+    made = FetchBroker(1)
+    log = made.replica(0).log
+    write_in_transaction(log, (7, 0, 0), 1)
+    end_transaction(log, 7, coordinator_epoch=0)
+    made.replica(0).state.high_watermark = log.end_offset
+    handler = LogAdminHandler(cast(Any, None), made.disk, cast(Any, made.hosted))
+    parts = [{"partition_index": 0, "offset": 1}]
+    request = fill(
+        load_request_schema(DELETE_RECORDS, 2),
+        topics=[{"name": "t0", "partitions": parts}],
+        timeout=timedelta(seconds=1),
+    )
+    response = handler.delete_records(request, SOMEBODY)
+    assert log.start_offset == 1
+    response.close()
+
+
 def test_delete_records_deletes_on_every_replica() -> None:
     """The response comes after the followers' log starts have moved too (KIP-107), and the start is
     on the leader's disk."""

@@ -86,6 +86,10 @@ class BatchHeader(NamedTuple):
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & _COMPRESSION_MASK
 
+    def with_compression(self, codec: int) -> "BatchHeader":
+        """The header of a batch whose records are compressed by `codec`."""
+        return self._replace(attributes=self.attributes & ~_COMPRESSION_MASK | codec)
+
     @property
     def is_control(self) -> bool:
         """Whether it holds control records, which consumers skip."""

@@ -34,6 +34,8 @@ class LogConfig:
     flush_ms: int = NEVER
     producer_expiration_ms: int = 86_400_000
     log_append_time: bool = False
+    compression: int | None = None
+    """The codec of compression.type; None: the producer's."""
     deletes: bool = True
     """Whether cleanup.policy contains delete."""
     compaction: CompactionConfig | None = None

@@ -3,8 +3,8 @@
 Guarantees: the batches' offsets have no gap, also after compaction (`nodes.log.cleaning`); leader
 epochs never go back; an append is readable at once and survives the death of the process; below
 `flushed_offset` it survives a power loss. A batch is checked by its header and CRC; only those of
-compacted logs are decompressed. After a failed write or sync the log refuses every further change
-(KAFKA-10778).
+compacted logs, and of logs with a codec of their own, are decompressed. After a failed write or
+sync the log refuses every further change (KAFKA-10778).
 
 The caller keeps the high watermark, and decides who may append, and when to flush, expire and
 sweep. It persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both
@@ -31,6 +31,7 @@ from nodes.log.errors import OffsetOutOfRange
 from nodes.log.flushing import Flusher
 from nodes.log.health import Health
 from nodes.log.reading import LogReader
+from nodes.log.recompression import recompressed
 from nodes.log.recovery import Loaded, Recovery, load
 from nodes.log.transactions.markers import Marker, decode_marker, encode_marker
 from nodes.log.transactions.verification import VerificationGuard
@@ -155,6 +156,8 @@ class Log(LogReader):
         if self.health.offline:
             self.health.check()
         header = validate_produced(batches, self.config, from_coordinator)
+        if not from_coordinator:
+            batches, header = recompressed(batches, header, self.config)
         if header.producer_id >= 0:
             first = self.producers.check(header, self._remembers_all, guard)
             if first is not None:

@@ -3,8 +3,6 @@
 A topic's value is the first that is set of: the topic's own, the broker's dynamic value, the
 cluster's dynamic default, the broker's static property, Kafka's default (KIP-226). `sources`
 returns all that are set, in that order; `effective` returns the first.
-
-A value that this broker would silently ignore (recompression) is refused.
 """
 
 import enum
@@ -146,7 +144,10 @@ _HOUR_MS: Final = 3_600_000
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     CLEANUP_POLICY: _text(ConfigType.LIST, "delete", _policies, "log.cleanup.policy"),
     "compression.type": _text(
-        ConfigType.STRING, "producer", _one_of("producer"), "compression.type"
+        ConfigType.STRING,
+        "producer",
+        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "compression.type",
     ),
     "delete.retention.ms": _long(24 * _HOUR_MS, 0, "log.cleaner.delete.retention.ms"),
     "file.delete.delay.ms": _long(60_000, 0, "log.segment.delete.delay.ms"),

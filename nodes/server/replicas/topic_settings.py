@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nodes.ids import NodeId
 from nodes.log.config import CompactionConfig, LogConfig
+from nodes.log.recompression import CODECS
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.topic_configs import (
     CLEANUP_POLICY,
@@ -66,6 +67,7 @@ def topic_settings(
             flush_messages=number("flush.messages"),
             flush_ms=number("flush.ms"),
             log_append_time=value("message.timestamp.type").lower() == "logappendtime",
+            compression=CODECS[value("compression.type").lower()],
             producer_expiration_ms=int(static.get("producer.id.expiration.ms", "86400000")),
             deletes=deletes,
             compaction=compaction if compacts else None,

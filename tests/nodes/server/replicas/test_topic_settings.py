@@ -41,6 +41,14 @@ def test_compacted_topic_has_the_settings_of_the_cleaner() -> None:
     assert plain.segment_ms == LogConfig().segment_ms
 
 
+@pytest.mark.parametrize(
+    ("value", "codec"), [("producer", None), ("uncompressed", 0), ("GZIP", 1), ("zstd", 4)]
+)
+def test_codec_is_the_producers_or_the_topics(value: str, codec: int | None) -> None:
+    """By its number in a batch's attributes."""
+    assert log_config({"compression.type": value}).compression == codec
+
+
 def log_config(values: dict[str, str]) -> LogConfig:
     """The configuration of the logs of a topic with these values."""
     records = [

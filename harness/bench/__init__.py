@@ -7,6 +7,7 @@ It leaves the command line to `harness.cli`, and starting clusters to `harness.s
     stats        medians, spreads, ratios                                            (pure)
     results      samples, the machine, the JSON file                                 (pure)
     measurement  one measurement by clients
+    compaction   how fast a broker cleans a compacted log
     outages      gaps in acknowledgements when a leader or the controller stops
     systems      a cluster that the benchmark starts, or the bootstrap servers of a running one
     admin        blocking administration of the measured cluster, by `harness.admin`

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from harness.admin import inspection, reassignments, topics
+from harness.admin import configs, inspection, reassignments, topics
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError, Unreachable
 from harness.bench.clients.workers import MeasureError, Stop, Stopped
@@ -32,16 +32,33 @@ class BlockingAdmin:
         self._bootstrap = tuple(bootstrap)
         self._stopped = stopped
 
-    def create(self, topic: str, *, partitions: int, replicas: int) -> None:
+    def create(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """Create a topic; return when every bootstrap server sees all replicas in sync."""
-        self.create_all({topic: partitions}, replicas=replicas)
+        self.create_all({topic: partitions}, replicas=replicas, settings=settings)
 
-    def create_all(self, wanted: Mapping[str, int], *, replicas: int) -> None:
-        """Create topics with these numbers of partitions, with one request each."""
-        configs = {
+    def create_all(
+        self,
+        wanted: Mapping[str, int],
+        *,
+        replicas: int,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create topics with these numbers of partitions, with one request each.
+
+        `settings` are further settings of all of them.
+        """
+        all_settings = {
             # One replica may be missing, as in a well-run cluster.
             "min.insync.replicas": str(max(1, replicas - 1)),
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            **(settings or {}),
         }
 
         async def create(admin: AdminClient) -> None:
@@ -52,7 +69,7 @@ class BlockingAdmin:
                     topic,
                     partitions=partitions,
                     replication_factor=replicas,
-                    configs=configs,
+                    configs=all_settings,
                     exist_ok=True,
                 )
 
@@ -95,6 +112,14 @@ class BlockingAdmin:
             await admin.repeat(lambda: look(admin), longest_pause_s=RETRY_S)
 
         self._run(wait, what, bound_s=CREATED_S)
+
+    def configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic. Raises MeasureError."""
+
+        async def change(admin: AdminClient) -> None:
+            await configs.alter(admin, {configs.topic(topic): settings})
+
+        self._run(change)
 
     def delete(self, topic: str) -> bool:
         """Delete a topic; return False when the cluster refuses."""

@@ -8,6 +8,7 @@ consumer that keeps up.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from harness.admin.client import Address
@@ -29,6 +30,9 @@ smaller, so that a fetch gets the bytes that it asks for."""
 MAX_WRITES: Final = 16_000
 WRITES_IN_FLIGHT: Final = 50
 """Sends in flight while that data is written; fewer than brokers queue for a connection."""
+READING: Final = (Measure.CONSUMER, Measure.COPIES)
+"""Measures that read what is written before."""
+WARMING_CLIENTS: Final = 4
 WRITTEN_S: Final = 60.0
 """How long the writing of that data may take."""
 
@@ -43,16 +47,39 @@ def measure(
 
     Raises MeasureError, Stopped.
     """
-    if point.measure in COORDINATORS:
-        [result] = workers.run_together([_own_job(point, topic, servers, options)], stop)
-        return {name: float(value) for name, value in result.items()}
     _, leader = admin.leader(topic)
-    if point.measure is Measure.CONSUMER:
+    if point.measure in READING:
         _write(point, topic, leader, options, stop)
+    if point.measure in COORDINATORS:
+        results = workers.run_together([_own_job(point, topic, servers, options)], stop)
+        return _own_values(point, results, options)
     results = workers.run_together(_jobs(point, topic, leader, servers, options), stop)
     if point.client is Client.LIBRDKAFKA and point.measure is Measure.PRODUCER:
         _check_batches(point, topic, leader)
     return _values(point, results, options)
+
+
+def warm_up(
+    point: Point, admin: BlockingAdmin, servers: str, topic: str, options: Options, stop: Stop
+) -> None:
+    """Measure a point for `warmup_s` without a result, so that a JVM compiles what it runs often.
+
+    Several clients of our own work at once: one that waits for answers would warm up little.
+    Raises MeasureError, Stopped.
+    """
+    longer = replace(options, duration_s=options.warmup_s)
+    if point.measure not in COORDINATORS:
+        measure(point, admin, servers, topic, longer, stop)
+        return
+    if point.measure in READING:
+        _write(point, topic, admin.leader(topic)[1], options, stop)
+    clients = 1 if point.measure is Measure.GROUPS else WARMING_CLIENTS
+    end_s = time.monotonic() + options.warmup_s
+    for number in count(step=clients):
+        jobs = [_own_job(point, topic, servers, longer, number + n) for n in range(clients)]
+        workers.run_together(jobs, stop)
+        if time.monotonic() >= end_s:  # a join takes less
+            return
 
 
 def client_alone(point: Point, topic: str, options: Options, stop: Stop) -> Values | None:
@@ -62,7 +89,7 @@ def client_alone(point: Point, topic: str, options: Options, stop: Stop) -> Valu
     for points without a meaning: nothing coordinates there, the mock cluster has no records to
     read, and the time of a send with acks=0 is the client's own anyway.
     """
-    if point.measure in COORDINATORS:
+    if point.client is Client.OWN:
         return None
     if point.measure is Measure.LATENCY and point.acks == 0:
         return None
@@ -79,7 +106,7 @@ def client_alone(point: Point, topic: str, options: Options, stop: Stop) -> Valu
     else:
         frame = _produce_frame(point, topic, options)
         answer = frames.produce_answer(topic)
-    job = {**_common(options), "kind": "sink", "request_bytes": len(frame.data)}
+    job = {**job_fields(options), "kind": "sink", "request_bytes": len(frame.data)}
     with workers.started({**job, "answer_bytes": len(answer)}, answer) as sink:
         port = int(sink.line(workers.READY_S, stop))
         there = ("127.0.0.1", port)
@@ -90,13 +117,14 @@ def client_alone(point: Point, topic: str, options: Options, stop: Stop) -> Valu
 
 def bytes_written(point: Point, values: Values) -> float:
     """Return the approximate bytes that a measurement left on each replica's disk."""
-    return CONSUMED_BYTES if point.measure is Measure.CONSUMER else values.get("bytes", 0.0)
+    written = CONSUMED_BYTES if point.measure in READING else 0
+    return written + (0.0 if point.measure is Measure.CONSUMER else values.get("bytes", 0.0))
 
 
 def _jobs(
     point: Point, topic: str, leader: Address, servers: str | None, options: Options
 ) -> list[Job]:
-    common = _common(options)
+    common = job_fields(options)
     what = {Measure.LATENCY: "latency", Measure.PRODUCER: "producer", Measure.CONSUMER: "consumer"}
     kind = f"{point.client}-{what[point.measure]}"
     if point.client is Client.LIBRDKAFKA:
@@ -132,13 +160,15 @@ def _jobs(
     return [_with_frame(job, frame, unanswered)]
 
 
-def _own_job(point: Point, topic: str, servers: str, options: Options) -> Job:
+def _own_job(point: Point, topic: str, servers: str, options: Options, number: int = 0) -> Job:
     job = {
-        **_common(options),
+        **job_fields(options),
         "kind": f"own-{point.measure}",
         "bootstrap": servers,
         "topic": topic,
+        "number": number,
         "size": options.size,
+        "messages_per_send": point.messages_per_send,
         "partitions": point.partitions,
         "members": point.members,
     }
@@ -153,7 +183,8 @@ def _with_frame(job: Mapping[str, Any], frame: loops.Frame, *blobs: bytes) -> Jo
     return {**job, "frame_bytes": len(frame.data), "shape": shape}, (frame.data, *blobs)
 
 
-def _common(options: Options) -> dict[str, Any]:
+def job_fields(options: Options) -> dict[str, Any]:
+    """Return the fields that every job has."""
     return {
         "duration_s": options.duration_s,
         "warmup_s": max(LEAST_WARMUP_S, options.duration_s * WARMUP_SHARE),
@@ -178,7 +209,7 @@ def _write(point: Point, topic: str, leader: Address, options: Options, stop: St
     data = frames.batch(messages, options.size, _now_ms())
     frame = frames.produce(topic, acks=-1, messages=messages, size=options.size, now_ms=_now_ms())
     job = {
-        **_common(options),
+        **job_fields(options),
         "kind": "raw-writer",
         "address": leader,
         "in_flight": WRITES_IN_FLIGHT,
@@ -203,6 +234,12 @@ def _check_batches(point: Point, topic: str, leader: Address) -> None:
             f"librdkafka sent batches of {min(odd)} to {max(odd)} messages instead of "
             f"{point.messages_per_send}"
         )
+
+
+def _own_values(point: Point, results: Sequence[Mapping[str, Any]], options: Options) -> Values:
+    if point.measure is Measure.COPIES:
+        return _values(point, results, options)
+    return {name: float(value) for name, value in results[0].items()}
 
 
 def _values(point: Point, results: Sequence[Mapping[str, Any]], options: Options) -> Values:

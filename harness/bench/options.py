@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from harness.admin.client import parse_bootstrap
-from harness.bench.points import OUTAGES, Client, Measure, Point, PointSelection, points
+from harness.bench.points import STARTED_ONLY, Client, Measure, Point, PointSelection, points
 from harness.plans.plan import PlanError, System
 
 T = TypeVar("T", bound=StrEnum)
@@ -59,6 +59,8 @@ class Options:
     systems: tuple[MeasuredSystem, ...]
     rounds: int
     duration_s: float
+    warmup_s: float
+    """The load before the rounds, for each measure and each cluster that the benchmark starts."""
     size: int
     """Bytes of a message's value."""
     seed: int
@@ -83,6 +85,7 @@ def quick(options: Options) -> Options:
         options,
         rounds=1,
         duration_s=min(options.duration_s, 0.5),
+        warmup_s=0.0,
         selection=selection._replace(
             messages=_ends(selection.messages),
             producers=_ends(selection.producers),
@@ -105,6 +108,10 @@ def check(options: Options) -> Options:
     ):
         if not 0 < value <= most:  # NaN is neither
             raise BenchError(f"{what} {value}: must be above zero, and at most {most}")
+    if not 0 <= options.warmup_s <= MAX_DURATION_S:
+        raise BenchError(
+            f"--warm-up {options.warmup_s}: must be zero or more, and at most {MAX_DURATION_S}"
+        )
     most = max(options.selection.messages)
     if options.size * most > MAX_SEND_BYTES:
         raise BenchError(
@@ -114,11 +121,11 @@ def check(options: Options) -> Options:
     names = [system.name for system in options.systems]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BenchError(f"--system {twice[0]}: is named twice; give each system its own name")
-    stopping = [measure.value for measure in OUTAGES if measure in options.selection.measures]
-    if stopping and not any(system.is_ours for system in options.systems):
+    started = [each.value for each in STARTED_ONLY if each in options.selection.measures]
+    if started and not any(system.is_ours for system in options.systems):
         raise BenchError(
-            f"{', '.join(stopping)}: stops nodes, so it needs a cluster that the benchmark "
-            f"starts; add --system {DEFAULT_NAME}={BUILT_IN}, or leave the measure out"
+            f"{', '.join(started)}: stops nodes or looks at files, so it needs a cluster that the "
+            f"benchmark starts; add --system {DEFAULT_NAME}={BUILT_IN}, or leave the measure out"
         )
     if not options.points:
         raise BenchError("nothing is left to measure; name other measures or systems")
@@ -129,7 +136,7 @@ def parse_measures(names: Sequence[str], *, ours: bool) -> tuple[Measure, ...]:
     """Return the named measures; without a name all possible ones. Raises BenchError."""
     if names:
         return tuple(dict.fromkeys(_one_of(Measure, name, "measure") for name in names))
-    return tuple(measure for measure in Measure if ours or measure not in OUTAGES)
+    return tuple(measure for measure in Measure if ours or measure not in STARTED_ONLY)
 
 
 def parse_clients(names: Sequence[str]) -> tuple[Client, ...]:

@@ -21,14 +21,18 @@ class Measure(StrEnum):
     COMMITS = "commits"
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
+    COPIES = "copies"
+    COMPACTION = "compaction"
     FAILOVER = "failover"
     SHUTDOWN = "controlled-shutdown"
     CONTROLLER = "controller-failover"
 
 
 OUTAGES: Final = (Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
-"""Measures that stop nodes: possible only on clusters that the benchmark starts."""
-COORDINATORS: Final = (Measure.COMMITS, Measure.GROUPS, Measure.TRANSACTIONS)
+"""Measures that stop nodes."""
+STARTED_ONLY: Final = (*OUTAGES, Measure.COMPACTION)
+"""Measures of clusters that the benchmark starts: it stops their nodes, or looks at their files."""
+COORDINATORS: Final = (Measure.COMMITS, Measure.GROUPS, Measure.TRANSACTIONS, Measure.COPIES)
 """Measures of coordinators, by our own client."""
 
 
@@ -61,7 +65,12 @@ FETCH_BYTES: Final = (1 << 10, 10 << 10, 100 << 10, 1 << 20)
 PARTITIONS: Final = (100, 1000)
 TOUCHED: Final = (1, 10)
 """The partitions of one commit, and of one transaction."""
+COPIED: Final = (100, 1000)
+"""The messages of one transaction that copies from one partition to another."""
+COMPACTED: Final = (10, 100)
+"""The messages of a batch in a log that is compacted."""
 MEMBERS: Final = (10, 100)
+COPIED_FETCH_BYTES: Final = 1 << 20
 ASSIGNED: Final = 1000
 """The partitions of a group whose members join."""
 ACKS: Final = (0, 1, -1)
@@ -170,20 +179,9 @@ def _points_of(measure: Measure, selection: PointSelection) -> list[Point]:
                 for client in clients
                 for size in selection.fetch_bytes
             ]  # fmt: skip
-        case Measure.COMMITS | Measure.TRANSACTIONS:
-            return [
-                Point(measure=measure, sweep=Sweep.PARTITIONS, client=Client.OWN, partitions=count)
-                for count in TOUCHED
-            ]
-        case Measure.GROUPS:
-            return [
-                Point(
-                    measure=measure, sweep=Sweep.MEMBERS, client=Client.OWN, partitions=ASSIGNED,
-                    members=count,
-                )
-                for count in MEMBERS
-            ]  # fmt: skip
-        case Measure.FAILOVER | Measure.SHUTDOWN | Measure.CONTROLLER:
+        case _ if measure in _OWN_SWEEPS:
+            return _own_points(measure)
+        case _:
             return [
                 Point(
                     measure=measure, sweep=Sweep.PARTITIONS, client=Client.RAW, acks=-1,
@@ -191,6 +189,31 @@ def _points_of(measure: Measure, selection: PointSelection) -> list[Point]:
                 )
                 for count in selection.partitions
             ]  # fmt: skip
+
+
+def _own_points(measure: Measure) -> list[Point]:
+    """The points of our own client, without options."""
+    match measure:
+        case Measure.GROUPS:
+            values = [{"partitions": ASSIGNED, "members": count} for count in MEMBERS]
+        case Measure.COPIES:
+            base = {"partitions": 2, "fetch_bytes": COPIED_FETCH_BYTES}
+            values = [{**base, "messages_per_send": count} for count in COPIED]
+        case Measure.COMPACTION:
+            values = [{"messages_per_send": count} for count in COMPACTED]
+        case _:
+            values = [{"partitions": count} for count in TOUCHED]
+    sweep = _OWN_SWEEPS[measure]
+    return [Point(measure=measure, sweep=sweep, client=Client.OWN, **each) for each in values]
+
+
+_OWN_SWEEPS: Final = {
+    Measure.COMMITS: Sweep.PARTITIONS,
+    Measure.GROUPS: Sweep.MEMBERS,
+    Measure.TRANSACTIONS: Sweep.PARTITIONS,
+    Measure.COPIES: Sweep.MESSAGES,
+    Measure.COMPACTION: Sweep.MESSAGES,
+}
 
 
 class Turn(NamedTuple):
@@ -249,6 +272,11 @@ QUANTITIES: Final[Mapping[Measure, tuple[Quantity, ...]]] = {
         Quantity("transactions_per_s", "transactions/s", more_is_better=True),
         Quantity("p50_ms", "p50 of the commit ms"),
     ),
+    Measure.COPIES: (
+        Quantity("mb_per_s", "MB/s", more_is_better=True),
+        Quantity("messages_per_s", "messages/s", more_is_better=True),
+    ),
+    Measure.COMPACTION: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
     Measure.FAILOVER: (
         Quantity("gap_ms", "gap ms"),
         Quantity("takeover_ms", "after the election ms"),

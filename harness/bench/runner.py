@@ -8,15 +8,24 @@ benchmark started are removed in any case.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 
-from harness.bench import measurement, outages, results, systems
+from harness.bench import compaction, measurement, outages, results, systems
 from harness.bench.clients.workers import MeasureError, Stop, Stopped
 from harness.bench.options import MeasuredSystem, Options
-from harness.bench.points import COORDINATORS, OUTAGES, Point, ShowTurn, Turn, rounds
+from harness.bench.points import (
+    COORDINATORS,
+    OUTAGES,
+    STARTED_ONLY,
+    Measure,
+    Point,
+    ShowTurn,
+    Turn,
+    rounds,
+)
 from harness.bench.results import CLIENT_ALONE, Result, Sample
 from harness.bench.systems import RunningSystem
 from harness.recording.store import Run
@@ -76,7 +85,11 @@ def _turns(options: Options, points: Sequence[Point]) -> list[Turn]:
     """Return the measurements in order: the clients without a broker once, then the rounds."""
     names = [system.name for system in options.systems]
     alone = rounds(points, [CLIENT_ALONE], 1, options.seed)
-    return alone + rounds(points, names, options.rounds, options.seed)
+    ours = {system.name for system in options.systems if system.is_ours}
+    turns = rounds(points, names, options.rounds, options.seed)
+    return alone + [
+        turn for turn in turns if turn.system in ours or turn.point.measure not in STARTED_ONLY
+    ]
 
 
 def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sample:
@@ -98,10 +111,16 @@ def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sam
 def _on_system(
     point: Point, system: RunningSystem, topic: str, options: Options, stop: Stop
 ) -> Mapping[str, float]:
+    if point.measure is Measure.COMPACTION:
+        return compaction.measure(point, system, topic, options, stop)
+    _create(point, system, topic)
+    return measurement.measure(point, system.admin, system.servers, topic, options, stop)
+
+
+def _create(point: Point, system: RunningSystem, topic: str) -> None:
     replicas = min(REPLICAS, system.admin.broker_count())
     partitions = point.partitions if point.measure in COORDINATORS else 1
     system.admin.create(topic, partitions=partitions, replicas=replicas)
-    return measurement.measure(point, system.admin, system.servers, topic, options, stop)
 
 
 class _Systems:
@@ -148,9 +167,28 @@ class _Systems:
     def _start(self, system: MeasuredSystem) -> None:
         stack = ExitStack()
         label = f"clients-{next(self._labels)}"
-        made = stack.enter_context(systems.up(system, self._options, self._run, label, self._stop))
+        made = stack.enter_context(
+            systems.up(system, self._options, self._run, label, self._stop, compaction.PROPERTIES)
+        )
         self._up[system.name] = (stack, made)
         self._held_bytes[system.name] = 0.0
+        if system.is_ours and self._options.warmup_s:
+            self._warm_up(made)
+
+    def _warm_up(self, system: RunningSystem) -> None:
+        """Put load on a new cluster: the last point of each measure."""
+        points = {p.measure: p for p in self._options.points if p.measure not in OUTAGES}
+        for point in points.values():
+            topic = f"warm-{next(self.topics)}"
+            with suppress(MeasureError):  # the rounds will tell
+                if point.measure is Measure.COMPACTION:
+                    compaction.measure(point, system, topic, self._options, self._stop)
+                else:
+                    _create(point, system, topic)
+                    measurement.warm_up(
+                        point, system.admin, system.servers, topic, self._options, self._stop
+                    )
+                system.admin.delete(topic)
 
 
 def _in_order(samples: Sequence[Sample], points: Sequence[Point]) -> list[Sample]:
@@ -162,6 +200,7 @@ def _options_json(options: Options) -> dict[str, Any]:
     return {
         "rounds": options.rounds,
         "duration_s": options.duration_s,
+        "warmup_s": options.warmup_s,
         "size": options.size,
         "seed": options.seed,
         "client_cpus": list(options.client_cpus),

@@ -35,6 +35,8 @@ class RunningSystem:
     bootstrap: tuple[Address, ...]
     admin: BlockingAdmin
     target: LocalTarget | None = None
+    files: Callable[[int], Path] | None = None
+    """Where a node's logs are; None for a cluster that the benchmark did not start."""
 
     @property
     def servers(self) -> str:
@@ -96,6 +98,7 @@ def up(
                 bootstrap=bootstrap,
                 admin=BlockingAdmin(system.name, bootstrap, stopped),
                 target=target,
+                files=lambda node: path / "nodes" / str(node) / "data" / "log",
             )
         finally:
             target.down()

@@ -29,8 +29,8 @@ Measures = Annotated[
     typer.Argument(
         metavar="[MEASURE]...",
         help="What to measure: latency, producer-throughput, consumer-throughput, commits, groups, "
-        "transactions, failover, controlled-shutdown, controller-failover. Default: all that the "
-        "systems allow.",
+        "transactions, copies, compaction, failover, controlled-shutdown, controller-failover. "
+        "Default: all that the systems allow.",
     ),
 ]
 System = Annotated[
@@ -59,6 +59,13 @@ Clients = Annotated[
 ]
 Rounds = Annotated[int, typer.Option(help="The number of times that each point is measured.")]
 Duration = Annotated[float, typer.Option(help="Seconds of each measurement.")]
+WarmUp = Annotated[
+    float,
+    typer.Option(
+        help="Seconds of load before the rounds, for each measure, on each cluster that the "
+        "benchmark starts. A JVM is slow in its first minutes."
+    ),
+]
 Size = Annotated[int, typer.Option(help="Bytes of each message.")]
 MessagesPerSend = Annotated[
     str, typer.Option(help="Numbers of messages in a produce request to measure, by commas.")
@@ -106,6 +113,7 @@ def bench(
     client: Clients = None,
     rounds: Rounds = 3,
     duration: Duration = 2.0,
+    warm_up: WarmUp = 10.0,
     size: Size = 1024,
     messages_per_send: MessagesPerSend = "1,10,100,1000",
     producers: Producers = "1,5,10,20",
@@ -152,6 +160,7 @@ def bench(
         systems=systems,
         rounds=rounds,
         duration_s=duration,
+        warmup_s=warm_up,
         size=size,
         seed=seed,
         broker=key_values("--property", property_),

@@ -15,8 +15,8 @@ def values_of(point: Point, round_number: int, factor: float) -> dict[str, float
         case Measure.LATENCY:
             p50 = grown * (0.1 if point.acks == 0 else 0.5)
             return {"p50_ms": p50, "p95_ms": p50 * 2, "p99_ms": p50 * 5}
-        case Measure.PRODUCER | Measure.CONSUMER:
-            return {"mb_per_s": grown * (10 + point.x**0.5)}
+        case Measure.PRODUCER | Measure.CONSUMER | Measure.COPIES | Measure.COMPACTION:
+            return {"mb_per_s": grown * (10 + point.x**0.5), "messages_per_s": grown * 10_000}
         case Measure.COMMITS | Measure.TRANSACTIONS:
             return {f"{point.measure}_per_s": grown * 900, "p50_ms": grown * 2}
         case Measure.GROUPS:

@@ -6,6 +6,8 @@ answer for one partition has a fixed size, with fields at fixed positions. Every
 rate is the broker's.
 """
 
+import random
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -57,6 +59,22 @@ def produce(topic: str, *, acks: int, messages: int, size: int, now_ms: int) -> 
         response_bytes=len(produce_answer(topic, 0)),
         error_at=_first_difference(produce_answer(topic, 0), produce_answer(topic, 1)) - 1,
     )
+
+
+def keyed(
+    topic: str, *, messages: int, size: int, sends: int, keys: int, now_ms: int
+) -> Iterator[bytes]:
+    """Return `sends` Produce requests of messages with random keys, one of `keys` each.
+
+    Their answers are those of `produce` with acks=-1. Equal arguments give equal keys.
+    """
+    draw = random.Random(keys)
+    value = b"x" * size
+    for _ in range(sends):
+        records = [
+            Record(key=b"key-%012d" % draw.randrange(keys), value=value) for _ in range(messages)
+        ]
+        yield _produce(topic, -1, encode_batch(records, timestamp_ms=now_ms))
 
 
 def unanswered(topic: str, *, size: int, now_ms: int) -> bytes:

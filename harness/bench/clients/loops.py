@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -152,16 +152,23 @@ def pipelined(
     return Counted((end - start) * frame.messages, (end_ns - start_ns) / 1e9)
 
 
-def write(connection: socket.socket, frame: Frame, in_flight: int, sends: int) -> None:
-    """Send `frame` `sends` times, with at most `in_flight` unanswered requests."""
+def write(
+    connection: socket.socket, frame: Frame, in_flight: int, requests: Iterable[bytes]
+) -> None:
+    """Send the requests, at most `in_flight` of them unanswered; all answers are like `frame`'s."""
     answer = memoryview(bytearray(frame.response_bytes))
+    unanswered = 0
     try:
-        for number in range(sends + in_flight):
-            if number >= in_flight:
+        for request in requests:
+            if unanswered == in_flight:
                 _receive(connection, answer)
                 _check(answer, 0, frame)
-            if number < sends:
-                connection.sendall(frame.data)
+                unanswered -= 1
+            connection.sendall(request)
+            unanswered += 1
+        for _ in range(unanswered):
+            _receive(connection, answer)
+            _check(answer, 0, frame)
     except OSError as error:
         raise ClientError(f"the connection to the broker broke: {error}") from error
 

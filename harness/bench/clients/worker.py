@@ -15,6 +15,7 @@ import time
 from array import array
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import repeat
 from typing import IO, Any
 
 from harness.bench.clients import loops
@@ -98,7 +99,21 @@ def _raw_writer(source: JobInput) -> dict[str, Any]:
     frame = source.frame()
     with loops.connect(_address(source)) as connection:
         source.window()
-        loops.write(connection, frame, source.job["in_flight"], source.job["sends"])
+        requests = repeat(frame.data, source.job["sends"])
+        loops.write(connection, frame, source.job["in_flight"], requests)
+    return {}
+
+
+def _keyed_writer(source: JobInput) -> dict[str, Any]:
+    from harness.bench.clients import frames
+
+    job, now_ms = source.job, time.time_ns() // 1_000_000
+    shape = {"messages": job["messages_per_send"], "size": job["size"], "now_ms": now_ms}
+    frame = frames.produce(job["topic"], acks=-1, **shape)
+    requests = frames.keyed(job["topic"], sends=job["sends"], keys=job["keys"], **shape)
+    with loops.connect(_address(source)) as connection:
+        source.window()
+        loops.write(connection, frame, job["in_flight"], requests)
     return {}
 
 
@@ -166,6 +181,12 @@ def _own_counted(source: JobInput, what: str) -> dict[str, Any]:
     return {f"{what}_per_s": len(taken) / seconds, **_quantiles(taken)}
 
 
+def _own_copies(source: JobInput) -> dict[str, Any]:
+    from harness.bench.clients.own import Measurement
+
+    return Measurement(source.job, source.window).run(Measurement.copies)._asdict()
+
+
 def _own_groups(source: JobInput) -> dict[str, Any]:
     from harness.bench.clients.own import Measurement
 
@@ -174,11 +195,13 @@ def _own_groups(source: JobInput) -> dict[str, Any]:
 
 _KINDS = {
     "own-commits": _own_commits,
+    "own-copies": _own_copies,
     "own-groups": _own_groups,
     "own-transactions": _own_transactions,
     "raw-latency": _raw_latency,
     "raw-producer": _raw_producer,
     "raw-writer": _raw_writer,
+    "keyed-writer": _keyed_writer,
     "raw-consumer": _raw_consumer,
     "sink": _sink,
     "librdkafka-latency": _rd_latency,

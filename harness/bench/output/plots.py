@@ -191,7 +191,7 @@ def _curve(
     scale: LogScale,
 ) -> Curve:
     at = [(place[point.x], scale.y(max(spread.median, 1e-9))) for point, spread in found]
-    by_acks = sweep in (Sweep.MESSAGES, Sweep.PRODUCERS)
+    by_acks = found[0][0].measure is Measure.PRODUCER
     system = result.names.index(name)
     several = len(result.names) > 1
     label = " ".join([f"acks={acks_name(acks)}"] * by_acks + [name] * (several or not by_acks))

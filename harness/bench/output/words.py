@@ -14,6 +14,8 @@ TITLES: Final[Mapping[Measure, str]] = {
     Measure.COMMITS: "Committed offsets of one group",
     Measure.GROUPS: "All members of a group join at once, classic protocol, 1,000 partitions",
     Measure.TRANSACTIONS: "Transactions of one producer, a record in each partition",
+    Measure.COPIES: "Copied in transactions with one send and the read offsets, read_committed",
+    Measure.COMPACTION: "One broker cleans a compacted log of 128 MB",
     Measure.FAILOVER: "Leader killed: gap in acknowledgements",
     Measure.SHUTDOWN: "Controlled shutdown of a leader: gap in acknowledgements",
     Measure.CONTROLLER: "Controller killed: time to the next created topic",

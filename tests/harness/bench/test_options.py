@@ -14,6 +14,7 @@ OPTIONS = Options(
     selection=PointSelection(measures=tuple(Measure), clients=()),
     systems=(MeasuredSystem(name="highwater", bootstrap=None),),
     rounds=3,
+    warmup_s=0.0,
     duration_s=2.0,
     size=1024,
     seed=0,
@@ -65,6 +66,7 @@ def test_acks_and_clients_are_parsed() -> None:
 def test_measures_that_stop_nodes_need_a_started_cluster() -> None:
     assert options.parse_measures([], ours=True) == tuple(Measure)
     assert Measure.FAILOVER not in options.parse_measures([], ours=False)
+    assert Measure.COMPACTION not in options.parse_measures([], ours=False)
     assert options.parse_measures(["latency"], ours=False) == (Measure.LATENCY,)
     with pytest.raises(BenchError, match="is none of latency, "):
         options.parse_measures(["speed"], ours=True)
@@ -86,6 +88,8 @@ def test_only_available_processors_are_accepted() -> None:
         ({"duration_s": float("inf")}, "--duration inf: must be above zero, and at most"),
         ({"duration_s": float("nan")}, "--duration nan: must be above zero, and at most"),
         ({"rounds": 10**20}, "at most"),
+        ({"warmup_s": -1.0}, "--warm-up -1.0: must be zero or more"),
+        ({"warmup_s": float("nan")}, "--warm-up nan"),
         ({"size": 1 << 20}, "more than the 15 MB of one request"),
         (
             {"systems": (MeasuredSystem(name="a", bootstrap="h:1"),)},
@@ -101,8 +105,8 @@ def test_contradictory_options_are_refused(changed: dict[str, Any], why: str) ->
 
 
 def test_quick_measures_one_short_round_of_the_ends_of_each_sweep() -> None:
-    made = options.quick(OPTIONS)
-    assert (made.rounds, made.duration_s) == (1, 0.5)
+    made = options.quick(replace(OPTIONS, warmup_s=5.0))
+    assert (made.rounds, made.duration_s, made.warmup_s) == (1, 0.5, 0.0)
     assert {p.x for p in made.points if p.measure is Measure.PRODUCER} == {1, 20, 1000}
     assert len(made.points) < len(OPTIONS.points)
     assert options.check(OPTIONS) is OPTIONS

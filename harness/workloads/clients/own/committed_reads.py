@@ -55,8 +55,11 @@ def _is_abort(marker: Record) -> bool:
     return int.from_bytes((marker.key or b"")[2:4], "big") == ABORT
 
 
-async def read_on(cluster: Cluster, partition: int, offset: int) -> Stable:
-    """Read once from `offset`. Raises Unavailable if the leader gave no answer."""
+async def read_on(cluster: Cluster, partition: int, offset: int, *, wait_s: float = 0.0) -> Stable:
+    """Read once from `offset`; the leader waits at most `wait_s` for something to read.
+
+    Raises Unavailable if the leader gave no answer.
+    """
     leader = cluster.leader(partition)
     connection = None if leader is None else cluster.connection(leader.node)
     if leader is None or connection is None:
@@ -71,8 +74,8 @@ async def read_on(cluster: Cluster, partition: int, offset: int) -> Stable:
         answer = await connection.start(
             "fetch",
             replica_id=CONSUMER,
-            max_wait=timedelta(0),
-            min_bytes=0,
+            max_wait=timedelta(seconds=wait_s),
+            min_bytes=1 if wait_s else 0,
             max_bytes=FETCH_BYTES,
             isolation_level=READ_COMMITTED,
             topics=({"topic": cluster.topic, "partitions": (wanted,)},),

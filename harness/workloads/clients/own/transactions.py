@@ -6,6 +6,8 @@ Steps raise Unavailable if no answer came: then the step may have been done, and
 it. Fenced ends the producer.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -92,19 +94,48 @@ class TransactionalProducer:
         """Append one batch to a partition; return its base offset. It may be repeated."""
         if not self.second and partition not in self._added:
             await self._add(partition)
-        sequence = self._sequences.get(partition, 0)
-        batch = encode_batch(
+        batch = self._batch(partition, values, timestamp_ms, key)
+        answer = await self._produce(self._leader(partition), {partition: batch})
+        row = answer.responses[0].partition_responses[0]
+        return self._written(partition, len(values), answer, row)
+
+    async def write_all(
+        self, values: Mapping[int, Sequence[bytes]], timestamp_ms: int
+    ) -> Mapping[int, Sequence[bytes]]:
+        """Append one batch to each partition, with one request to each leader.
+
+        Second version only. Return what was not written: the caller waits, and repeats it.
+        """
+        by_leader: dict[int, dict[int, bytes]] = {}
+        for partition, given in values.items():
+            if (leader := self.cluster.leader(partition)) is not None:
+                batch = self._batch(partition, given, timestamp_ms, None)
+                by_leader.setdefault(leader.node, {})[partition] = batch
+        asked = [self._produce(node, batches) for node, batches in by_leader.items()]
+        rest = dict(values)
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, Unavailable):
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            for row in answer.responses[0].partition_responses:
+                partition = int(row.index)
+                with contextlib.suppress(Unavailable):
+                    self._written(partition, len(values[partition]), answer, row)
+                    del rest[partition]
+        return rest
+
+    def _batch(
+        self, partition: int, values: Sequence[bytes], timestamp_ms: int, key: bytes | None
+    ) -> bytes:
+        return encode_batch(
             [Record(timestamp=timestamp_ms, key=key, value=value) for value in values],
             timestamp_ms=timestamp_ms,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=sequence,
+            base_sequence=self._sequences.get(partition, 0),
             transactional=True,
         )
-        offset = await self._produce(partition, batch)
-        self._added[partition] = None
-        self._sequences[partition] = sequence + len(values)
-        return offset
 
     async def _add(self, partition: int) -> None:
         topics = [{"name": self.cluster.topic, "partitions": [partition]}]
@@ -120,14 +151,20 @@ class TransactionalProducer:
                 self._check(row.partition_error_code)
         self._added[partition] = None
 
-    async def _produce(self, partition: int, batch: bytes) -> int:
+    def _leader(self, partition: int) -> int:
         leader = self.cluster.leader(partition)
-        connection = None if leader is None else self.cluster.connection(leader.node)
+        if leader is None:
+            raise Unavailable("LEADER_NOT_AVAILABLE")
+        return leader.node
+
+    async def _produce(self, node: int, batches: Mapping[int, bytes]) -> Any:
+        """Send the batches of these partitions to their leader; return its answer."""
+        connection = self.cluster.connection(node)
         if connection is None:
             raise Unavailable("LEADER_NOT_AVAILABLE")
-        rows = [{"index": partition, "records": batch}]
+        rows = [{"index": partition, "records": batch} for partition, batch in batches.items()]
         try:
-            answer = await connection.start(
+            return await connection.start(
                 "produce",
                 newest=None if self.second else OLD_PRODUCE,
                 transactional_id=self.transactional_id,
@@ -138,10 +175,14 @@ class TransactionalProducer:
         except ChannelError as error:
             self.cluster.refresh()
             raise Unavailable(type(error).__name__) from error
-        row = answer.responses[0].partition_responses[0]
+
+    def _written(self, partition: int, count: int, answer: Any, row: Any) -> int:
+        """Take note of an answer to a batch of `count` records; return its base offset."""
         if row.error_code is not ErrorCode.none and not self.cluster.hint(partition, answer, row):
             self.cluster.refresh()
         self._check(row.error_code)
+        self._added[partition] = None
+        self._sequences[partition] = self._sequences.get(partition, 0) + count
         return int(row.base_offset)
 
     async def add_offsets(self, group: str) -> None:

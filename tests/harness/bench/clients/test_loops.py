@@ -13,7 +13,7 @@ from crc32c import crc32c
 from harness.bench.clients import frames, loops
 from harness.bench.clients.loops import ClientError, Window
 from nodes.ids import Offset
-from nodes.log.batch import Record, encode_batch
+from nodes.log.batch import Record, decode_records, encode_batch
 from nodes.wire.codec import decode_request
 
 NOW_MS = 1_700_000_000_000
@@ -218,7 +218,7 @@ def test_write_and_fetch_once() -> None:
         serving(sink(len(frame.data), frames.produce_answer("t"))) as address,
         loops.connect(address) as connection,
     ):
-        loops.write(connection, frame, in_flight=3, sends=10)
+        loops.write(connection, frame, in_flight=3, requests=[frame.data] * 10)
     fetch = frames.fetch("t", fetch_bytes=1000)
     records = numbered(2, 3)
     with (
@@ -251,3 +251,17 @@ def test_fetch_offset_is_where_it_is_said_to_be() -> None:
     assert (part.fetch_offset, part.partition_max_bytes, request.max_bytes) == (
         1 << 40, 12_345, 12_345,
     )  # fmt: skip
+
+
+def test_keyed_requests_draw_from_so_many_keys() -> None:
+    """The same ones each time, and all answered like the frame's."""
+    shape = {"messages": 10, "size": 20, "now_ms": NOW_MS}
+    made = list(frames.keyed("t", sends=30, keys=7, **shape))
+    assert made == list(frames.keyed("t", sends=30, keys=7, **shape))
+    keys = set()
+    for request in made:
+        records = decode_request(request[4:]).entity.topic_data[0].partition_data[0].records
+        decoded = decode_records(records)
+        assert [len(each.value or b"") for each in decoded] == [20] * 10
+        keys |= {each.key for each in decoded}
+    assert len(keys) == 7

@@ -6,6 +6,7 @@ the active segment is clean: Kafka's cleaner and ours keep that file. The cleane
 every BACKOFF_MS, which the time includes. The files have to be on this machine.
 """
 
+import os
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,6 +69,7 @@ def measure(
         "in_flight": measurement.WRITES_IN_FLIGHT,
     }
     run_together([(job, ())], stop, margin_s=WRITTEN_S)
+    os.sync()  # a log that is cleaned is on the disk for long; what was written just now is not
     directory = system.files(leader)
     dirty = dirty_part(directory / f"{topic}-0")
     begun_s = time.monotonic()

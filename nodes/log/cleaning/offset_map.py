@@ -48,7 +48,9 @@ class OffsetMap:
                 break
             if len(key) >= _DIGEST_BYTES:
                 key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-            shard = shards[crc32(key) % _SHARDS]
+                shard = shards[key[0] % _SHARDS]
+            else:
+                shard = shards[crc32(key) % _SHARDS]
             count += key not in shard
             shard[key] = offset
             latest = Offset(offset)
@@ -60,6 +62,7 @@ class OffsetMap:
         """The last offset of a key; -1 if the dirty part does not have it."""
         if len(key) >= _DIGEST_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
+            return self._shards[key[0] % _SHARDS].get(key, NO_OFFSET)
         return self._shards[crc32(key) % _SHARDS].get(key, NO_OFFSET)
 
     def reached(self, offset: Offset) -> None:

@@ -55,9 +55,7 @@ def read_spans(data: bytes, at: int, count: int) -> tuple[list[Span], int]:
                 size >>= 1
                 key = data[at : at + size]
                 at += size
-            size = data[at]
-            if size >= 0x80:
-                size, _ = _uvarint(data, at)
+            size = data[at]  # its lowest bit says whether there is a value, however long it is
             if at >= stop:
                 raise CorruptBatch("a key reaches beyond its record")
             delta = (delta >> 1) ^ -(delta & 1)

@@ -16,6 +16,7 @@ from nodes.coordinators.groups.records import (
     OFFSET_COMMIT,
     OffsetCommitKey,
     OffsetCommitValue,
+    encode_commit,
 )
 from nodes.coordinators.machine import Position, ProducerStamp
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
@@ -33,14 +34,13 @@ class OffsetKey(NamedTuple):
 
     def record(self, value: OffsetCommitValue) -> CoordinatorRecord:
         """The record that commits `value`."""
-        return OFFSET_COMMIT.encode(self._entity(), value, value.version)
+        return encode_commit(self.group_id, self.topic, self.partition, value)
 
     def tombstone(self) -> CoordinatorRecord:
         """The record that removes the offset."""
-        return OFFSET_COMMIT.tombstone(self._entity())
-
-    def _entity(self) -> OffsetCommitKey:
-        return OffsetCommitKey(group=self.group_id, topic=self.topic, partition=self.partition)
+        return OFFSET_COMMIT.tombstone(
+            OffsetCommitKey(group=self.group_id, topic=self.topic, partition=self.partition)
+        )
 
 
 class CommittedOffset(NamedTuple):

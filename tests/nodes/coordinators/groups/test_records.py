@@ -3,7 +3,17 @@
 import struct
 from uuid import UUID
 
-from nodes.coordinators.groups.records import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodes.coordinators.groups.records import (
+    NO_EXPIRY,
+    OFFSET_COMMIT,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_commit,
+)
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
 from nodes.ids import Epoch, Offset
 
@@ -54,3 +64,33 @@ def test_records_of_the_first_versions_are_read() -> None:
 def test_a_tombstone_has_no_value() -> None:
     """It removes the offset."""
     assert OFFSET_COMMIT.tombstone(KEY) == CoordinatorRecord(KEY_BYTES, None)
+
+
+@given(
+    group=st.text(max_size=20),
+    topic=st.text(max_size=249),
+    partition=st.integers(0, 2**31 - 1),
+    value=st.builds(
+        OffsetCommitValue,
+        offset=st.integers(-1, 2**63 - 1),
+        leader_epoch=st.integers(-1, 2**31 - 1),
+        metadata=st.one_of(st.text(max_size=20), st.text("m", min_size=125, max_size=129)),
+        commit_timestamp=st.integers(-1, 2**63 - 1),
+        expire_timestamp=st.sampled_from((NO_EXPIRY, 11)),
+        topic_id=st.one_of(st.none(), st.just(UUID(int=0)), st.uuids()),
+    ),
+)
+def test_a_commit_is_encoded_as_by_its_schema(
+    group: str, topic: str, partition: int, value: OffsetCommitValue
+) -> None:
+    """Byte for byte."""
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+    expected = OFFSET_COMMIT.encode(key, value, value.version)
+    assert encode_commit(group, topic, partition, value) == expected
+
+
+@pytest.mark.parametrize("length", [0, 126, 127, 128, 4096])
+def test_metadata_of_every_length_is_encoded_as_by_its_schema(length: int) -> None:
+    """The length takes a second byte from 127 on."""
+    value = OffsetCommitValue(offset=Offset(1), metadata="m" * length)
+    assert encode_commit("g", "tt", 5, value) == OFFSET_COMMIT.encode(KEY, value, 4)

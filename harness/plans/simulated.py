@@ -36,6 +36,10 @@ class Simulated(_Frozen):
     transactional_producers: int = Field(default=0, ge=0, le=100)
     """The number of transactional producers, which write to a topic of their own. What is seen of
     their transactions is judged, and is not part of the history."""
+    compacting_producers: int = Field(default=0, ge=0, le=100)
+    """The number of producers that write and delete keys of a compacted topic of their own. The
+    last values of the keys and what compaction removes are judged, and are not part of the
+    history."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

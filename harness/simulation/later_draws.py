@@ -18,6 +18,14 @@ GROUP_TIMES: Final = {
 }
 """Sessions that end within a short run."""
 TRANSACTION_TIMES: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+COMPACTING_OFTEN: Final = {
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+DELETE_RETENTIONS_MS: Final = ("300", "1500", "5000", "86400000")
+"""How long tombstones stay: some end within a short run."""
+INTERNAL_SEGMENTS: Final = ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
 LOOKUPS_PER_S: Final = (1.0, 4.0)
 PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
@@ -39,6 +47,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = plan.model_copy(update=_cluster(plan, _stream("cluster", seed)))
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
     plan = _with_groups(plan, _stream("groups", seed))
+    plan = _with_compaction(plan, _stream("compaction", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
         "workload": _with_changing_producers(plan, _stream("producers", seed)),
@@ -87,9 +96,23 @@ def _with_groups(plan: Plan, rng: random.Random) -> Plan:
     return plan.model_copy(update={"simulated": simulated, "broker": {**plan.broker, **broker}})
 
 
+def _with_compaction(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let brokers compact often: a topic of keys that are written and deleted, and the
+    internal topics, so that the cleaner meets coordinators, kills and losses of power.
+    """
+    if rng.random() >= 0.15:
+        return plan
+    broker: dict[str, Any] = {**TRANSACTION_TIMES, **plan.broker, **COMPACTING_OFTEN}
+    broker["log.cleaner.delete.retention.ms"] = rng.choice(DELETE_RETENTIONS_MS)
+    broker.update({name: "2000" for name in INTERNAL_SEGMENTS if name in plan.broker})
+    changes = {"compacting_producers": rng.randint(1, 3)}
+    simulated = plan.simulated.model_copy(update=changes)
+    return plan.model_copy(update={"simulated": simulated, "broker": broker})
+
+
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:
     """Draw the sizes of an internal topic, and whether it is compacted: few partitions, so that
-    coordinators meet. The logs of brokers that compact are not compared with each other.
+    coordinators meet.
     """
     return {
         "log.cleaner.enable": rng.choice(("true", "false")),

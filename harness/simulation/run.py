@@ -246,7 +246,7 @@ class Simulation:
 
     def _check_unrecorded(self) -> None:
         """Judge what unrecorded clients wrote, unless a fault may have damaged it."""
-        wrote = bool(self._unrecorded.transactions.begun)
+        wrote = self._unrecorded.wrote
         if wrote and self.invariants is not None and liveness.must_settle(self.recording):
             bootstrap = self._system.bootstrap
             self._task_runner.call(partial(self._unrecorded.check, bootstrap))

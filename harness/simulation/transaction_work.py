@@ -9,18 +9,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.committed_reads import read_committed
 from harness.simulation.invariants.transactions import End, Transaction, Transactions
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.committed_reads import read_on
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
 
 TOPIC: Final = "highwater.transactions"
 PARTITIONS: Final = 3
 TIMEOUT_S: Final = 4.0
-PATIENCE_S: Final = 60.0
-"""How long after the healing of all faults the last transaction may take to end."""
 PAUSE_S: Final = (0.02, 0.3)
 RETRY_S: Final = 0.05
 
@@ -45,7 +42,7 @@ async def write_transactions(
     while not stop.is_set():
         producer = TransactionalProducer(cluster, transactional_id, TIMEOUT_S, second)
         try:
-            await _until_answered(producer.init, stop)
+            await until_answered(producer.init, stop)
             for _ in range(rng.randint(1, 8)):
                 if stop.is_set():
                     break
@@ -67,18 +64,18 @@ async def _one(
     for partition in partitions:
         transaction.partitions.append(partition)
         write = partial(producer.write, partition, [value], wall_clock_ms())
-        await _until_answered(write, stop)
+        await until_answered(write, stop)
         if rng.random() < 0.03:
             raise Unavailable("vanished")
     commit = rng.random() < 0.75
     if commit:
         transaction.end = End.UNKNOWN
-    await _until_answered(partial(producer.end, commit=commit), stop)
+    await until_answered(partial(producer.end, commit=commit), stop)
     if commit:
         transaction.end = End.COMMITTED
 
 
-async def _until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event) -> R:
+async def until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event) -> R:
     """Repeat a step. Raises Unavailable when `stop` is set."""
     while True:
         try:
@@ -91,28 +88,8 @@ async def _until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event)
 
 async def check_transactions(cluster: Cluster, transactions: Transactions) -> None:
     """Read the whole topic as a reader of committed records, and judge. Raises InvariantBroken."""
-    seen = {partition: await _read_all(cluster, partition) for partition in range(PARTITIONS)}
+    seen = {
+        partition: [int(each.value or b"") for each in await read_committed(cluster, partition)]
+        for partition in range(PARTITIONS)
+    }
     transactions.check(seen)
-
-
-async def _read_all(cluster: Cluster, partition: int) -> list[int]:
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + PATIENCE_S
-    offset, numbers, why = 0, [], "no answer"
-    while loop.time() < deadline_s:
-        try:
-            read = await read_on(cluster, partition, offset)
-        except Unavailable as error:
-            why = str(error)
-            await asyncio.sleep(RETRY_S)
-            continue
-        numbers += [int(record.value or b"") for record in read.records]
-        offset = read.next_offset
-        if offset >= read.high_watermark:
-            return numbers
-        if offset >= read.last_stable_offset:
-            why = f"the last stable offset is {offset}, the high watermark {read.high_watermark}"
-            await asyncio.sleep(RETRY_S)
-    raise InvariantBroken(
-        "transactions-end", f"{TOPIC}-{partition}, {PATIENCE_S:g} s after all was healed: {why}"
-    )

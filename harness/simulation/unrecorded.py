@@ -1,7 +1,7 @@
 """The clients of a simulated run that invariants judge, and that no history records.
 
-They ask for offsets by time, take part in consumer groups, and write transactions, as the table
-`[simulated]` of the plan says.
+They ask for offsets by time, take part in consumer groups, write transactions, and write and delete
+keys of a compacted topic, as the table `[simulated]` of the plan says.
 """
 
 import asyncio
@@ -12,9 +12,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from harness.plans.plan import Plan, Topic
+from harness.simulation import keyed_work
 from harness.simulation.group_work import make_member, take_part
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import Commits
+from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.simulation.invariants.transactions import Transactions
 from harness.simulation.lookups import ask_by_time
 from harness.simulation.transaction_work import (
@@ -43,6 +45,7 @@ class UnrecordedClients:
         report: Callable[[InvariantBroken], None],
     ) -> None:
         self.transactions = Transactions()
+        self.keyed = KeyedValues()
         self.commits: list[Commits] = []
         self._plan = plan
         self._bootstrap = ""
@@ -52,16 +55,29 @@ class UnrecordedClients:
 
     def topics(self) -> tuple[Topic, ...]:
         """Return the topics that these clients need beside the plan's."""
-        if not self._plan.simulated.transactional_producers:
-            return ()
-        return (Topic(name=TOPIC, partitions=PARTITIONS, acks=-1),)
+        simulated = self._plan.simulated
+        transactions = Topic(name=TOPIC, partitions=PARTITIONS, acks=-1)
+        return (
+            *((transactions,) if simulated.transactional_producers else ()),
+            *((keyed_work.topic(),) if simulated.compacting_producers else ()),
+        )
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there is anything to judge in the end."""
+        return bool(self.transactions.begun or self.keyed.begun)
 
     async def check(self, bootstrap: str) -> None:
-        """Judge the transactions in the healed cluster. Raises InvariantBroken."""
+        """Judge what was written, in the healed cluster. Raises InvariantBroken."""
         self._bootstrap = bootstrap
-        cluster = self._connect(TOPIC, self._environment("transactions, in the end"))
-        await check_transactions(cluster, self.transactions)
-        await cluster.close()
+        if self.transactions.begun:
+            cluster = self._connect(TOPIC, self._environment("transactions, in the end"))
+            await check_transactions(cluster, self.transactions)
+            await cluster.close()
+        if self.keyed.begun:
+            cluster = self._connect(keyed_work.TOPIC, self._environment("keys, in the end"))
+            await keyed_work.check_keys(cluster, self.keyed)
+            await cluster.close()
 
     def work(self, bootstrap: str, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
         """Return what the clients do until `stop` is set, a coroutine for each."""
@@ -79,6 +95,8 @@ class UnrecordedClients:
             yield from self._members(stop, simulated.group_members)
         for number in range(simulated.transactional_producers):
             yield self._producer(number, stop)
+        for number in range(simulated.compacting_producers):
+            yield self._compacting_producer(number, stop)
 
     def _members(self, stop: asyncio.Event, count: int) -> Iterator[Coroutine[Any, Any, None]]:
         for group, classic in (("classic", True), ("consumer", False)):
@@ -119,6 +137,20 @@ class UnrecordedClients:
             wall_clock_ms=world.wall_clock_ms,
             stop=stop,
         )
+        await cluster.close()
+
+    async def _compacting_producer(self, number: int, stop: asyncio.Event) -> None:
+        world = self._environment(f"keys {number}")
+        cluster = self._connect(keyed_work.TOPIC, world)
+        writer = keyed_work.KeyedWriter(
+            cluster,
+            f"keys-{number}",
+            self.keyed,
+            rng=world.rng,
+            wall_clock_ms=world.wall_clock_ms,
+            stop=stop,
+        )
+        await writer.run()
         await cluster.close()
 
     def _connect(self, topic: str, world: ClientEnvironment) -> Cluster:

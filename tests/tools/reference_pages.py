@@ -109,6 +109,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "lookups_per_s": 2.0,
         "group_members": 2,
         "transactional_producers": 3,
+        "compacting_producers": 2,
     },
     "External": {
         "bootstrap_servers": "kafka-1:9092,kafka-2:9092",

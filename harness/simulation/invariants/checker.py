@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.compaction import Clock
 from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.node_checker import NodeChecker
 from harness.simulation.invariants.producer_ids import ProducerIds
@@ -119,6 +120,11 @@ class Invariants:
     def disk_past(self, node: int) -> DiskPast:
         """Return what happened to the node's disk."""
         return self._disk_pasts[node]
+
+    def clock(self, node: int) -> Clock:
+        """Return the node's wall clock."""
+        nodes = self.cluster.nodes
+        return Clock(nodes[node].clock.shown_ms, any(h.clock.changed for h in nodes.values()))
 
 
 class _InvariantDiskObserver(DiskObserver):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nodes.coordinators.machine import Machine, Position, ProducerStamp
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.ids import Offset
-from nodes.log.batch import iter_batches
+from nodes.log.batch import BatchHeader, iter_batches
 from nodes.log.key_values import read_key_values
 from nodes.log.log import Log
 from nodes.log.transactions.markers import decode_marker
@@ -49,26 +49,26 @@ def read_entries(log: Log) -> Iterator[Entry]:
         data = log.read(offset, READ_BYTES, log.end_offset)
         for at, header in iter_batches(data):
             offset = header.next_offset
-            stamp = ProducerStamp(header.producer_id, header.producer_epoch)
-            if header.is_control:
-                marker = decode_marker(data, at)
-                if marker is not None:
-                    yield Ended(
-                        header.base_offset,
-                        header.max_timestamp,
-                        ProducerStamp(marker.producer_id, marker.producer_epoch),
-                        marker.committed,
-                    )
-                continue
-            for delta, stamp_delta, key, value in read_key_values(data, at, header):
-                if key is not None:
-                    yield LogRecord(
-                        Offset(header.base_offset + delta),
-                        header.record_timestamp(stamp_delta),
-                        stamp if header.is_transactional else None,
-                        key,
-                        value,
-                    )
+            yield from entries_of(data, at, header)
+
+
+def entries_of(data: bytes, at: int, header: BatchHeader) -> Iterator[Entry]:
+    """Yield the records or the marker of the uncompressed batch at position `at`."""
+    stamp = ProducerStamp(header.producer_id, header.producer_epoch)
+    if header.is_control:
+        marker = decode_marker(data, at)
+        if marker is not None:
+            yield Ended(header.base_offset, header.max_timestamp, stamp, marker.committed)
+        return
+    for delta, stamp_delta, key, value in read_key_values(data, at, header):
+        if key is not None:
+            yield LogRecord(
+                Offset(header.base_offset + delta),
+                header.record_timestamp(stamp_delta),
+                stamp if header.is_transactional else None,
+                key,
+                value,
+            )
 
 
 def compacted(entries: Iterable[Entry], below: int, *, tombstones: bool) -> list[Entry]:
@@ -76,7 +76,7 @@ def compacted(entries: Iterable[Entry], below: int, *, tombstones: bool) -> list
     tombstones. No transaction may be open there.
     """
     entries = list(entries)
-    aborted = _aborted(entries)
+    aborted = aborted_offsets(entries)
     last: dict[bytes, Offset] = {}
     for each in entries:
         if isinstance(each, LogRecord) and each.offset < below and each.offset not in aborted:
@@ -90,7 +90,7 @@ def compacted(entries: Iterable[Entry], below: int, *, tombstones: bool) -> list
     return [each for each in entries if stays(each)]
 
 
-def _aborted(entries: Iterable[Entry]) -> set[Offset]:
+def aborted_offsets(entries: Iterable[Entry]) -> set[Offset]:
     """Return the offsets of the records of aborted transactions."""
     written: dict[int, list[Offset]] = {}
     aborted: set[Offset] = set()
@@ -103,6 +103,19 @@ def _aborted(entries: Iterable[Entry]) -> set[Offset]:
         if not each.committed:
             aborted.update(offsets)
     return aborted
+
+
+def folded(entries: Iterable[Entry]) -> dict[bytes, LogRecord]:
+    """Return the last record of each key that has a value: all that compaction has to keep."""
+    entries = list(entries)
+    aborted = aborted_offsets(entries)
+    last: dict[bytes, LogRecord] = {}
+    for each in entries:
+        if isinstance(each, LogRecord) and each.offset not in aborted:
+            last.pop(each.key, None)
+            if each.value is not None:
+                last[each.key] = each
+    return last
 
 
 def replay_entries(machine: Machine, entries: Iterable[Entry]) -> None:

@@ -1,14 +1,15 @@
 """One replica's log, read batch by batch as its file grows.
 
-After an event only the appended batches are read; the whole log is read after a truncation and at a
-start. For a node that is down, a copy has what the node had when it died, and how much of it was on
-its disk.
+After an event only the appended batches are read; the whole log is read after a truncation, after a
+compaction and at a start. For a node that is down, a copy has what the node had when it died, and
+how much of it was on its disk.
 """
 
 from collections.abc import Iterable
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.compacted_log import Entry, entries_of
 from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
 from harness.simulation.invariants.segment_layout import SegmentLayout
 from harness.simulation.invariants.stable_offsets import LogTransactions
@@ -16,6 +17,15 @@ from nodes.log.batch import BatchHeader
 from nodes.log.errors import LogError
 from nodes.log.log import Log
 from nodes.log.segment import Segment
+
+
+class Content:
+    """The batches and records that a compacted log has, by their offsets."""
+
+    def __init__(self) -> None:
+        self.headers: dict[int, BatchHeader] = {}
+        """By base offset."""
+        self.entries: dict[int, Entry] = {}
 
 
 class Copy:
@@ -32,6 +42,10 @@ class Copy:
         self.layouts: dict[int, SegmentLayout] = {}
         """The batches by segment, with the segments' base offsets."""
         self.transactions = LogTransactions()
+        self.content = Content()
+        """What a compacted log has; empty for other logs."""
+        self.earlier_content: Content | None = None
+        """What a compacted log had before it was last read as a whole."""
         self.flushed = 0
         """Everything below this offset was seen on the disk."""
         self.lost_before: frozenset[UUID] | None = None
@@ -50,6 +64,8 @@ class Copy:
         self._segment: Segment | None = None
         self._position = 0
         self._cuts = 0
+        self._segments: list[Segment] = []
+        """The sealed segments of a compacted log that were read."""
         self._sequences = Sequences()
 
     @property
@@ -73,9 +89,11 @@ class Copy:
         loss the node may also have `set_aside` the old log, and this is another one.
         """
         self._log, self.set_aside = log, set_aside
+        if log.config.compaction is not None:
+            self.history.compact()
         if self.retired:
             self.retired, self.lost_before, self.damaged = False, None, False
-            self.batches, self.flushed = {}, 0
+            self.batches, self.flushed, self.content = {}, 0, Content()
         self.unreadable = False
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
@@ -99,7 +117,9 @@ class Copy:
             return
         self.history.start = max(self.history.start, log.start_offset)
         segments = log._segments
-        if segments.cuts == self._cuts and segments.active is self._segment:
+        if self.history.compacted and self._was_cleaned(segments.all):
+            self.history.removed(self.node, self._read_all())
+        elif segments.cuts == self._cuts and segments.active is self._segment:
             self._scan(segments.active, self._position)
         elif segments.cuts == self._cuts and self._segment in segments.all:
             first = segments.all.index(self._segment)
@@ -109,6 +129,13 @@ class Copy:
         else:
             self.history.removed(self.node, self._read_all())
             self.flushed = min(self.flushed, self.end)
+        self._segments = segments.all[:-1] if self.history.compacted else []
+
+    def _was_cleaned(self, segments: list[Segment]) -> bool:
+        """Whether segments that were read have been replaced."""
+        known = set(map(id, self._segments))
+        newest = self._segments[-1].base_offset if self._segments else -1
+        return any(id(each) not in known for each in segments if each.base_offset <= newest)
 
     def _read_all(self) -> list[Batch]:
         """Read the whole log; return the batches that are missing now, oldest first."""
@@ -116,6 +143,7 @@ class Copy:
         before, self.batches, self.last = self.batches, {}, None
         self._sequences, self.epoch_starts, self.layouts = Sequences(), [], {}
         self.transactions = LogTransactions()
+        self.content, self.earlier_content = Content(), self.content
         self._start = self._log.start_offset
         self._cuts = self._log._segments.cuts
         try:
@@ -126,6 +154,7 @@ class Copy:
                 raise
             self.unreadable = True
         self.transactions.witnessed_from = self.end
+        self._segments = self._log._segments.all[:-1] if self.history.compacted else []
         return [batch for batch in before.values() if not self.has(batch)]
 
     def _scan(self, segment: Segment, position: int) -> None:
@@ -136,10 +165,18 @@ class Copy:
                 layout = self.layouts[segment.base_offset] = SegmentLayout(segment.base_offset)
             for at, header in segment.scan(position):
                 layout.add(at, header)
-                self._append(header)
+                entries = self._entries(segment, at, header) if self.history.compacted else None
+                self._append(header, entries)
                 self._position = at + header.size
 
-    def _append(self, header: BatchHeader) -> None:
+    def _entries(self, segment: Segment, at: int, header: BatchHeader) -> tuple[Entry, ...]:
+        """Read the records of a batch of a compacted log."""
+        entries = tuple(entries_of(segment.file.pread(at, header.size), 0, header))
+        self.content.headers[header.base_offset] = header
+        self.content.entries.update((each.offset, each) for each in entries)
+        return entries
+
+    def _append(self, header: BatchHeader, entries: tuple[Entry, ...] | None) -> None:
         last = self.last
         if last is not None and last.end != header.base_offset:
             raise InvariantBroken(
@@ -147,11 +184,21 @@ class Copy:
                 f"{self.history.name}: on node {self.node}, a batch at {header.base_offset} "
                 f"follows {last}, which ends before {last.end}",
             )
-        batch = self.history.appended(self.node, header, last, self._sequences)
-        self.batches[batch.end] = self.last = batch
         self.transactions.append(header)
-        if last is None or last.epoch != batch.epoch:
+        if entries is not None:
+            for batch in self.history.cleaned(self.node, header, last):
+                self._add(batch)
+            if self.last is not last:
+                return
+        batch = self.history.appended(self.node, header, last, self._sequences)
+        if batch.entries is None:
+            batch.entries = entries
+        self._add(batch)
+
+    def _add(self, batch: Batch) -> None:
+        if self.last is None or self.last.epoch != batch.epoch:
             self.epoch_starts.append((batch.epoch, batch.base))
+        self.batches[batch.end] = self.last = batch
         if batch.sent is not None:
             self._sequences.note(batch.sent)
 

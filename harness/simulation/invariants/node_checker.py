@@ -14,6 +14,7 @@ from harness.simulation.invariants.acknowledgements import (
 )
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.compaction import Clock
 from harness.simulation.invariants.coordinators import (
     MakeMachine,
     check_coordinator,
@@ -63,6 +64,10 @@ class ClusterInvariants(Protocol):
 
     def disk_past(self, node: int) -> DiskPast:
         """Return what happened to the node's disk."""
+        ...
+
+    def clock(self, node: int) -> Clock:
+        """Return the node's wall clock."""
         ...
 
 
@@ -124,6 +129,9 @@ class NodeChecker:
         if is_set_aside(target):
             self._set_aside.append((source, target))
             self._invariants.touch(self)
+        copy = self._by_directory.get(target.partition("/")[0])
+        if copy is not None and target.endswith(".log"):  # a compaction
+            self._read_later(copy)
 
     def _on_parts(self) -> None:
         self._parts_changed = True
@@ -289,17 +297,8 @@ class NodeChecker:
             if hosted.get(partition) is not replica_checker.replica:
                 self._drop(partition, replica_checker)
         for partition, replica in hosted.items():
-            if partition not in self.replica_checkers and not self._cleans(replica):
+            if partition not in self.replica_checkers:
                 self._add(partition, replica)
-
-    def cleans(self, partition: TopicPartition) -> bool:
-        """Whether the node compacts the replica: then its log need not be that of others."""
-        replica = None if self._manager is None else self._manager.find(partition)
-        return replica is not None and self._cleans(replica)
-
-    def _cleans(self, replica: Replica) -> bool:
-        compacts = replica.log.config.compaction is not None
-        return compacts and self._node_created.config.cleaner.enabled
 
     def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
         """Drop a replica whose files were removed; if it is hosted again, it begins empty."""
@@ -326,7 +325,8 @@ class NodeChecker:
         copy.open(log, set_aside=set_aside)
         if not self._invariants.disk_past(self.node).damaged:
             note = partial(self._read_later, copy)
-            self._sound_logs[copy] = SoundLogChecker(copy, log, self._disk, note)
+            clock = partial(self._invariants.clock, self.node)
+            self._sound_logs[copy] = SoundLogChecker(copy, log, self._disk, note, clock)
             note()
         watch(log._flusher, partial(self._on_flush, directory, log))
         self._to_flush[directory] = log

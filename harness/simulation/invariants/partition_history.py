@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.compacted_log import Entry
 from nodes.log.batch import MAX_SEQUENCE, BatchHeader
 
 NEVER: Final = -1
@@ -47,6 +48,8 @@ class Batch:
     before: "Batch | None"
     """The batch before this one; None while it is unknown."""
     sent: Sent | None = None
+    entries: tuple[Entry, ...] | None = None
+    """Its records as they were appended, if the log is compacted."""
 
     def __str__(self) -> str:
         return f"the batch at {self.base} of epoch {self.epoch}"
@@ -59,6 +62,11 @@ class PartitionHistory:
         self.name = name
         self.batches: dict[tuple[int, int], Batch] = {}
         """Batches by leader epoch and base offset."""
+        self.compacted = False
+        """Whether the log is compacted: then batches may come back without some of their records,
+        and empty batches may stand for others."""
+        self._by_end: dict[tuple[int, int], Batch] = {}
+        """Batches by leader epoch and end, if the log is compacted."""
         self.committed: dict[int, Batch] = {}
         """Committed batches by the offset after their last record."""
         self.leaders: dict[int, int] = {}
@@ -73,6 +81,12 @@ class PartitionHistory:
         self._tops: dict[int, Batch] = {}
         """The last batch that a leader of an epoch committed, by epoch."""
         self._top_epoch = NEVER
+
+    def compact(self) -> None:
+        """Record that the log is compacted."""
+        if not self.compacted:
+            self.compacted = True
+            self._by_end = {(each.epoch, each.end): each for each in self.batches.values()}
 
     # -- appended batches
 
@@ -92,6 +106,8 @@ class PartitionHistory:
                 header.crc,
                 before,
             )
+            if self.compacted:
+                self._by_end[known.epoch, known.end] = known
             if header.producer_id >= 0 and header.base_sequence >= 0:
                 self._note_sequence(node, known, header, last_sent)
         elif known.crc != header.crc or known.end != header.next_offset:
@@ -100,15 +116,47 @@ class PartitionHistory:
                 f"{self.name}: {known} differs on node {node}: CRC {header.crc:08x} and "
                 f"end {header.next_offset} instead of {known.crc:08x} and {known.end}",
             )
-        elif before is not known.before and before is not None and before.end > self.start:
-            if known.before is not None:
-                raise InvariantBroken(
-                    "log-matching",
-                    f"{self.name}: on node {node}, {known} follows {before}, elsewhere "
-                    f"{known.before}",
-                )
-            known.before = before
+        else:
+            self._check_order(node, known, before)
         return known
+
+    def cleaned(self, node: int, header: BatchHeader, before: Batch | None) -> list[Batch]:
+        """Return the batches that a batch of a compacted log stands for; nothing if it is one as it
+        was appended, or a new one.
+        """
+        epoch, end = header.partition_leader_epoch, header.next_offset
+        same = self.batches.get((epoch, header.base_offset))
+        if same is not None and (same.crc, same.end) == (header.crc, end):
+            return []
+        last = self._by_end.get((epoch, end))
+        if last is None or not (header.is_filler or last is same):
+            return []
+        found = [last]
+        while found[-1].base > header.base_offset:
+            earlier = found[-1].before
+            if earlier is None or earlier.epoch != epoch:
+                break
+            found.append(earlier)
+        first = found[-1]
+        if first.base != header.base_offset and before is not None:
+            raise InvariantBroken(
+                "log-matching",
+                f"{self.name}: on node {node}, an empty batch from {header.base_offset} to {end} "
+                f"begins inside of {first}",
+            )
+        self._check_order(node, first, before)
+        return found[::-1]
+
+    def _check_order(self, node: int, batch: Batch, before: Batch | None) -> None:
+        """Check that the batch follows `before`, as elsewhere."""
+        if before is batch.before or before is None or before.end <= self.start:
+            return
+        if batch.before is not None:
+            raise InvariantBroken(
+                "log-matching",
+                f"{self.name}: on node {node}, {batch} follows {before}, elsewhere {batch.before}",
+            )
+        batch.before = before
 
     def _note_sequence(
         self, node: int, batch: Batch, header: BatchHeader, last_sent: "Sequences"

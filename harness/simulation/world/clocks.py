@@ -19,6 +19,8 @@ class WallClock:
         self._layers: dict[str, float] = {}
         self.was_read = False
         """Whether the program read the clock since the last change."""
+        self.changed = False
+        """Whether a fault ever changed the clock."""
         self._drift = 0.0
         self._drifts_since_ns = 0
         self._drifted_ms = 0.0
@@ -26,6 +28,11 @@ class WallClock:
     def ms(self) -> int:
         """Return the clock's milliseconds since 1970."""
         self.was_read = True
+        return self.shown_ms
+
+    @property
+    def shown_ms(self) -> int:
+        """What the clock shows, for those that only watch."""
         return EPOCH_MS + int(self._world.now_ns / MS + self.ahead_ms)
 
     @property
@@ -37,7 +44,7 @@ class WallClock:
     def skew(self, layer: str, offset_ms: float) -> None:
         """Set the offset of a layer; a second call replaces it."""
         self._layers[layer] = offset_ms
-        self.was_read = False
+        self.was_read, self.changed = False, True
 
     def unskew(self, layer: str) -> None:
         """Remove a layer, if there is one."""
@@ -53,5 +60,6 @@ class WallClock:
         offset.
         """
         now_ns = self._world.now_ns
+        self.changed = True
         self._drifted_ms += self._drift * (now_ns - self._drifts_since_ns) / MS
         self._drift, self._drifts_since_ns = ppm / 1e6, now_ns

@@ -43,7 +43,8 @@ def visible(
         while begins and begins[0][0] <= header.last_offset:
             ended.add(heapq.heappop(begins)[1])
         if header.is_control:
-            if _is_abort(decode_records(data, at)[0]):
+            markers = decode_records(data, at)  # none if compaction removed it
+            if markers and _is_abort(markers[0]):
                 ended.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in ended):
             found += [each for each in decode_records(data, at) if each.offset >= offset]

@@ -89,9 +89,16 @@ class TransactionalProducer:
         self._begin(int(answer.producer_id), int(answer.producer_epoch))
 
     async def write(
-        self, partition: int, values: Sequence[bytes], timestamp_ms: int, key: bytes | None = None
+        self,
+        partition: int,
+        values: Sequence[bytes | None],
+        timestamp_ms: int,
+        key: bytes | None = None,
     ) -> int:
-        """Append one batch to a partition; return its base offset. It may be repeated."""
+        """Append one batch to a partition; return its base offset. It may be repeated.
+
+        A value of None deletes the key in a compacted topic.
+        """
         if not self.second and partition not in self._added:
             await self._add(partition)
         batch = self._batch(partition, values, timestamp_ms, key)

@@ -1,0 +1,43 @@
+"""Reads whole partitions of the healed cluster, as a reader of committed records."""
+
+import asyncio
+from typing import Final
+
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.workloads.clients.own.cluster import Cluster
+from harness.workloads.clients.own.committed_reads import read_on
+from harness.workloads.clients.own.coordinator import Unavailable
+from nodes.log.batch import Record
+
+PATIENCE_S: Final = 60.0
+"""How long after the healing of all faults the last transaction may take to end."""
+RETRY_S: Final = 0.05
+
+
+async def read_committed(cluster: Cluster, partition: int) -> list[Record]:
+    """Return all records of a partition of the cluster's topic, from offset 0 on.
+
+    Raises InvariantBroken if a transaction stays open.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + PATIENCE_S
+    records: list[Record] = []
+    offset, why = 0, "no answer"
+    while loop.time() < deadline_s:
+        try:
+            read = await read_on(cluster, partition, offset)
+        except Unavailable as error:
+            why = str(error)
+            await asyncio.sleep(RETRY_S)
+            continue
+        records += read.records
+        offset = read.next_offset
+        if offset >= read.high_watermark:
+            return records
+        if offset >= read.last_stable_offset:
+            why = f"the last stable offset is {offset}, the high watermark {read.high_watermark}"
+            await asyncio.sleep(RETRY_S)
+    raise InvariantBroken(
+        "transactions-end",
+        f"{cluster.topic}-{partition}, {PATIENCE_S:g} s after all was healed: {why}",
+    )

@@ -1,0 +1,115 @@
+"""Producers that write and delete keys of a compacted topic, and what is seen of it in the end.
+
+They are judged by `harness.simulation.invariants.keyed_values`, and nothing of them is recorded.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from harness.plans.plan import Topic
+from harness.simulation.committed_reads import read_committed
+from harness.simulation.invariants.keyed_values import KeyedTransaction, KeyedValues
+from harness.simulation.invariants.transactions import End
+from harness.simulation.transaction_work import PAUSE_S, TIMEOUT_S, until_answered
+from harness.workloads.clients.own.cluster import Cluster
+from harness.workloads.clients.own.coordinator import Unavailable
+from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
+
+TOPIC: Final = "highwater.compacted"
+PARTITIONS: Final = 2
+CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "3000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+"""Segments that are sealed and cleaned within seconds."""
+KEYS_AT_A_TIME: Final = 4
+TRANSACTIONS_EACH: Final = 4
+"""A producer writes to few keys at a time, so that most records are superseded. After some
+transactions it leaves the oldest key for good: then its last record must stay, or its tombstone for
+its time."""
+WRITES: Final = (1, 4)
+DELETIONS, ABORTS, VANISHES, NEW_IDS = 0.3, 0.2, 0.03, 0.3
+"""Shares of writes, of transactions, of writes, and of producers with a transactional id of their
+own: the batches of the last one are the last ones of its producer id for ever."""
+
+
+def topic() -> Topic:
+    """Return the compacted topic."""
+    return Topic(name=TOPIC, partitions=PARTITIONS, acks=-1, configs=CONFIGS)
+
+
+class KeyedWriter:
+    """Writes and deletes the keys of its own, which begin with `name`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        values: KeyedValues,
+        *,
+        rng: random.Random,
+        wall_clock_ms: Callable[[], int],
+        stop: asyncio.Event,
+    ) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._values = values
+        self._rng = rng
+        self._wall_clock_ms = wall_clock_ms
+        self._stop = stop
+        self._begun = 0
+
+    async def run(self) -> None:
+        """Write one transaction after the other until the stop. A producer that is fenced begins
+        anew.
+        """
+        rng, transactional_id = self._rng, self._name
+        while not self._stop.is_set():
+            if rng.random() < NEW_IDS:
+                transactional_id = f"{self._name}-{rng.randrange(1 << 20)}"
+            producer = TransactionalProducer(
+                self._cluster, transactional_id, TIMEOUT_S, second=True
+            )
+            try:
+                await until_answered(producer.init, self._stop)
+                for _ in range(rng.randint(1, 8)):
+                    if self._stop.is_set():
+                        break
+                    await self._write(producer, self._values.begin())
+                    await asyncio.sleep(rng.uniform(*PAUSE_S))
+            except (Fenced, Refused, Unavailable):
+                await asyncio.sleep(rng.uniform(*PAUSE_S))
+
+    async def _write(self, producer: TransactionalProducer, transaction: KeyedTransaction) -> None:
+        rng, stop = self._rng, self._stop
+        first_key, self._begun = self._begun // TRANSACTIONS_EACH, self._begun + 1
+        for _ in range(rng.randint(*WRITES)):
+            number = first_key + rng.randrange(KEYS_AT_A_TIME)
+            key = f"{self._name}/{number}".encode()
+            value = None if rng.random() < DELETIONS else self._values.next_value()
+            now_ms = self._wall_clock_ms()
+            write = partial(producer.write, number % PARTITIONS, [value], now_ms, key)
+            await until_answered(write, stop)
+            transaction.values[key] = value
+            if rng.random() < VANISHES:
+                raise Unavailable("vanished")
+        commit = rng.random() >= ABORTS
+        if commit:
+            transaction.end = End.UNKNOWN
+        await until_answered(partial(producer.end, commit=commit), stop)
+        if commit:
+            transaction.end = End.COMMITTED
+
+
+async def check_keys(cluster: Cluster, values: KeyedValues) -> None:
+    """Read the whole topic as a reader of committed records, and judge. Raises InvariantBroken."""
+    seen: dict[bytes, bytes | None] = {}
+    for partition in range(PARTITIONS):
+        for record in await read_committed(cluster, partition):
+            assert record.key is not None, "every record has a key"
+            seen[record.key] = record.value
+    values.check(seen)

@@ -21,14 +21,12 @@ API_VERSIONS = 18
 LEFT_OUT = frozenset(
     {
         *(29, 30, 31),  # access control lists
-        34,  # moves of replicas between log directories: there is one
         *(38, 39, 40, 41),  # delegation tokens
         *(48, 49),  # quotas
         *(50, 51),  # SCRAM users
         *(71, 72),  # client metrics
         *(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),  # share groups
         *(88, 89),  # the protocol of Kafka Streams
-        74,  # ListConfigResources
     }
 )
 PATIENCE_S = 20.0

@@ -1,4 +1,4 @@
-"""Floods of the coordinators: memory grows by what docs/performance.md says, times a wide margin."""
+"""Floods of the coordinators: memory grows as docs/performance.md says, with a wide margin."""
 
 import asyncio
 from pathlib import Path

@@ -144,7 +144,7 @@ def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
         DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
         DESCRIBE_TRANSACTIONS: Api(0, 0, transactions.describe_transactions),
-        LIST_TRANSACTIONS: Api(0, 1, transactions.list_transactions),
+        LIST_TRANSACTIONS: Api(0, 2, transactions.list_transactions),
         CONSUMER_GROUP_HEARTBEAT: Api(0, 1, handlers.consumer_groups.heartbeat),
         CONSUMER_GROUP_DESCRIBE: Api(0, 1, handlers.consumer_groups.describe),
         LIST_CONFIG_RESOURCES: Api(0, 1, handlers.configs.list_resources),

@@ -16,6 +16,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.machine import Answer, Effects, Now, Position, ProducerStamp, Token
+from nodes.coordinators.patterns.syntax import PatternError
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.coordinators.transactions import decisions, queries, records
 from nodes.coordinators.transactions.settings import TransactionSettings
@@ -305,8 +306,11 @@ class TransactionCoordinator:
 
     def listing(self, token: Token, now: Now, *, wanted: queries.Filter) -> Effects:
         """ListTransactions: the answer has the `transaction_states` of this partition."""
-        rows = queries.listing(self.transactions.values(), wanted, now.wall_ms)
-        return _answer(token, transaction_states=rows)
+        try:
+            rows = queries.listing(self.transactions.values(), wanted, now.wall_ms)
+        except PatternError:
+            return _answer(token, error_code=ErrorCode.invalid_regular_expression)
+        return _answer(token, error_code=ErrorCode.none, transaction_states=rows)
 
     def _timed_out(self, now: Now, most: int) -> Iterator[Transaction]:
         version = self._version()

@@ -6,6 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from nodes.coordinators.patterns.matching import Pattern
 from nodes.coordinators.transactions.state import BY_TITLE, State, Transaction
 
 Row = dict[str, Any]
@@ -21,24 +22,30 @@ class Filter:
     """Only transactions that have been open for longer."""
     any_state: bool = False
     """No state was named: all are asked for. With names that do not exist, none is."""
+    pattern: Pattern | None = None
+    """Only transactional ids that match it as a whole (KIP-1152)."""
 
 
 def read_filter(
-    state_names: Iterable[str], producer_ids: Iterable[int], duration_ms: int
+    state_names: Iterable[str],
+    producer_ids: Iterable[int],
+    duration_ms: int,
+    pattern: str | None = None,
 ) -> tuple[Filter, list[str]]:
-    """The filter of a request, and the names of states that do not exist."""
+    """The filter of a request, and the names of states that do not exist. Raises PatternError."""
     names = list(state_names)
     wanted = Filter(
         states=frozenset(BY_TITLE[name] for name in names if name in BY_TITLE),
         producer_ids=frozenset(producer_ids),
         duration_ms=duration_ms,
         any_state=not names,
+        pattern=Pattern(pattern, any_text=True) if pattern else None,
     )
     return wanted, [name for name in names if name not in BY_TITLE]
 
 
 def listing(transactions: Iterable[Transaction], wanted: Filter, now_ms: int) -> list[Row]:
-    """The rows of ListTransactions, by transactional id."""
+    """The rows of ListTransactions, by transactional id. Raises PatternError: it costs too much."""
     found = (each for each in transactions if _matches(each, wanted, now_ms))
     return [
         {
@@ -55,7 +62,9 @@ def _matches(transaction: Transaction, wanted: Filter, now_ms: int) -> bool:
         return False
     if not wanted.any_state and transaction.state not in wanted.states:
         return False
-    return wanted.duration_ms < 0 or now_ms - transaction.start_ms > wanted.duration_ms
+    if wanted.duration_ms >= 0 and now_ms - transaction.start_ms <= wanted.duration_ms:
+        return False
+    return wanted.pattern is None or wanted.pattern.matches(transaction.transactional_id)
 
 
 def describe(transactional_id: str, transaction: Transaction | None) -> Row:

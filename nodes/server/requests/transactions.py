@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from nodes.coordinators.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from nodes.coordinators.machine import Answer, ProducerStamp
 from nodes.coordinators.partitioning import partition_for
+from nodes.coordinators.patterns.syntax import PatternError
 from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.coordinators.transactions.queries import read_filter
 from nodes.coordinators.transactions.state import (
@@ -177,12 +178,13 @@ class TransactionHandler:
 
     async def list_transactions(self, request: Any, context: RequestContext) -> Any:
         """ListTransactions, of every coordinator of this broker."""
-        wanted, unknown = read_filter(
-            request.state_filters,
-            request.producer_id_filters,
-            getattr(request, "duration_filter", -1),
-        )
         try:
+            wanted, unknown = read_filter(
+                request.state_filters,
+                request.producer_id_filters,
+                getattr(request, "duration_filter", -1),
+                getattr(request, "transactional_id_pattern", None),
+            )
             answers = await asyncio.gather(
                 *(
                     shard.perform(
@@ -192,8 +194,13 @@ class TransactionHandler:
                     for shard in self._shards.all()
                 )
             )
+        except PatternError:
+            return respond(request, error_code=ErrorCode.invalid_regular_expression)
         except CoordinatorError as error:
             return respond(request, error_code=error.code)
+        failed = next((each for each in answers if each["error_code"]), None)
+        if failed is not None:
+            return respond(request, error_code=failed["error_code"])
         rows = [row for answer in answers for row in answer["transaction_states"]]
         return respond(request, unknown_state_filters=unknown, transaction_states=rows)
 

@@ -67,6 +67,7 @@ _LIKELY: Mapping[str, tuple[Any, ...]] = {
     "subscribed_topic_regex": (None, "", "n.*", "(", "a{1000}{1000}"),
     "transactional_id": _IDS,
     "transactional_ids": _IDS,
+    "transactional_id_pattern": (None, "", "t|u", "(", "(a|b)*a(a|b){100}"),
     "producer_id": tuple(range(-1, 10)),
     "producer_epoch": _EPOCHS,
     "coordinator_epoch": (-1, 0, 1),

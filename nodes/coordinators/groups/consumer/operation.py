@@ -6,12 +6,12 @@ from typing import Final, Literal, NamedTuple, get_args
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.consumer.member import Member
-from nodes.coordinators.groups.consumer.patterns.matching import Pattern
-from nodes.coordinators.groups.consumer.patterns.syntax import PatternError
 from nodes.coordinators.groups.consumer.requests import Refusal
 from nodes.coordinators.groups.settings import ConsumerSettings
 from nodes.coordinators.groups.topics import TopicHashes, TopicsView
 from nodes.coordinators.machine import Now
+from nodes.coordinators.patterns.matching import Pattern
+from nodes.coordinators.patterns.syntax import PatternError
 from nodes.coordinators.timers import Timers
 
 MOST_PATTERNS: Final = 1_000

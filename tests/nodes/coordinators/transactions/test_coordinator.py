@@ -405,8 +405,13 @@ def test_transactions_are_described_and_listed() -> None:
             lambda machine, token, now: machine.describe(token, now, transactional_id=name)
         )
 
-    def listing(*states: str, ids: tuple[int, ...] = (), duration_ms: int = -1) -> list[str]:
-        wanted, _ = read_filter(states, ids, duration_ms)
+    def listing(
+        *states: str,
+        ids: tuple[int, ...] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[str]:
+        wanted, _ = read_filter(states, ids, duration_ms, pattern)
         rows = all_of.driver.ask(
             lambda machine, token, now: machine.listing(token, now, wanted=wanted)
         )
@@ -434,5 +439,7 @@ def test_transactions_are_described_and_listed() -> None:
     assert listing("Unknown") == []
     assert read_filter(["Unknown", "Empty"], (), -1)[1] == ["Unknown"]
     assert listing(ids=(other.producer_id,)) == ["b"]
+    assert listing(pattern="[b-z]") == ["b"]
+    assert listing(pattern="") == ["a", "b"]
     assert listing("Ongoing", duration_ms=5_000) == []
     assert listing("Ongoing", duration_ms=4_999) == ["a"]

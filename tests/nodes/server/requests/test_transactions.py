@@ -1,6 +1,7 @@
 """Transactions by requests, on real brokers: coordination, fencing, failover, administration."""
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from nodes.server.apis import (
     ADD_PARTITIONS_TO_TXN,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
 )
 from nodes.server.coordinators import completions
 from tests.support.nodes.cluster import Cluster, eventually, running
@@ -201,6 +203,30 @@ def test_a_client_adds_no_partition_of_an_internal_topic() -> None:
                 for row in answer.results_by_topic_v3_and_below
             ] == [ErrorCode.operation_not_attempted, ErrorCode.topic_authorization_failed]
             assert await producer.state() == "Empty"
+
+    asyncio.run(main())
+
+
+def test_transactional_ids_are_listed_by_a_pattern() -> None:
+    """KIP-1152. An invalid pattern, and one that costs too much, are told; the next is served."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            for name in ("pay:1", "pay:2", "".join(Random(1).choices("ab", k=3_000))):
+                await TransactionalProducer(cluster, name).init()
+
+            async def listed(pattern: str | None) -> list[str] | ErrorCode:
+                answer = await cluster.ask(
+                    1, LIST_TRANSACTIONS, 2, transactional_id_pattern=pattern
+                )
+                names = sorted(row.transactional_id for row in answer.transaction_states)
+                return names if answer.error_code is NONE else ErrorCode(answer.error_code)
+
+            assert await listed("pay:[0-9]") == ["pay:1", "pay:2"]
+            assert await listed("pay") == []
+            assert await listed("(") is ErrorCode.invalid_regular_expression
+            assert await listed("(a|b)*a(a|b){100}") is ErrorCode.invalid_regular_expression
+            assert len(await listed(None)) == 3
 
     asyncio.run(main())
 

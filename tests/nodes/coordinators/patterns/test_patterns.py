@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nodes.coordinators.groups.consumer.patterns.matching import MAX_WORK, Pattern
-from nodes.coordinators.groups.consumer.patterns.syntax import LETTERS, PatternError
+from nodes.coordinators.patterns.matching import MAX_WORK, Pattern
+from nodes.coordinators.patterns.syntax import TOPIC_LETTERS, PatternError
 
 NAMES = ["", "a", "b", "ab", "aab", "abc", "foo-1", "foo.bar", "FOO", "x_9", "aaaaa", "__c"]
 
@@ -32,7 +32,7 @@ def patterns(draw: st.DrawFn) -> str:
     return draw(st.recursive(st.builds("{}{}".format, atom, repeat), extend, max_leaves=5))
 
 
-@given(patterns(), st.lists(st.text(sorted(LETTERS), max_size=5)))
+@given(patterns(), st.lists(st.text(sorted(TOPIC_LETTERS), max_size=5)))
 @settings(deadline=None, max_examples=100)
 def test_a_pattern_matches_what_re_matches(pattern: str, names: list[str]) -> None:
     """The whole name."""
@@ -104,3 +104,49 @@ def test_a_pattern_that_would_take_exponential_time_is_matched_or_refused() -> N
     with pytest.raises(PatternError, match="costs too much"):
         hostile.matching("".join(random.choices("ab", k=249)) for _ in range(2_000))
     assert hostile._work <= MAX_WORK + 1_000
+
+
+TEXTS = ["", "a:b", "a b", "Pay 1", "é", "É", "ü", "a\nb", "日本", "-", "\t"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("a:b", {"a:b"}),
+        ("a.b", {"a:b", "a b"}),
+        ("(?s)a.b", {"a:b", "a b", "a\nb"}),
+        ("((?s)a.b)|(a.b)", {"a:b", "a b", "a\nb"}),
+        ("(?s:-)|a.b", {"a:b", "a b", "-"}),
+        ("é", {"é"}),
+        ("(?i)é", {"é", "É"}),
+        ("[^é]", {"É", "ü", "-", "\t"}),
+        (".", {"é", "É", "ü", "-", "\t"}),
+        ("..", {"日本"}),
+        (r"\W", {"é", "É", "ü", "-", "\t"}),
+        (r"\w+\s\w", {"a b", "a\nb", "Pay 1"}),
+        (r"Pay\s[[:digit:]]", {"Pay 1"}),
+        ("[!-~]+", {"a:b", "-"}),
+        ("[[:^ascii:]]", {"é", "É", "ü"}),
+        ("[[:cntrl:]]", {"\t"}),
+    ],
+)
+def test_any_text_is_matched(pattern: str, matched: set[str]) -> None:
+    """Transactional ids may have every letter, also some that the pattern does not name."""
+    assert Pattern(pattern, any_text=True).matching(TEXTS) == matched
+
+
+@pytest.mark.parametrize("pattern", ["[a-é]", r"\x{e9}", r"[\x{e9}]"])
+def test_ranges_and_escapes_beyond_ascii_are_refused_for_any_text(pattern: str) -> None:
+    """A wrong answer would be worse."""
+    with pytest.raises(PatternError):
+        Pattern(pattern, any_text=True)
+
+
+@given(patterns(), st.lists(st.text(max_size=5), max_size=4))
+@settings(deadline=None, max_examples=100)
+def test_a_pattern_over_any_text_matches_what_re_matches(pattern: str, names: list[str]) -> None:
+    """With ASCII's classes, as in RE2."""
+    ours = Pattern(pattern, any_text=True)
+    theirs = re.compile(pattern, re.ASCII)
+    for name in (*NAMES, *names):
+        assert ours.matches(name) == bool(theirs.fullmatch(name)), name

@@ -1,7 +1,8 @@
-r"""Regular expressions over topic names: a subset of RE2's syntax, matched in bounded time.
+r"""Regular expressions over names: a subset of RE2's syntax, matched in bounded time.
 
-A member of a consumer group may subscribe to a regular expression, which the broker evaluates
-(Kafka with RE2/J). Python's `re` may need exponential time, and would hold up the broker.
+A member of a consumer group may subscribe to a regular expression, and transactional ids may be
+listed by one. The broker evaluates them (Kafka with RE2/J). Python's `re` may need exponential
+time, and would hold up the broker.
 
 Supported: literals, `.`, classes (`[a-z]`, `[^x]`, `[[:alpha:]]`), `\d \w \s \D \W \S`, groups
 (`(...)`, `(?:...)`, `(?P<n>...)`, `(?i)`, `(?s)`, `(?i:...)`), `|`, `* + ? {n} {n,} {n,m}` (also

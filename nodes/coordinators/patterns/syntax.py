@@ -1,7 +1,8 @@
-"""From a regular expression to a nondeterministic automaton over the letters of topic names.
+"""From a regular expression to a nondeterministic automaton over an alphabet.
 
-Topic names have ASCII letters, digits, '.', '_' and '-' only, so a class of letters is a set of
-those, and everything else in a pattern can never match.
+A class of letters is a set of letters of the alphabet. What is not in it can never match. Topic
+names have few letters. Any other text has ASCII's, those that the pattern names, and one that
+stands for all others. So of letters beyond ASCII a pattern can have single ones, no ranges.
 """
 
 import string
@@ -9,30 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-LETTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+TOPIC_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+OTHER: Final = "\U0010ffff"
+"""Stands for each letter that is not in the alphabet."""
 MAX_STATES: Final = 500
 """RE2/J has no such limit for a whole pattern; for repetitions it has 1,000."""
 MAX_DEPTH: Final = 100
 MAX_LENGTH: Final = 5_000
 """Characters of a pattern."""
 
+_ASCII: Final = frozenset(map(chr, range(128)))
+_LETTERS_AND_DIGITS: Final = frozenset(string.ascii_letters + string.digits)
 _CLASSES: Final = {
     "d": frozenset(string.digits),
-    "w": frozenset(string.ascii_letters + string.digits + "_"),
-    "s": frozenset[str](),
+    "w": _LETTERS_AND_DIGITS | {"_"},
+    "s": frozenset("\t\n\f\r "),
 }
 _POSIX: Final = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
+    "alnum": _LETTERS_AND_DIGITS,
     "alpha": frozenset(string.ascii_letters),
-    "ascii": LETTERS,
-    "blank": frozenset[str](),
-    "cntrl": frozenset[str](),
+    "ascii": _ASCII,
+    "blank": frozenset(" \t"),
+    "cntrl": frozenset(map(chr, (*range(32), 127))),
     "digit": frozenset(string.digits),
-    "graph": LETTERS,
+    "graph": frozenset(map(chr, range(33, 127))),
     "lower": frozenset(string.ascii_lowercase),
-    "print": LETTERS,
-    "punct": frozenset("._-"),
-    "space": frozenset[str](),
+    "print": frozenset(map(chr, range(32, 127))),
+    "punct": frozenset(string.punctuation),
+    "space": frozenset("\t\n\v\f\r "),
     "upper": frozenset(string.ascii_uppercase),
     "word": _CLASSES["w"],
     "xdigit": frozenset(string.hexdigits),
@@ -71,11 +76,16 @@ _Build = Callable[[Automaton, int], int]
 """Adds a part of a pattern that leads to a state; returns the state where the part begins."""
 
 
-def parse(pattern: str) -> Automaton:
-    """The automaton of a pattern. Raises PatternError."""
+def text_letters(pattern: str) -> frozenset[str]:
+    """The alphabet for any text, as far as a pattern can tell letters apart."""
+    return _ASCII | set(pattern) | set(pattern.lower()) | set(pattern.upper()) | {OTHER}
+
+
+def parse(pattern: str, letters: frozenset[str]) -> Automaton:
+    """The automaton of a pattern over an alphabet. Raises PatternError."""
     if len(pattern) > MAX_LENGTH:
         raise PatternError("the pattern is too long")
-    parser = _Parser(pattern)
+    parser = _Parser(pattern, letters)
     build = parser.alternatives()
     if not parser.at_end():
         raise PatternError("unexpected )")
@@ -136,11 +146,13 @@ def _repeated(part: _Build, least: int, most: int | None) -> _Build:
 
 
 class _Parser:
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, letters: frozenset[str]) -> None:
         self._pattern = pattern
+        self._all = letters
         self._at = 0
         self._depth = 0
         self._fold = False
+        self._dot_all = False
 
     def at_end(self) -> bool:
         return self._at >= len(self._pattern)
@@ -169,11 +181,11 @@ class _Parser:
         return found
 
     def alternatives(self) -> _Build:
-        fold = self._fold
+        flags = self._fold, self._dot_all
         parts = [self._concatenation()]
         while self._take("|"):
             parts.append(self._concatenation())
-        self._fold = fold
+        self._fold, self._dot_all = flags
         return _either(parts)
 
     def _concatenation(self) -> _Build:
@@ -235,7 +247,7 @@ class _Parser:
             case "[":
                 return _letters(self._class())
             case ".":
-                return _letters(LETTERS)
+                return _letters(self._all if self._dot_all else self._all - {"\n"})
             case "\\":
                 return _letters(self._cased(self._escape()))
             case "*" | "+" | "?":
@@ -249,13 +261,13 @@ class _Parser:
     def _cased(self, letters: frozenset[str]) -> frozenset[str]:
         if self._fold:
             letters |= {each.lower() for each in letters} | {each.upper() for each in letters}
-        return letters & LETTERS
+        return letters & self._all
 
     def _group(self) -> _Build:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise PatternError("the pattern is nested too deeply")
-        outer = self._fold
+        outer = self._fold, self._dot_all
         if self._take("?P<") or self._take("?<"):
             name = self._until(">")
             if not name or not set(name) <= _CLASSES["w"]:
@@ -272,7 +284,7 @@ class _Parser:
         build = self.alternatives()
         if not self._take(")"):
             raise PatternError(") is missing")
-        self._fold = outer
+        self._fold, self._dot_all = outer
         self._depth -= 1
         return build
 
@@ -282,13 +294,21 @@ class _Parser:
             raise PatternError(f"(?{flags}) is not supported")
         if "i" in on + off:
             self._fold = "i" in on
+        if "s" in on + off:
+            self._dot_all = "s" in on
 
     def _escape(self) -> frozenset[str]:
         letter = self._next()
         if letter.lower() in _CLASSES:
             found = _CLASSES[letter.lower()]
-            return found if letter.islower() else LETTERS - found
-        return frozenset(self._escaped_letter(letter))
+            return found if letter.islower() else self._all - found
+        return frozenset(self._known(self._escaped_letter(letter)))
+
+    def _known(self, letter: str) -> str:
+        """The letter. Raises PatternError if the alphabet has another one for it."""
+        if OTHER in self._all and letter not in self._all - {OTHER}:
+            raise PatternError("escapes of letters beyond ASCII are not supported")
+        return letter
 
     def _escaped_letter(self, letter: str) -> str:
         if letter == "x":
@@ -313,7 +333,7 @@ class _Parser:
                 name = self._until(":]")
                 if name not in _POSIX:
                     raise PatternError(f"[:{name}:] is unknown")
-                found |= LETTERS - _POSIX[name] if inverse else _POSIX[name]
+                found |= self._all - _POSIX[name] if inverse else _POSIX[name]
                 continue
             low = self._class_letters()
             range_follows = self._peek("-") and self._pattern[self._at + 1 : self._at + 2] != "]"
@@ -324,9 +344,11 @@ class _Parser:
             high = self._class_letters()
             if len(high) != 1 or max(low) > max(high):
                 raise PatternError("an invalid range")
-            found |= {each for each in LETTERS if max(low) <= each <= max(high)}
+            if OTHER in self._all and not max(high).isascii():
+                raise PatternError("ranges of letters beyond ASCII are not supported")
+            found |= {each for each in self._all if max(low) <= each <= max(high)}
         letters = self._cased(frozenset(found))
-        return LETTERS - letters if negated else letters
+        return self._all - letters if negated else letters
 
     def _class_letters(self) -> frozenset[str]:
         letter = self._next()

@@ -1,4 +1,4 @@
-"""Which topic names a regular expression matches, with a bound on the work.
+"""Which names a regular expression matches, with a bound on the work.
 
 The automaton's sets of states become states of a deterministic one when a name first needs them.
 So a usual pattern costs one lookup for each letter of each name. What that first time costs is
@@ -8,7 +8,14 @@ counted, and bounded for the life of a pattern.
 from collections.abc import Iterable
 from typing import Final
 
-from nodes.coordinators.groups.consumer.patterns.syntax import Automaton, PatternError, parse
+from nodes.coordinators.patterns.syntax import (
+    OTHER,
+    TOPIC_LETTERS,
+    Automaton,
+    PatternError,
+    parse,
+    text_letters,
+)
 
 MAX_WORK: Final = 200_000
 """Steps of the nondeterministic automaton: below a tenth of a second."""
@@ -19,9 +26,10 @@ _States = frozenset[int]
 class Pattern:
     """A regular expression, ready to match."""
 
-    def __init__(self, pattern: str) -> None:
-        """Raises PatternError."""
-        self._automaton: Automaton = parse(pattern)
+    def __init__(self, pattern: str, *, any_text: bool = False) -> None:
+        """`any_text`: the names may be any text, and not only topics'. Raises PatternError."""
+        self._letters = text_letters(pattern) if any_text else TOPIC_LETTERS
+        self._automaton: Automaton = parse(pattern, self._letters)
         self._steps: dict[_States, dict[str, _States]] = {}
         self._work = 0
         self._start = self._closed([self._automaton.start])
@@ -46,6 +54,7 @@ class Pattern:
     def _step(self, states: _States, letter: str) -> _States:
         automaton = self._automaton
         self._count(len(states))
+        letter = letter if letter in self._letters else OTHER
         return self._closed(
             [automaton.target[each] for each in states if letter in automaton.classes[each]]
         )

@@ -59,6 +59,8 @@ class TransactionCoordinatorSettings:
     min_isr: int
     request_timeout_ms: int
     """request.timeout.ms: how long an answer waits for its records' replication."""
+    verifies_partitions: bool
+    """transaction.partition.verification.enable, unless it is altered while the broker runs."""
 
     @classmethod
     def read(cls, read: PropertyReader) -> Self:
@@ -80,6 +82,9 @@ class TransactionCoordinatorSettings:
             ),
             min_isr=read.number(f"{topic}min.isr", 2, least=1),
             request_timeout_ms=read.number("request.timeout.ms", 30_000, least=1),
+            verifies_partitions=read.flag(
+                "transaction.partition.verification.enable", default=True
+            ),
         )
 
 

@@ -20,6 +20,7 @@ from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, ConfigResource
 from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigRecord, MetadataRecord
 from nodes.metadata.topic_configs import (
+    BOOLEAN,
     MIN_INSYNC_REPLICAS,
     TOPIC_CONFIGS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
@@ -75,6 +76,9 @@ THROTTLED_RATES: Final = (
 )
 """The byte rates per second for throttled replicas (KIP-73)."""
 
+TRANSACTION_VERIFICATION: Final = "transaction.partition.verification.enable"
+"""Whether leaders ask the coordinator before the first batch of a transaction (KIP-890)."""
+
 _CLUSTER_ONLY: Final = (MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE)
 """The controller uses these, for the whole cluster."""
 
@@ -85,11 +89,12 @@ def _broker_configs() -> dict[str, Check]:
         for row in TOPIC_CONFIGS.values()
         for synonym in row.synonyms
     }
-    return checks | {name: integer(0) for name in THROTTLED_RATES}
+    rates = {name: integer(0) for name in THROTTLED_RATES}
+    return {**checks, **rates, TRANSACTION_VERIFICATION: BOOLEAN}
 
 
 BROKER_CONFIGS: Final[Mapping[str, Check]] = _broker_configs()
-"""The dynamic broker configurations: the topics' defaults, and throttles."""
+"""The dynamic broker configurations: the topics' defaults, throttles, and verification."""
 
 
 def alter_configs(

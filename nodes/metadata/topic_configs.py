@@ -120,7 +120,7 @@ def _replicas(value: str) -> str | None:
 
 _INT: Final = (1 << 31) - 1
 _LONG: Final = (1 << 63) - 1
-_BOOLEAN: Final = _one_of("true", "false")
+BOOLEAN: Final = _one_of("true", "false")
 
 
 def _int(default: int, low: int, *synonyms: Synonym | str) -> TopicConfig:
@@ -182,7 +182,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "segment.index.bytes": _int(10 << 20, 4, "log.index.size.max.bytes"),
     "segment.ms": _long(168 * _HOUR_MS, 1, "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS)),
     UNCLEAN_LEADER_ELECTION_ENABLE: _text(
-        ConfigType.BOOLEAN, "false", _BOOLEAN, UNCLEAN_LEADER_ELECTION_ENABLE
+        ConfigType.BOOLEAN, "false", BOOLEAN, UNCLEAN_LEADER_ELECTION_ENABLE
     ),
 }
 

@@ -21,6 +21,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
+from nodes.controller.configs import TRANSACTION_VERIFICATION
 from nodes.ids import NO_NODE, NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.metadata.image import ClusterImage, Delta, PartitionImage, PartitionKey
 from nodes.metadata.records import TOPIC_RESOURCE
@@ -125,6 +126,14 @@ class ReplicaManager:
     async def recover(self) -> None:
         """Open every log on the disk, before the broker registers. Raises OSError."""
         await self.logs.recover(self._settings_of("").log)
+
+    @property
+    def verifies_transactions(self) -> bool:
+        """transaction.partition.verification.enable, as it is configured at the moment."""
+        altered = self.image.broker_config(self._config.node_id).get(TRANSACTION_VERIFICATION)
+        if altered is None:
+            return self._config.transactions.verifies_partitions
+        return altered.lower() == "true"
 
     def apply_delta(self, image: ClusterImage, delta: Delta) -> None:
         """Apply a newer image; before `activate` it is only stored."""

@@ -9,6 +9,9 @@ The coordinator's errors become those that a producer can handle, as in Kafka. W
 asked now is asked again by the producer: NOT_ENOUGH_REPLICAS makes it try again, and look for no
 other leader. While an earlier transaction of the producer still ends (CONCURRENT_TRANSACTIONS) the
 broker itself asks again for a while.
+
+`transaction.partition.verification.enable=false` ends the questions about partitions that clients
+added themselves. Then a guard is valid without one, as Kafka appends without one.
 """
 
 import asyncio
@@ -133,6 +136,8 @@ class ProduceVerification:
         timeout_s: float,
     ) -> Verified:
         """Ask the coordinator; return what may be appended. Takes at most `timeout_s`."""
+        if version < ADDS_PARTITIONS_SINCE and not self._replicas.verifies_transactions:
+            return begun
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(RETRY_S, timeout_s)
         while begun.guards:

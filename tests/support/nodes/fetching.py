@@ -51,6 +51,7 @@ class Hosted:
     replicas: dict[TopicPartition, Replica] = field(default_factory=dict)
     names: dict[UUID, str] = field(default_factory=dict)
     truncations: int = 0
+    verifies_transactions: bool = True
 
     def find(self, partition: TopicPartition) -> Replica | None:
         return self.replicas.get(partition)

@@ -1,6 +1,7 @@
 """Transactions by requests, on real brokers: coordination, fencing, failover, administration."""
 
 import asyncio
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -11,15 +12,21 @@ from nodes.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from nodes.server.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
+    PRODUCE,
 )
 from nodes.server.coordinators import completions
+from tests.support.nodes.batches import batch
 from tests.support.nodes.cluster import Cluster, eventually, running
 from tests.support.nodes.transaction_requests import TransactionalProducer
 
 NONE = ErrorCode.none
+LIMIT = timedelta(seconds=5)
+VERIFICATION = "transaction.partition.verification.enable"
 
 
 async def with_topic(cluster: Cluster) -> None:
@@ -203,6 +210,55 @@ def test_a_client_adds_no_partition_of_an_internal_topic() -> None:
                 for row in answer.results_by_topic_v3_and_below
             ] == [ErrorCode.operation_not_attempted, ErrorCode.topic_authorization_failed]
             assert await producer.state() == "Empty"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_verification_is_altered_while_the_broker_runs(broker: str) -> None:
+    """For all brokers, or one; the broker describes what holds."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a", latest=False)
+            await producer.init()
+            resource = {"resource_type": 4, "resource_name": broker}
+
+            async def produced() -> ErrorCode:
+                identity = (producer.stamp.producer_id, producer.stamp.epoch, 0)
+                records = batch(1, producer=identity, transactional=True)
+                data = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
+                answer = await cluster.ask(
+                    1, PRODUCE, 11, transactional_id="a", acks=-1, timeout=LIMIT, topic_data=[data]
+                )
+                return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+            async def alter(operation: int, value: str | None) -> ErrorCode:
+                change = {"name": VERIFICATION, "config_operation": operation, "value": value}
+                answer = await cluster.ask(
+                    1, INCREMENTAL_ALTER_CONFIGS, 1, resources=[{**resource, "configs": [change]}]
+                )
+                return ErrorCode(answer.responses[0].error_code)
+
+            assert await produced() is ErrorCode.transaction_abortable
+            assert await alter(0, "perhaps") is ErrorCode.invalid_request
+            assert await alter(0, "false") is NONE
+
+            async def accepted() -> bool:
+                return await produced() is NONE
+
+            await eventually(accepted)
+            answer = await cluster.ask(
+                1,
+                DESCRIBE_CONFIGS,
+                4,
+                resources=[
+                    {"resource_type": 4, "resource_name": "1", "configuration_keys": [VERIFICATION]}
+                ],
+            )
+            (row,) = answer.results[0].configs
+            assert (row.value, row.read_only, row.config_type) == ("false", False, 1)
 
     asyncio.run(main())
 

@@ -116,6 +116,22 @@ def test_the_first_batch_of_a_transaction_is_verified_and_the_next_is_not(
     run(test())
 
 
+@pytest.mark.parametrize(("version", "asked"), [(11, 0), (12, 1)])
+def test_verification_may_be_turned_off_for_clients_that_add_partitions_themselves(
+    version: int, asked: int
+) -> None:
+    """As in Kafka: newer clients leave it to the broker to add them."""
+
+    async def test() -> None:
+        producing = Producing()
+        producing.broker.hosted.verifies_transactions = False
+        answers = await producing.send(sent(0), version=version)
+        assert answers == [(NONE, 0)]
+        assert len(producing.coordinator.asked) == asked
+
+    run(test())
+
+
 def test_only_partitions_without_an_open_transaction_are_asked_for() -> None:
     """One of two here."""
 

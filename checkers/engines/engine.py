@@ -22,9 +22,10 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet
 
 from checkers.engines.embedded.columns import Window, literal, quoted
 from checkers.engines.embedded.frames import Frame as SqlFrame
@@ -89,7 +90,8 @@ class Engine(Protocol):
         """The window specification class, as `pyspark.sql.Window`."""
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
-        """The rows of all sources as one frame with the columns of `schema`."""
+        """The rows of all sources as one frame with the columns of `schema`. A column that a file
+        lacks is null."""
 
     @property
     def rows_at_once(self) -> int | None:
@@ -145,6 +147,17 @@ def block_bit(engine: Engine, column: str) -> Column:
     return engine.functions.expr(f"shiftleft(1L, cast(`{column}` & {last} as int))")
 
 
+class _Selected(NamedTuple):
+    """A query for the columns `names` of a table or of files."""
+
+    names: Sequence[str]
+    source: str
+
+    @property
+    def sql(self) -> str:
+        return f"SELECT {', '.join(map(quoted, self.names))} FROM {self.source}"
+
+
 class DuckDbEngine:
     """The embedded engine: it runs in this process, starts at once, and can spill to disk.
 
@@ -185,12 +198,11 @@ class DuckDbEngine:
         tables = [source for source in sources if isinstance(source, pa.Table)]
         if not paths:
             return SqlFrame(self._taken_over(tables, schema), schema.names)
-        columns = ", ".join(map(quoted, schema.names))
-        listed = ", ".join(literal(str(path)) for path in paths)
-        selects = [f"SELECT {columns} FROM read_parquet([{listed}])"]
-        if tables:
-            selects.append(f"SELECT {columns} FROM {self._taken_over(tables, schema)}")
-        everything = f"({' UNION ALL '.join(selects)})"
+        selects = [*self._of_files(paths, schema)]
+        if tables or len(selects) > 1 or len(selects[0].names) < len(schema):
+            # The table comes first: it has all columns, and files may lack some.
+            selects.insert(0, _Selected(schema.names, self._taken_over(tables, schema)))
+        everything = f"({' UNION ALL BY NAME '.join(each.sql for each in selects)})"
         size = sum(path.stat().st_size for path in paths)
         if size <= LOADED_BYTES:
             return self.materialize(SqlFrame(everything, schema.names))
@@ -198,6 +210,16 @@ class DuckDbEngine:
             self._keep_in_a_file()
         coded = [self._coded(name, everything) for name in schema.names]
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _of_files(self, paths: Sequence[Path], schema: pa.Schema) -> Iterator[_Selected]:
+        """Yield one query for all files with the same columns of `schema`."""
+        alike: dict[tuple[str, ...], list[Path]] = {}
+        for path in paths:
+            found = set(pyarrow.parquet.read_schema(path).names)
+            alike.setdefault(tuple(n for n in schema.names if n in found), []).append(path)
+        for names, files in alike.items():
+            listed = ", ".join(literal(str(path)) for path in files)
+            yield _Selected(names, f"read_parquet([{listed}])")
 
     def _taken_over(self, tables: Sequence[pa.Table], schema: pa.Schema) -> str:
         """Make a table of the database with the rows of `tables`, and return its name."""
@@ -302,7 +324,8 @@ class SparkEngine:
         tables = [source for source in sources if isinstance(source, pa.Table)]
         frames = []
         if paths:
-            frames.append(self._session.read.parquet(*paths).select(*schema.names))
+            reader = self._session.read.schema(from_arrow_schema(schema))
+            frames.append(reader.parquet(*paths))
         if tables or not paths:
             rows = pa.concat_tables([schema.empty_table(), *tables]).select(schema.names)
             # Spark Connect does not take the schema of a table without rows from the table.

@@ -2,8 +2,8 @@
 
 The history is the only link between running and judging. This module defines every column of the
 history and of the tables beside it, finds a run's files, and refuses files that do not fit, with an
-error that names the file and the column. Every source that it returns has all columns of its
-schema, with their types, in order. It reads no rows; the engine reads them from the files.
+error that names the file and the column. A file may lack columns that were added to its table
+later. It reads no rows; the engine reads them from the files, with all columns of the schema.
 
 It leaves writing to the harness, and reading and judging to the engine and the detectors.
 
@@ -43,7 +43,7 @@ class HistoryError(Exception):
 
 
 LATER = {"later": "yes"}
-"""Marks a column that was added to the table later. Stored runs may lack it; then it reads as null.
+"""Marks a column that was added to the table later. Stored runs may lack it; the engine reads null.
 """
 
 CUT = {b"cut": b"yes"}
@@ -65,7 +65,9 @@ HISTORY = pa.schema(
     [
         pa.field("op", pa.int64(), nullable=False),  # writer_id << 40 | counter: unique in the run
         pa.field("client", pa.int32(), nullable=False),  # a restarted client is a new number
-        # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end
+        # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end; of
+        # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
+        # revoked, lost, offset-commit, final-committed
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -81,8 +83,27 @@ HISTORY = pa.schema(
         pa.field("txn", pa.int64()),
         pa.field("group", pa.string()),
         pa.field("error", pa.string()),  # error code name; "checksum", "foreign" for records
+        # the generation of the group, or the epoch of the member
+        pa.field("generation", pa.int32(), metadata=LATER),
+        pa.field("transactional_id", pa.string(), metadata=LATER),
+        # of a send: the value of the record that it was made from
+        pa.field("copies", pa.int64(), metadata=LATER),
+        # of a poll or a final read: 0 read_uncommitted, 1 read_committed; null: not recorded
+        pa.field("isolation", pa.int8(), metadata=LATER),
     ]
 )
+
+# Rows of transactions. A send in a transaction is written when the transaction has ended, and has
+# the outcome of the transaction: ok: the commit was acknowledged; fail: the transaction is surely
+# not committed; info: not known. complete_ns: the end of the transaction.
+# commit-transaction, abort-transaction: the request that ended the transaction `txn`.
+# init-producer: from complete_ns on, every older producer of the transactional id is fenced.
+#
+# Rows of groups; client: the member. assigned, revoked, lost: a rebalance callback, a row for each
+# partition (offset: the position from which an assigned member goes on), or one row without a
+# partition. offset-commit: a row for each partition (offset: the committed position; with txn: the
+# commit was sent in this transaction and has its outcome). final-committed: after the run, the
+# offset that the coordinator of the group has.
 
 # A row of `f` producer-epoch: an idempotent producer left its epoch. librdkafka does so in all
 # partitions at once, our own client in the partition of the row.
@@ -378,17 +399,9 @@ def _load_file(path: Path, schema: pa.Schema, *, followed: bool) -> _File:
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
     marks = (found.metadata or {}).items()
-    source = _sealed(path, found, schema)
-    return _File(path.stem, source, CUT.items() <= marks, followed or FOLLOWED.items() <= marks)
-
-
-def _sealed(path: Path, found: pa.Schema, schema: pa.Schema) -> Source:
-    """Return the file; or its rows with all columns, if it lacks columns that were added later."""
     validate(found, schema, str(path))
     _no_empty_rows(path, found, schema)
-    if set(schema.names) <= set(found.names):
-        return path
-    return conform(arrow.read(path), schema)
+    return _File(path.stem, path, CUT.items() <= marks, followed or FOLLOWED.items() <= marks)
 
 
 def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from checkers.expectations import BadExpectation, of_plan
+from checkers.history.settings import PROCESSING
 
 IMPORTED = "imported"
 """The `system` of an import's plan: another tool ran it, and it cannot be run again."""
@@ -55,6 +56,9 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
             yield f"{section}: expected an object"
         elif found is not None:
             yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
+    processing = (plan.get("workload") or {}).get("processing")
+    if processing is not None and processing not in PROCESSING:
+        yield f"workload.processing: expected one of {', '.join(PROCESSING)}, found {processing!r}"
     try:
         of_plan(plan)
     except BadExpectation as error:

@@ -28,6 +28,17 @@ RETENTION_MS = (
     ("log.retention.hours", 3_600_000),
 )
 """The properties with the greatest age of records, in order of priority, and their units in ms."""
+AT_MOST_ONCE = "at-most-once"
+"""A group commits an offset before it processes the record."""
+AT_LEAST_ONCE = "at-least-once"
+"""A group commits an offset after it processed the record."""
+EXACTLY_ONCE = "exactly-once"
+"""A group commits offsets in the transactions that write the results."""
+PROCESSING = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+"""What a workload promises of the records that its groups read."""
+TRANSACTION_VERSION = "transaction.version"
+"""The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
+
 DELETE = "delete"
 """The default cleanup.policy."""
 RETENTION_BYTES = ("retention.bytes", "log.retention.bytes")
@@ -44,6 +55,8 @@ class Settings:
     acks: 0, 1, -1 (all), None without a topic. flush_before_ack: every replica fsyncs a record
     before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
     retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
+    transaction_version: of the cluster. processing: one of PROCESSING; None: the workload promises
+    nothing. group_metadata: offsets are sent to transactions with the member and its generation.
     """
 
     acks: int | None
@@ -55,6 +68,9 @@ class Settings:
     max_in_flight: int = 5
     retention_ms: int = DEFAULT_RETENTION_MS
     retention_bytes: int = UNLIMITED
+    transaction_version: int = 2
+    processing: str | None = None
+    group_metadata: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +104,9 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
         max_in_flight=int(workload.get("max_in_flight") or 5),
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
+        transaction_version=int(broker.get(TRANSACTION_VERSION, 2)),
+        processing=workload.get("processing"),
+        group_metadata=bool(workload.get("group_metadata", True)),
     )
 
 

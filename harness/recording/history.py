@@ -160,7 +160,7 @@ class OperationWriter(ABC):
         self.append(
             (
                 op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
-                leader_epoch, acks, node, None, None, error,
+                leader_epoch, acks, node, None, None, error, None, None, None, None,
             )
         )  # fmt: skip
 

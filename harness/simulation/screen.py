@@ -28,8 +28,14 @@ Partition = tuple[str, int]
 
 (
     _OP, _CLIENT, _F, _TYPE, _INVOKE, _COMPLETE, _TOPIC, _PARTITION, _VALUE, _OFFSET, _EPOCH,
-    _ACKS, _NODE, _TXN, _GROUP, _ERROR,
+    _ACKS, _NODE, _TXN, _GROUP, _ERROR, _GENERATION, _TRANSACTIONAL_ID, _COPIES, _ISOLATION,
 ) = range(len(HISTORY.names))  # fmt: skip
+
+_KNOWN: Final = frozenset(
+    {"start", "end", "send", "poll", "assign", "watermark", PRODUCER_EPOCH, "final-read"}
+    | {"final-read-end"}
+)
+"""The kinds of rows that the screen judges."""
 
 
 class FinalRecord(NamedTuple):
@@ -107,6 +113,8 @@ def _faults(recording: Recording) -> Iterator[str]:
 
 
 def _clients(index: _RowIndex) -> Iterator[str]:
+    if unknown := sorted(index.by_f.keys() - _KNOWN):
+        yield f"there are rows of {', '.join(unknown)}, which the screen does not judge"
     started = Counter(row[_CLIENT] for row in index.by_f["start"])
     if started != Counter(row[_CLIENT] for row in index.by_f["end"]):
         yield "a client did not end in order"

@@ -156,6 +156,7 @@ def test_damaged_pages_are_unknown(run_dir: Path) -> None:
         ('{"topics": [{"acks": 1}]}', "topics: every topic needs a name"),
         ('{"topics": [{"name": "a", "partitions": "many"}]}', "partitions: expected a number"),
         ('{"workload": 3}', "workload: expected an object"),
+        ('{"workload": {"processing": "twice"}}', "processing: expected one of at-most-once"),
         ('{"bounds": {"unavailable_ms": "long"}}', "bounds.unavailable_ms: expected a number"),
     ],
 )

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import checkers.engines.engine
-from checkers.engines.engine import DuckDbEngine, EngineError, as_frame
+from checkers.engines.engine import DuckDbEngine, EngineError, SparkEngine, as_frame
 from checkers.history.history import CLUSTER
 
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "t": ["it's", None, "c"]})
@@ -145,3 +145,36 @@ def test_rows_of_our_own() -> None:
     with pytest.raises(pa.ArrowInvalid, match="unexpected field"):
         as_frame(engine, [{"kinds": "leader"}], CLUSTER)
     engine.close()
+
+
+@pytest.mark.parametrize("loaded", [0, 1 << 20])
+def test_a_column_that_files_lack_is_null(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: int
+) -> None:
+    """Runs of earlier versions lack later columns; files with and without them are read as one."""
+    monkeypatch.setattr(checkers.engines.engine, "LOADED_BYTES", loaded)
+    paths = [tmp_path / "new.parquet", tmp_path / "old.parquet"]
+    pyarrow.parquet.write_table(ROWS, paths[0])
+    pyarrow.parquet.write_table(ROWS.drop_columns(["t"]), paths[1])
+    lacking = [{"n": n, "t": None} for n in (1, 2, 3)]
+    engine = DuckDbEngine()
+
+    def read(*sources: Path | pa.Table) -> list[dict[str, Any]]:
+        rows = engine.rows(engine.load(sources, ROWS.schema))
+        return sorted(rows, key=lambda row: (row["n"], row["t"] or ""))
+
+    assert read(paths[1]) == lacking
+    both = sorted(ROWS.to_pylist() + lacking, key=lambda row: (row["n"], row["t"] or ""))
+    assert read(*paths) == read(ROWS, paths[1]) == both
+    engine.close()
+
+
+@pytest.mark.slow
+def test_spark_reads_null_for_a_column_that_a_file_lacks(tmp_path: Path, spark: Any) -> None:
+    """As the embedded engine does."""
+    path = tmp_path / "old.parquet"
+    pyarrow.parquet.write_table(ROWS.drop_columns(["t"]), path)
+    engine = SparkEngine(spark)
+    found = engine.rows(engine.load([path], ROWS.schema))
+    assert sorted(row["n"] for row in found) == [1, 2, 3]
+    assert {row["t"] for row in found} == {None}

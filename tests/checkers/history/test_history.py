@@ -10,11 +10,13 @@ import pytest
 
 from checkers.history.history import (
     CLUSTER,
+    FAULTS,
     HISTORY,
     HistoryError,
     load_plan,
     load_run,
     read_arrow_stream,
+    read_sources,
     table,
     validate,
 )
@@ -121,8 +123,7 @@ def test_a_run_of_earlier_days_lacks_later_columns(tmp_path: Path) -> None:
     faults = healthy().tables()["faults"]
     old = faults.drop_columns(["healing", "inject_ms", "heal_ms"])
     pyarrow.parquet.write_table(old, tmp_path / "faults.parquet")
-    (read,) = load_run(tmp_path).faults
-    assert isinstance(read, pa.Table)
+    read = read_sources(load_run(tmp_path).faults, FAULTS)
     assert read.schema == faults.schema
     assert read["healing"].null_count == read.num_rows == faults.num_rows
     pyarrow.parquet.write_table(old.drop_columns(["effect"]), tmp_path / "faults.parquet")

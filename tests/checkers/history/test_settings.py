@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from checkers.history.settings import Settings, read_changes, topic_settings, weakest
+from checkers.history.settings import (
+    EXACTLY_ONCE,
+    Settings,
+    read_changes,
+    topic_settings,
+    weakest,
+)
 
 STRICT = Settings(acks=-1, min_insync_replicas=2, flush_before_ack=True)
 
@@ -96,3 +102,19 @@ def test_change_counts_for_its_topic_and_only_if_it_may_have_happened() -> None:
         {"fault": "config", "targets": "[1]", "started_ns": 1, "healed_ns": 2},
     ]
     assert read_changes(others) == ()
+
+
+def test_a_plan_says_what_its_workload_promises() -> None:
+    """Without a word the workload promises nothing, and transactions are those of KIP-890."""
+    told = topic_settings(
+        {
+            "broker": {"transaction.version": "1"},
+            "workload": {"processing": EXACTLY_ONCE, "group_metadata": False},
+        },
+        "t",
+    )
+    assert (told.processing, told.group_metadata) == (EXACTLY_ONCE, False)
+    assert told.transaction_version == 1
+    untold = topic_settings({}, "t")
+    assert (untold.processing, untold.group_metadata) == (None, True)
+    assert untold.transaction_version == 2

@@ -133,7 +133,11 @@ class TransactionalProducer:
         return rest
 
     def _batch(
-        self, partition: int, values: Sequence[bytes], timestamp_ms: int, key: bytes | None
+        self,
+        partition: int,
+        values: Sequence[bytes | None],
+        timestamp_ms: int,
+        key: bytes | None,
     ) -> bytes:
         return encode_batch(
             [Record(timestamp=timestamp_ms, key=key, value=value) for value in values],

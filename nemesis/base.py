@@ -67,6 +67,10 @@ class ClusterView(Protocol):
         """The high watermark and the log end offset that the partition's leader reports."""
         ...
 
+    def coordinator(self, kind: str, key: str) -> int | None:
+        """The coordinator of a group (kind `group`) or of a transactional id (`transaction`)."""
+        ...
+
     def partitions(self) -> Sequence[tuple[str, int]]:
         """All partitions (topic, partition) of the run, in a stable order."""
         ...

@@ -46,7 +46,7 @@ QUORUM_WHOLE: Final = "quorum whole"
 QUORUM_WHOLE_TIMEOUT_MS: Final = 20_000
 _ONE: Final = (
     *("one", "node", "broker", "controller", "quorum-leader", "quorum-follower"),
-    *("leader", "isr-one", "last-isr"),
+    *("leader", "isr-one", "last-isr", "group-coordinator", "transaction-coordinator"),
 )
 
 

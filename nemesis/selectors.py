@@ -36,6 +36,8 @@ SELECTORS: Final[Mapping[str, str]] = {
     "last-isr": "the only in-sync replica of a random partition that has just one",
     "last-isr:<topic>/<partition>": "the only in-sync replica of that partition, once it has just "
     "one",
+    "group-coordinator:<group>": "the coordinator of that consumer group",
+    "transaction-coordinator:<transactional id>": "the coordinator of that transactional id",
     "clients": "the clients' machine, for network faults and client faults",
     "node:N": "node N",
     "nodes:N,N,...": "these nodes",
@@ -44,6 +46,8 @@ SELECTORS: Final[Mapping[str, str]] = {
 
 _NODES = re.compile(r"node:(\d{1,9})|nodes:(\d{1,9}(?:,\d{1,9})*)")
 _OF_PARTITION = re.compile(r"(leader|followers|isr|isr-one|last-isr):([A-Za-z0-9._-]+)/(\d{1,9})")
+
+_COORDINATOR = re.compile(r"(group|transaction)-coordinator:(\S{1,249})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,8 @@ class Selector:
     topic: str | None = None
     """The partition's topic; None for a random partition."""
     partition: int = -1
+    key: str = ""
+    """The group or the transactional id whose coordinator is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ def parse(expression: str) -> Selector:
         return Selector(kind="node", nodes=tuple(sorted(named)))
     if match := _OF_PARTITION.fullmatch(expression):
         return Selector(kind=match[1], topic=match[2], partition=int(match[3]))
+    if match := _COORDINATOR.fullmatch(expression):
+        return Selector(kind=f"{match[1]}-coordinator", key=match[2])
     raise BadSelector(f"{expression!r} is not a selector; selectors are {', '.join(SELECTORS)}")
 
 
@@ -92,6 +100,8 @@ def resolve(
     if selector.kind in _OF_ROLES:
         found = [node for node in _OF_ROLES[selector.kind](view) if node in nodes]
         return _all_or_one(selector.kind, found, rng)
+    if selector.key:
+        return _coordinator(selector, view)
     if selector.kind == "clients":
         return Selection(nodes=(CLIENTS,), reason="clients")
     if selector.kind == "node":
@@ -140,6 +150,15 @@ def _all_or_one(kind: str, found: Sequence[int], rng: random.Random, what: str =
         raise UnresolvedSelector(f"there is no {reason} at the moment")
     chosen = [rng.choice(sorted(found))] if kind in _ONE_OF else found
     return Selection(nodes=tuple(sorted(chosen)), reason=reason)
+
+
+def _coordinator(selector: Selector, view: ClusterView) -> Selection:
+    """The coordinator of a group or of a transactional id."""
+    reason = f"{selector.kind.replace('-', ' ')} of {selector.key}"
+    found = view.coordinator(selector.kind.partition("-")[0], selector.key)
+    if found is None:
+        raise UnresolvedSelector(f"the {reason} is not known")
+    return Selection(nodes=(found,), reason=reason)
 
 
 # -- by partition

@@ -48,6 +48,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
     plan = _with_groups(plan, _stream("groups", seed))
     plan = _with_compaction(plan, _stream("compaction", seed))
+    plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
         "workload": _with_changing_producers(plan, _stream("producers", seed)),
@@ -108,6 +109,24 @@ def _with_compaction(plan: Plan, rng: random.Random) -> Plan:
     changes = {"compacting_producers": rng.randint(1, 3)}
     simulated = plan.simulated.model_copy(update=changes)
     return plan.model_copy(update={"simulated": simulated, "broker": broker})
+
+
+def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes aim faults at the coordinators of the groups and producers that are drawn."""
+    simulated = plan.simulated
+    found = [
+        *(
+            ("group-coordinator:classic", "group-coordinator:consumer")
+            * bool(simulated.group_members)
+        ),
+        *(("transaction-coordinator:writer-0",) * bool(simulated.transactional_producers)),
+        *(("transaction-coordinator:keys-0",) * bool(simulated.compacting_producers)),
+    ]
+    if not found or rng.random() >= 0.25:
+        return plan
+    # Twice, so that half of the faults or more meet a coordinator.
+    targets = (*plan.nemesis.targets, *(rng.choice(found) for _ in range(2)))
+    return plan.model_copy(update={"nemesis": plan.nemesis.model_copy(update={"targets": targets})})
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

@@ -108,6 +108,19 @@ def test_isr_one_needs_an_in_sync_follower() -> None:
         resolve("isr-one", view)
 
 
+def test_coordinators_are_those_of_the_named_group_or_transactional_id() -> None:
+    """Both kinds of ids are names of their own."""
+    view = FakeView()
+    view.coordinators = {("group", "g/1,x"): 2, ("transaction", "g/1,x"): 3}
+    assert resolve("group-coordinator:g/1,x", view) == (2,)
+    assert resolve("transaction-coordinator:g/1,x", view) == (3,)
+    with pytest.raises(UnresolvedSelector, match="the group coordinator of other is not known"):
+        resolve("group-coordinator:other", view)
+    for wrong in ("group-coordinator", "group-coordinator:", "group-coordinator:a b"):
+        with pytest.raises(BadSelector):
+            resolve(wrong, view)
+
+
 SIMPLE = [text for text in selectors.SELECTORS if ":" not in text]
 WITH_PARTITION = [
     text.replace("<topic>/<partition>", "a/0") for text in selectors.SELECTORS if "<topic>" in text

@@ -1,9 +1,10 @@
 """Queries that the monitor sends only while somebody needs the answer.
 
-They ask for eligible leader replicas, ends of logs and ongoing reassignments. Each costs a request,
-and most runs need none of them. The first call of `answer` returns None and starts the query. After
-the next round of requests `answer` returns an answer, no older than FRESH_S, as long as it is
-called again and again. Any thread may call it; the monitor's thread sends the requests.
+They ask for eligible leader replicas, ends of logs, ongoing reassignments and coordinators. Each
+costs a request, and most runs need none of them. The first call of `answer` returns None and starts
+the query. After the next round of requests `answer` returns an answer, no older than FRESH_S, as
+long as it is called again and again. Any thread may call it; the monitor's thread sends the
+requests.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
@@ -49,7 +51,21 @@ class OngoingReassignments:
     """Whether replicas are being moved."""
 
 
-Query = EligibleReplicas | LogEnds | OngoingReassignments
+@dataclass(frozen=True, slots=True)
+class CoordinatorOf:
+    """The coordinator of a group (kind `group`) or of a transactional id (`transaction`).
+
+    As for a client that asks, a broker then creates the internal topic if it does not exist.
+    """
+
+    kind: str
+    key: str
+
+
+KEY_TYPES: Final[Mapping[str, int]] = {"group": 0, "transaction": 1}
+"""The key types of FindCoordinator."""
+
+Query = EligibleReplicas | LogEnds | OngoingReassignments | CoordinatorOf
 
 
 class OnDemandQueries:
@@ -103,6 +119,8 @@ class OnDemandQueries:
                 return await self._ends(partition)
             case OngoingReassignments():
                 return await self._reassigning()
+            case CoordinatorOf(kind, key):
+                return await self._coordinator(kind, key)
 
     async def _eligible(self, partition: TopicPartition) -> tuple[int, ...] | None:
         """Ask the leader; without a leader, ask the brokers in turn until one answers."""
@@ -137,6 +155,14 @@ class OnDemandQueries:
         request = fill(ListPartitionReassignmentsRequest, timeout=timedelta(seconds=1), topics=None)
         answer = await self._any(request)
         return None if answer is None else bool(answer.topics)
+
+    async def _coordinator(self, kind: str, key: str) -> int | None:
+        request = fill(FindCoordinatorRequest, key_type=KEY_TYPES[kind], coordinator_keys=(key,))
+        answer = await self._any(request)
+        for found in answer.coordinators if answer is not None else ():
+            if found.error_code is ErrorCode.none:
+                return int(found.node_id)
+        return None
 
     async def _any(self, request: Any, first: int | None = None) -> Any:
         """Return the first answer without an error; ask the broker `first` before all others."""

@@ -30,6 +30,7 @@ from harness.systems.observer.cluster_view import (
 from harness.systems.observer.final_epochs import FinalEpochs
 from harness.systems.observer.queries import (
     FRESH_S,
+    CoordinatorOf,
     EligibleReplicas,
     LogEnds,
     OnDemandQueries,
@@ -190,6 +191,13 @@ class Watcher:
         """Return whether replicas are being moved. The first call only starts the query."""
         found: bool | None = self._queries.answer(OngoingReassignments())
         return found
+
+    def coordinator(self, kind: str, key: str) -> int | None:
+        """Return the coordinator of a group (kind `group`) or of a transactional id
+        (`transaction`). The first call only starts the query.
+        """
+        found: int | None = self._queries.answer(CoordinatorOf(kind, key))
+        return found if found in self._tracker.nodes else None
 
     def brokers(self) -> Sequence[int]:
         """Return the current brokers of the run."""

@@ -25,6 +25,7 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["shifted"] += "highwater.placement" in drawn.broker
         met["high rate"] += drawn.workload.rate_per_s in later_draws.HIGH_RATES_PER_S
         met["compaction"] += drawn.simulated.compacting_producers > 0
+        met["coordinators"] += any("coordinator" in each for each in drawn.nemesis.targets)
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
 

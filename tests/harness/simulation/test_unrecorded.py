@@ -1,5 +1,6 @@
 """Groups and transactions in simulated runs: sound brokers pass, broken coordinators are found."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ from harness.simulation.later_draws import GROUP_TIMES, TRANSACTION_TIMES
 from harness.simulation.run import Simulation
 from nodes.coordinators.groups.offsets import OffsetKey, Offsets
 from nodes.coordinators.groups.records import OFFSET_COMMIT
+from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from nodes.coordinators.machine import Machine, Position
+from nodes.coordinators.partitioning import partition_for
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
 from nodes.ids import Offset
 from nodes.log.log import Log
@@ -27,12 +30,12 @@ KILLS = {
 }
 
 
-def simulation(groups: int = 2, producers: int = 2) -> Simulation:
-    """A run in which each node is killed once."""
+def simulation(groups: int = 2, producers: int = 2, nemesis: Any = KILLS) -> Simulation:
+    """A run in which each node is killed once, or the faults of `nemesis` happen."""
     return Simulation(
         prepared(
             duration_s=7,
-            nemesis=KILLS,
+            nemesis=nemesis,
             simulated={"group_members": groups, "transactional_producers": producers},
             broker={
                 **GROUP_TIMES,
@@ -131,3 +134,33 @@ def test_a_coordinator_that_remembers_a_superseded_record_is_found(
     assert isinstance(failure, InvariantBroken)
     assert failure.name == "coordinators-replay"
     assert "compacted" in failure.sentence
+
+
+def test_faults_hit_the_coordinators() -> None:
+    """A selector names the group or the transactional id; its coordinator is hit."""
+    events = [
+        {"at_ms": 2000, "fault": "kill", "targets": "group-coordinator:classic"},
+        {"at_ms": 4500, "fault": "kill", "targets": "transaction-coordinator:writer-0"},
+    ]
+    made = simulation(nemesis={"events": [{**each, "duration_ms": 1000} for each in events]})
+    recording = made.run()
+    assert recording.failure is None
+    hit = {row["planned_ms"]: row for row in recording.faults.named()}
+    assert all(row["took_effect"] for row in hit.values())
+    chosen = {at_ms: json.loads(row["targets"]) for at_ms, row in hit.items()}
+    assert chosen[2000]["resolved"] == "group coordinator of classic"
+    assert chosen[4500]["resolved"] == "transaction coordinator of writer-0"
+    for at_ms, topic, key in (
+        (2000, OFFSETS_TOPIC, "classic"),
+        (4500, TRANSACTIONS_TOPIC, "writer-0"),
+    ):
+        led = led_by(made, topic, partition_for(key, 2))
+        assert led & set(chosen[at_ms]["nodes"]), (topic, led, chosen[at_ms])
+
+
+def led_by(made: Simulation, topic: str, partition: int) -> set[int]:
+    """The nodes that led the partition at some time."""
+    assert made.invariants is not None
+    images = made.invariants.images
+    found = [topic_id for topic_id, each in images.newest.topics.items() if each.name == topic]
+    return set(images.partitions[found[0], partition].history.leaders.values())

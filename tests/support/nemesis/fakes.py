@@ -278,6 +278,8 @@ class FakeView:
         self.answering: dict[int, bool] = {}
         self.out_of_service: dict[int, bool] = {}
         self.moving: bool | None = None
+        self.coordinators: dict[tuple[str, str], int] = {}
+        """By kind and key."""
         self.voting: Sequence[int] | None = (1, 2, 3)
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -327,6 +329,10 @@ class FakeView:
     def fenced(self, node: int) -> bool | None:
         """As set."""
         return self.out_of_service.get(node)
+
+    def coordinator(self, kind: str, key: str) -> int | None:
+        """As set."""
+        return self.coordinators.get((kind, key))
 
     def reassigning(self) -> bool | None:
         """As set."""

@@ -16,7 +16,7 @@ from harness.systems.observer.queries import FRESH_S
 from tests.support.clusters.fake_node import FakeNode, serving
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_QUORUM = 2, 3, 23, 55
-LIST_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 46, 75
+FIND_COORDINATOR, LIST_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 10, 46, 75
 DEADLINE_S = 30
 EPOCH = 2
 
@@ -302,6 +302,30 @@ def test_queries_are_sent_only_while_answers_are_wanted(
     time.sleep(3 * POLL_S)
     assert asked(DESCRIBE_TOPIC_PARTITIONS) == before
     assert monitor.elr("t", 0) is None
+
+
+def test_coordinators_are_asked_for(monitor: Monitor, nodes: dict[int, FakeNode]) -> None:
+    """Each kind of id by its key type; a broker that does not know one tells so."""
+
+    def found(request: Any) -> dict[str, Any]:
+        key, node = request.coordinator_keys[0], {0: 1, 1: 2}[request.key_type]
+        unknown = key == "unknown"
+        code = ErrorCode.coordinator_not_available if unknown else ErrorCode.none
+        where = {"node_id": -1 if unknown else node, "host": "h", "port": 1}
+        return {"coordinators": [{"key": key, "error_code": code, "error_message": None, **where}]}
+
+    for node in nodes.values():
+        node.answers[FIND_COORDINATOR] = found
+    assert monitor.coordinator("group", "a") is None
+    wait_for(lambda: monitor.coordinator("group", "a") == 1)
+    wait_for(lambda: monitor.coordinator("transaction", "a") == 2)
+    assert monitor.coordinator("group", "unknown") is None
+    wait_for(lambda: any(_asks_for(each, "unknown") for n in nodes.values() for each in n.seen))
+    assert monitor.coordinator("group", "unknown") is None
+
+
+def _asks_for(request: Any, key: str) -> bool:
+    return request.__api_key__ == FIND_COORDINATOR and request.coordinator_keys == (key,)
 
 
 def _ends(request: Any) -> dict[str, Any]:

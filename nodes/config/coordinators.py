@@ -11,6 +11,7 @@ from nodes.coordinators.groups.settings import (
     OffsetSettings,
 )
 from nodes.coordinators.transactions.settings import DAY_MS, TransactionSettings
+from nodes.metadata.group_configs import GROUP_CONFIGS, broker_property
 
 _MINUTE_MS = 60_000
 
@@ -115,6 +116,9 @@ def _classic(read: PropertyReader) -> ClassicSettings:
 
 def _consumer(read: PropertyReader) -> ConsumerSettings:
     prefix = "group.consumer."
+    for name, known in GROUP_CONFIGS.items():  # the controller uses these for single groups
+        read.number(broker_property(name, "min"), known.least, least=1)
+        read.number(broker_property(name, "max"), known.most, least=1)
     assignors = read.text(f"{prefix}assignors", "uniform,range")
     policies = {each: each for each in ("bidirectional", "upgrade", "downgrade", "disabled")}
     settings = ConsumerSettings(

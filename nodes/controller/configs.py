@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: changes of topic and broker configurations. Pure.
+"""AlterConfigs and IncrementalAlterConfigs: configurations of topics, brokers and groups. Pure.
 
 The changes of a resource are made completely or not at all. The broker without a name stands for
 the default of all brokers (KIP-226). A change of min.insync.replicas ends, in the same batch, the
@@ -17,8 +17,15 @@ from nodes.controller.elections import clear_eligible_leaders
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import check_name
 from nodes.metadata.errors import ControlError
+from nodes.metadata.group_configs import check_group_config
 from nodes.metadata.image import ClusterImage, ConfigResource
-from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigRecord, MetadataRecord
+from nodes.metadata.records import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+)
 from nodes.metadata.topic_configs import (
     BOOLEAN,
     MIN_INSYNC_REPLICAS,
@@ -100,7 +107,7 @@ BROKER_CONFIGS: Final[Mapping[str, Check]] = _broker_configs()
 def alter_configs(
     state: ControllerState, requests: Sequence[ResourceChanges], *, validate_only: bool = False
 ) -> ControllerResult[list[AlterConfigResult]]:
-    """Change the configuration of topics and brokers, with a result for each resource."""
+    """Change the configuration of each resource, with a result for each."""
     records: list[MetadataRecord] = []
     answers = []
     times = Counter(request.resource for request in requests)
@@ -110,7 +117,7 @@ def alter_configs(
                 raise ControlError(
                     ErrorCode.invalid_request, "Each resource must appear at most once."
                 )
-            records += _alter(state.image, request)
+            records += _alter(state, request)
         except ControlError as error:
             answers.append(AlterConfigResult(resource=request.resource, error=error.kept()))
             continue
@@ -119,8 +126,8 @@ def alter_configs(
     return ControllerResult(records=() if validate_only else records, response=answers)
 
 
-def _alter(image: ClusterImage, request: ResourceChanges) -> Iterator[ConfigRecord]:
-    resource = request.resource
+def _alter(state: ControllerState, request: ResourceChanges) -> Iterator[ConfigRecord]:
+    image, resource = state.image, request.resource
     _check_resource(image, resource)
     _check_shape(request.changes)
     old = image.configs.get(resource, {})
@@ -131,7 +138,11 @@ def _alter(image: ClusterImage, request: ResourceChanges) -> Iterator[ConfigReco
             new.pop(change.name, None)
         else:
             new[change.name] = value
-    _check_values(resource, old, new)
+    if resource.resource_type == GROUP_RESOURCE:
+        new = {name: value.strip() for name, value in new.items()}
+        check_group_config(new, state.settings.static)
+    else:
+        _check_values(resource, old, new)
     named = {change.name for change in request.changes}
     for name in sorted(named | old.keys() | new.keys()):
         # An unchanged value of a broker is also written: it makes the broker read its files again
@@ -163,6 +174,11 @@ def _check_resource(image: ClusterImage, resource: ConfigResource) -> None:
             if name and not (name.isascii() and name.isdigit()):
                 raise ControlError(
                     ErrorCode.invalid_request, "Unable to parse broker name as a base 10 number."
+                )
+        case 32:
+            if not name:
+                raise ControlError(
+                    ErrorCode.invalid_request, "Default group resources are not allowed."
                 )
         case other:
             raise ControlError(ErrorCode.invalid_request, f"Unknown resource type {other}")

@@ -65,7 +65,7 @@ class PartitionKey(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """The owner of a configuration: a topic (type 2) or a broker (type 4), by name.
+    """The owner of a configuration: a topic (type 2), broker (type 4) or group (type 32), by name.
 
     The broker without a name stands for all brokers (KIP-226).
     """

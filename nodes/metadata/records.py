@@ -38,6 +38,7 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 
 METADATA_VERSION_FEATURE: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"

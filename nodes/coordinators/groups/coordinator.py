@@ -18,6 +18,7 @@ from nodes.coordinators.groups.classic.requests import Identity, Join, Leaver, S
 from nodes.coordinators.groups.composition import Groups
 from nodes.coordinators.groups.consumer.answers import refused as refused_heartbeat
 from nodes.coordinators.groups.consumer.groups import RECORD_NUMBERS, ConsumerGroups
+from nodes.coordinators.groups.consumer.operation import GroupConfigs
 from nodes.coordinators.groups.consumer.requests import Heartbeat, Refusal
 from nodes.coordinators.groups.settings import GroupSettings
 from nodes.coordinators.groups.topics import TopicsView
@@ -32,11 +33,19 @@ class GroupCoordinator(Groups):
     """See the module."""
 
     def __init__(
-        self, settings: GroupSettings, topics: Callable[[], TopicsView], random: Random
+        self,
+        settings: GroupSettings,
+        topics: Callable[[], TopicsView],
+        random: Random,
+        configs: GroupConfigs = lambda _: {},
     ) -> None:
-        """`topics` returns the topics of the moment; member ids come from `random`."""
+        """`topics` returns the topics of the moment, `configs` what is configured for a group;
+        member ids come from `random`.
+        """
         self.classic = ClassicGroups(settings.classic, random)
-        self.consumer = ConsumerGroups(settings.consumer, topics, random, self.classic.adopt)
+        self.consumer = ConsumerGroups(
+            settings.consumer, topics, random, self.classic.adopt, configs
+        )
         kinds = ((self.classic, GROUP_METADATA.numbers), (self.consumer, RECORD_NUMBERS))
         super().__init__(settings, kinds)
 

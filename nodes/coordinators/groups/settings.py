@@ -1,6 +1,9 @@
 """The settings of the group coordinator; `nodes.config` reads them from Kafka's properties."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nodes.metadata.group_configs import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,18 @@ class ConsumerSettings:
     """group.consumer.migration.policy: which groups may change between the protocols online."""
     regex_refresh_interval_ms: int = 600_000
     """group.consumer.regex.refresh.interval.ms."""
+
+    def of_group(self, configs: Mapping[str, str]) -> "ConsumerSettings":
+        """The settings of a group with configurations of its own."""
+        if not configs:
+            return self
+        return replace(
+            self,
+            session_timeout_ms=int(configs.get(SESSION_TIMEOUT_MS, self.session_timeout_ms)),
+            heartbeat_interval_ms=int(
+                configs.get(HEARTBEAT_INTERVAL_MS, self.heartbeat_interval_ms)
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

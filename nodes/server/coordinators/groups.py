@@ -10,6 +10,7 @@ from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.groups.image_topics import ImageTopics
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC
 from nodes.coordinators.machine import Effects, Now, Token
+from nodes.metadata.group_configs import group_config
 from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.manager import ReplicaManager
 
@@ -29,7 +30,13 @@ def group_coordinators(
     topics = ImageTopics(lambda: replicas.image)
     made: GroupShards = Shards(
         OFFSETS_TOPIC,
-        partial(GroupCoordinator, config.groups.groups, topics.current, Random(incarnation_id.int)),
+        partial(
+            GroupCoordinator,
+            config.groups.groups,
+            topics.current,
+            Random(incarnation_id.int),
+            lambda group_id: group_config(replicas.image, group_id),
+        ),
         lambda: replicas.image,
         wall_clock_ms,
         commit_timeout_ms=config.groups.commit_timeout_ms,

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configurations of topics and of this node, their values and their sources.
+"""DescribeConfigs: the configurations of topics, groups and this node, with their sources.
 ListConfigResources: which resources have configurations.
 
 The response comes from the metadata image and this node's own file. Only the broker itself
@@ -15,8 +15,9 @@ from nodes.config import NodeConfig, Property
 from nodes.controller.configs import BROKER_CONFIGS
 from nodes.controller.topics import check_name
 from nodes.metadata.errors import ControlError
+from nodes.metadata.group_configs import GROUP_CONFIGS, broker_property, group_config
 from nodes.metadata.image import ClusterImage, ConfigResource
-from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from nodes.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from nodes.metadata.topic_configs import TOPIC_CONFIGS, ConfigType, Source, Sourced, sources
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
@@ -26,7 +27,7 @@ Row = dict[str, Any]
 MAX_DESCRIBED = 75
 """Resources per request. One has about forty configurations, each with its possible sources."""
 
-BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 8, 16, 32
+BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 _LISTABLE = frozenset(
     {
         TOPIC_RESOURCE,
@@ -67,8 +68,8 @@ class DescribeConfigsHandler:
     def list_resources(self, request: Any, context: RequestContext) -> Any:
         """List the resources of the types that the request names, or of all types (KIP-1142).
 
-        Version 0 lists only client metrics. Neither they nor groups have configurations here. The
-        brokers are those in service that clients of this listener can reach, as in Kafka.
+        Version 0 lists only client metrics, which have no configurations here. The brokers are
+        those in service that clients of this listener can reach, as in Kafka.
         """
         listable = _LISTABLE if request.__version__ > 0 else frozenset({CLIENT_METRICS_RESOURCE})
         types = frozenset(getattr(request, "resource_types", ())) or listable
@@ -83,6 +84,9 @@ class DescribeConfigsHandler:
             BROKER_LOGGER_RESOURCE: brokers,
             BROKER_RESOURCE: brokers,
             TOPIC_RESOURCE: sorted(self._image.topic_ids),
+            GROUP_RESOURCE: sorted(
+                each.name for each in self._image.configs if each.resource_type == GROUP_RESOURCE
+            ),
         }
         rows = [
             {"resource_name": name, "resource_type": type_}
@@ -111,6 +115,8 @@ class DescribeConfigsHandler:
         name = resource.name
         if resource.resource_type == TOPIC_RESOURCE:
             return self._topic(name)
+        if resource.resource_type == GROUP_RESOURCE:
+            return self._group(name)
         if resource.resource_type != BROKER_RESOURCE:
             raise ControlError(
                 ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}"
@@ -142,6 +148,20 @@ class DescribeConfigsHandler:
             )
             for key, row in TOPIC_CONFIGS.items()
         ]
+
+    def _group(self, name: str) -> list[Row]:
+        if not name:
+            raise ControlError(ErrorCode.invalid_request, "Group name must not be empty")
+        own = group_config(self._image, name)
+        static = self._config.static
+        rows = []
+        for key, known in GROUP_CONFIGS.items():
+            default = static.get(broker_property(key), str(known.default))
+            found = Sourced(key, Source.DEFAULT, default)
+            if key in own:
+                found = Sourced(key, Source.GROUP, own[key])
+            rows.append(_row(key, ConfigType.INT, [found], read_only=False))
+        return rows
 
     def _cluster_default(self) -> list[Row]:
         return [

@@ -18,6 +18,8 @@ TOPIC = ConfigResource(2, "t")
 ALL = ConfigResource(4, "")
 FIRST = ConfigResource(4, "1")
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+GROUP = ConfigResource(32, "g")
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 THROTTLED = "leader.replication.throttled.replicas"
 
 
@@ -102,6 +104,14 @@ def test_only_changed_values_are_written_and_none_by_validate_only(cluster: Clus
         (ALL, ("log.roll.ms", SET, "x"), ErrorCode.invalid_request, "whole number"),
         (FIRST, ("min.insync.replicas", SET, "1"), ErrorCode.invalid_config, "Broker-level"),
         (ALL, ("min.insync.replicas", DELETE, None), ErrorCode.invalid_config, "Cluster-level"),
+        (ConfigResource(32, ""), (SESSION, SET, "50000"), ErrorCode.invalid_request, "Default"),
+        (GROUP, ("foo", SET, "1"), ErrorCode.invalid_config, "Unknown group config name: foo"),
+        (GROUP, ("foo", APPEND, "1"), ErrorCode.invalid_config, "not LIST"),
+        (GROUP, (SESSION, SET, "x"), ErrorCode.invalid_config, "Not a number of type INT"),
+        (GROUP, (SESSION, SET, "1000"), ErrorCode.invalid_config, "group.consumer.min.session"),
+        (GROUP, (SESSION, SET, "60001"), ErrorCode.invalid_config, "group.consumer.max.session"),
+        (GROUP, (HEARTBEAT, SET, "1"), ErrorCode.invalid_config, "group.consumer.min.heartbeat"),
+        (GROUP, (HEARTBEAT, SET, "20000"), ErrorCode.invalid_config, "group.consumer.max.heart"),
     ],
 )
 def test_invalid_config_changes_are_refused(
@@ -117,6 +127,23 @@ def test_invalid_config_changes_are_refused(
     assert error.code is code
     assert words in error.message
     assert cluster.written == []
+
+
+def test_a_group_has_configurations_whether_it_exists_or_not(cluster: Cluster) -> None:
+    """As in Kafka. To delete what is unknown is no error."""
+    assert alter(cluster, GROUP, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000")).error is None
+    assert cluster.image.configs[GROUP] == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert alter(cluster, GROUP, (SESSION, DELETE, None), ("foo", DELETE, None)).error is None
+    assert cluster.image.configs[GROUP] == {HEARTBEAT: "6000"}
+
+
+def test_the_limits_of_a_groups_configuration_are_the_controllers_properties() -> None:
+    """The session must last longer than the pause between heartbeats."""
+    with_limits = Cluster(brokers=1, static={"group.consumer.min.session.timeout.ms": "5000"})
+    assert alter(with_limits, GROUP, (SESSION, SET, "6000")).error is None
+    error = alter(with_limits, GROUP, (HEARTBEAT, SET, "6000")).error
+    assert error is not None
+    assert "must be greater than consumer.heartbeat" in error.message
 
 
 def test_a_value_that_contradicts_another_one_is_refused(cluster: Cluster) -> None:

@@ -4,9 +4,10 @@ A consumer does what clients do: it revokes what it was told to give up before i
 again without partitions when it is fenced.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -37,9 +38,20 @@ Driver = MachineDriver[ConsumerGroupsMachine]
 KAFKAS = ConsumerSettings()
 
 
-def driver_of(topics: FakeTopics, settings: ConsumerSettings = KAFKAS) -> Driver:
-    """A machine that sees these topics, whose log is a list."""
-    return MachineDriver(lambda: ConsumerGroupsMachine(settings, lambda: topics, Random(7)))
+def driver_of(
+    topics: FakeTopics,
+    settings: ConsumerSettings = KAFKAS,
+    configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Driver:
+    """A machine that sees these topics, whose log is a list. `configs`: by group id."""
+    return MachineDriver(
+        lambda: ConsumerGroupsMachine(
+            settings,
+            lambda: topics,
+            Random(7),
+            configs=lambda group_id: configs.get(group_id, {}),
+        )
+    )
 
 
 def records_of(driver: Driver) -> list[CoordinatorRecord]:

@@ -23,7 +23,12 @@ from nodes.coordinators.groups.consumer.group import ConsumerGroup
 from nodes.coordinators.groups.consumer.heartbeat import heartbeat
 from nodes.coordinators.groups.consumer.leaving import leave, time_is_over
 from nodes.coordinators.groups.consumer.member import Member
-from nodes.coordinators.groups.consumer.operation import Operation, Patterns, TimerKey
+from nodes.coordinators.groups.consumer.operation import (
+    GroupConfigs,
+    Operation,
+    Patterns,
+    TimerKey,
+)
 from nodes.coordinators.groups.consumer.records import RECORD_TYPES
 from nodes.coordinators.groups.consumer.requests import Heartbeat, Refusal, check
 from nodes.coordinators.groups.consumer.targets import assignor_of
@@ -58,8 +63,10 @@ class ConsumerGroups:
         topics: Callable[[], TopicsView],
         random: Random,
         downgrade: Downgrade | None = None,
+        configs: GroupConfigs = lambda _: {},
     ) -> None:
         """`downgrade` takes a group over into the classic protocol; without it none is."""
+        self._configs = configs
         self._settings = settings
         self._downgrade = downgrade
         self._topics = topics
@@ -109,7 +116,8 @@ class ConsumerGroups:
             leave(draft, request, op)
             return answers.left(request.member_id, request.member_epoch)
         member, tell = heartbeat(draft, request, op)
-        interval_ms = self._settings.heartbeat_interval_ms
+        settings = self._settings.of_group(self._configs(request.group_id))
+        interval_ms = settings.heartbeat_interval_ms
         return answers.heard(member, interval_ms, tell_assignment=tell)
 
     def describe(self, group_id: str) -> Answer:
@@ -313,6 +321,7 @@ class ConsumerGroups:
             self._patterns,
             self._timers,
             lambda: str(UUID(int=self._random.getrandbits(128), version=4)),
+            self._configs,
         )
 
 

@@ -1,6 +1,6 @@
 """What the operations on consumer groups share: settings, topics, deadlines, patterns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +17,9 @@ from nodes.coordinators.timers import Timers
 MOST_PATTERNS: Final = 1_000
 """Patterns that are kept ready."""
 
+
+GroupConfigs = Callable[[str], Mapping[str, str]]
+"""What is configured for a group at the moment."""
 
 Limit = Literal["session", "rebalance", "join", "sync"]
 """What a member has only so much time for: to be heard, to revoke partitions; by the classic
@@ -64,11 +67,12 @@ class Operation(NamedTuple):
     patterns: Patterns
     timers: Timers[TimerKey]
     new_id: Callable[[], str]
+    configs: GroupConfigs
 
     def keep_session(self, group_id: str, member: Member) -> None:
         """The member was heard: its session goes on."""
         classic = member.metadata.classic_member_metadata
-        timeout_ms = self.settings.session_timeout_ms
+        timeout_ms = self.settings.of_group(self.configs(group_id)).session_timeout_ms
         self.limit(
             "session",
             group_id,

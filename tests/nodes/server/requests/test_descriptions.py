@@ -1,6 +1,7 @@
 """Descriptions of a cluster as in Kafka 4.2: features, controllers, operations, disk space."""
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -182,6 +183,63 @@ def test_resources_with_configurations_are_listed_by_type() -> None:
                 return await listed(broker) == [(broker, "1"), (broker, "2")]
 
             await eventually(in_service)
+
+    asyncio.run(main())
+
+
+def test_a_group_is_configured_described_and_listed() -> None:
+    """As Kafka 4.2 answers; the coordinator tells the members the new interval."""
+    group, session, interval = 32, "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    mine = {"resource_type": group, "resource_name": "g"}
+
+    async def main() -> None:
+        async with running(1) as cluster:
+
+            async def alter(name: str, value: str) -> ErrorCode:
+                configs = [{"name": name, "config_operation": 0, "value": value}]
+                answer = await cluster.ask(1, 44, 1, resources=[{**mine, "configs": configs}])
+                return ErrorCode(answer.responses[0].error_code)
+
+            async def described(**resource: Any) -> Any:
+                answer = await cluster.ask(
+                    1,
+                    DESCRIBE_CONFIGS,
+                    4,
+                    resources=[{**mine, "configuration_keys": None, **resource}],
+                    include_synonyms=True,
+                )
+                return answer.results[0]
+
+            async def heard() -> int:
+                answer = await cluster.ask(
+                    1,
+                    68,
+                    1,
+                    group_id="g",
+                    member_id="m",
+                    rebalance_timeout=timedelta(seconds=60),
+                    subscribed_topic_names=["t"],
+                    topic_partitions=[],
+                )
+                return int(answer.heartbeat_interval.total_seconds())
+
+            assert await alter(interval, "6000") is ErrorCode.none
+            assert await alter("foo", "6000") is ErrorCode.invalid_config
+            rows = {row.name: row for row in (await described()).configs}
+            assert (rows[session].value, rows[session].config_source) == ("45000", 5)
+            row = rows[interval]
+            assert (row.value, row.config_source, row.config_type) == ("6000", 8, 3)
+            assert [(each.value, each.source) for each in row.synonyms] == [("6000", 8)]
+            nameless = await described(resource_name="")
+            assert nameless.error_code is ErrorCode.invalid_request
+            listed = await cluster.ask(1, LIST_CONFIG_RESOURCES, 1, resource_types=(group,))
+            assert [each.resource_name for each in listed.config_resources] == ["g"]
+            await cluster.ask(1, 10, 6, key_type=0, coordinator_keys=["g"])
+
+            async def told() -> bool:
+                return await heard() == 6
+
+            await eventually(told)
 
     asyncio.run(main())
 

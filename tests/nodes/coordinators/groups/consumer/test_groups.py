@@ -1,5 +1,6 @@
 """Scenarios of consumer groups: who joins, leaves, and gets which partitions when."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -96,6 +97,23 @@ def test_the_partitions_of_a_member_that_leaves_go_to_the_others(driver: Driver)
     assert described(driver)["group_state"] == "Empty"
     assert described(driver)["members"] == ()
     assert driver.machine.groups[GROUP].metadata_hash == 0, "it reads no topic"
+
+
+def test_a_groups_own_session_timeout_replaces_the_brokers() -> None:
+    """And its interval of heartbeats; from the next heartbeat on."""
+    configs: dict[str, dict[str, str]] = {}
+    driver = driver_of(FakeTopics(t=1), configs=configs)
+    consumer = Consumer(driver, "a", ("t",))
+    assert consumer.join()["heartbeat_interval"] == timedelta(seconds=5)
+    configs[GROUP] = {
+        "consumer.session.timeout.ms": "60000",
+        "consumer.heartbeat.interval.ms": "15000",
+    }
+    assert consumer.beat()["heartbeat_interval"] == timedelta(seconds=15)
+    driver.advance(59_999)
+    assert "a" in driver.machine.groups[GROUP].members
+    driver.advance(1)
+    assert not driver.machine.groups[GROUP].members
 
 
 def test_a_member_without_heartbeats_is_removed_after_its_session(driver: Driver) -> None:

@@ -16,6 +16,8 @@ UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nod
   tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
 # `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
 BUT :=
+# `make test SLOW="slow and not nightly"` leaves out what only the night repeats.
+SLOW := slow
 
 .PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka kafka-programs tlc
 .DEFAULT_GOAL := run
@@ -33,7 +35,7 @@ check: lint ## check-fast and the tests of real kernel objects, processes and br
 	$(PYTEST) -m "not slow" $(BUT)
 
 test: check ## everything: check, then whole clusters, Spark and Apache Kafka
-	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m slow --and-before
+	$(PYTEST) --no-loadscope-reorder --numprocesses $$(($$(nproc) * 3 / 2)) -m "$(SLOW)" --and-before
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" --remember-passed

@@ -18,6 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support import tiers
 from tests.support.require import summary, wanting
 
 hypothesis.settings.register_profile("highwater", deadline=None)
@@ -119,12 +120,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has passed, if the command line says so."""
+    """Leave out what has passed, if the command line says so; begin with what takes longest."""
     cache = getattr(config, "cache", None)
     if cache and config.getoption("--leave-out-passed"):
         passed = frozenset(cache.get(PASSED, []))
         config.hook.pytest_deselected(items=[each for each in items if each.nodeid in passed])
         items[:] = [each for each in items if each.nodeid not in passed]
+    items.sort(key=lambda each: tiers.place(each.nodeid.partition("::")[0]))
 
 
 def pytest_terminal_summary(

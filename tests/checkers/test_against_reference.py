@@ -133,6 +133,7 @@ def test_generated_histories(runs: list[Changes]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly("checkers/test_against_reference.py::test_generated_histories")
 @settings(SLOWLY, max_examples=30)
 @given(runs=RUNS)
 def test_more_generated_histories(runs: list[Changes]) -> None:
@@ -141,6 +142,9 @@ def test_more_generated_histories(runs: list[Changes]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(
+    "checkers/test_against_reference.py::test_planted_anomalies_are_found_on_both_engines"
+)
 @settings(SLOWLY, max_examples=2)
 @given(runs=RUNS)
 def test_generated_histories_on_spark(spark: Any, runs: list[Changes]) -> None:

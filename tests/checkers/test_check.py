@@ -24,6 +24,7 @@ from checkers.topics import nearest_rank_ms
 from checkers.verdict import Outcome, Status
 from tests.support.histories.story import ALL, healthy, v
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 
 @pytest.fixture
@@ -214,8 +215,26 @@ def test_percentiles_by_nearest_rank() -> None:
     assert nearest_rank_ms([], 50) is None
 
 
+AS_IN_TESTS = (
+    *("--driver-java-options", "-XX:TieredStopAtLevel=1"),
+    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+    *("--conf", "spark.sql.adaptive.enabled=false"),
+)
+"""Nothing is compiled for the few rows of a test: that takes three times as long."""
+
+
 @pytest.mark.slow
-def test_spark_job(run_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(AS_IN_TESTS, id="interpreted"),
+        pytest.param(
+            (), id="as submitted", marks=nightly("checkers/test_check.py::test_spark_job")
+        ),
+    ],
+)
+def test_spark_job(settings: tuple[str, ...], run_dir: Path, tmp_path: Path) -> None:
     """Submitted to Spark, the job writes one verdict per run and exits by the worst."""
     require("java")
     submit = Path(sys.executable).with_name("spark-submit")
@@ -225,7 +244,7 @@ def test_spark_job(run_dir: Path, tmp_path: Path) -> None:
         [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
          "--conf", "spark.driver.bindAddress=127.0.0.1",
          "--conf", "spark.driver.host=127.0.0.1",
-         "--conf", "spark.sql.shuffle.partitions=2", job, run_dir, "--out", output],
+         "--conf", "spark.sql.shuffle.partitions=2", *settings, job, run_dir, "--out", output],
         capture_output=True, text=True, timeout=900, check=False,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip

@@ -15,6 +15,7 @@ import pytest
 
 from harness.plans.plan import build, load
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 RUN_TIMEOUT_S = 150
 """Five times what a run takes on a quiet machine."""
@@ -83,8 +84,20 @@ def run(name: str, store: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+DAILY = ("power-loss-without-flush", "power-loss-with-flush", "unclean-recovery")
+"""A loss, its prevention, and the one with every fault."""
+EACH = [
+    pytest.param(
+        scenario,
+        id=scenario.name,
+        marks=[] if scenario.name in DAILY else nightly("system/test_scenarios.py::test_scenario"),
+    )
+    for scenario in (*SCENARIOS, *REGRESSIONS)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *REGRESSIONS], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", EACH)
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
     """What is lost is permitted and its cause is named; or nothing is, by the same schedule."""
     require("root", "netns", *(["loop"] if "power-loss" in scenario.faults else []))

@@ -22,6 +22,7 @@ from harness.run.prepare import prepare
 from tests.scenarios import NAMES, path_of, prepared
 from tests.support.require import require
 from tests.support.targets.machine import leftovers, marked
+from tests.support.tiers import nightly
 from tests.tools.failovers import failovers
 
 RUN_TIMEOUT_S = 280
@@ -149,7 +150,13 @@ def test_partitions_of_a_killed_leader_accept_writes_again(sound: Ended) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("broker_module", "verdict", "exit_code"),
-    [("nodes", "VALID", 0), ("harness.zoo.mutants.truncate_to_high_watermark", "INVALID", 1)],
+    [
+        ("harness.zoo.mutants.truncate_to_high_watermark", "INVALID", 1),
+        pytest.param(
+            *("nodes", "VALID", 0),
+            marks=nightly("system/test_whole_runs.py::test_a_sound_broker_is_valid"),
+        ),
+    ],
 )
 def test_truncation_to_the_high_watermark_is_caught(
     store: Path, broker_module: str, verdict: str, exit_code: int

@@ -38,6 +38,7 @@ from nodes.server.requests.fetch.read import PartitionReader
 from nodes.server.requests.list_offsets import OffsetsHandler
 from tests.scenarios import prepared
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "harness.zoo.mutants.ack_before_replication"
@@ -109,7 +110,18 @@ def test_each_mutant_has_a_schedule_or_a_scenario() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["last_replica_standing", "forgets_sequences"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forgets_sequences",
+        pytest.param(
+            "last_replica_standing",
+            marks=nightly(
+                "harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes"
+            ),
+        ),
+    ],
+)
 def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Path) -> None:
     """The known anomaly appears, and the unmodified broker is VALID in the same scenario."""
     require("root", "netns", "loop")

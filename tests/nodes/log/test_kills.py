@@ -17,6 +17,7 @@ def test_a_log_survives_death_at_some_operations() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly("nodes/log/test_kills.py::test_a_log_survives_death_at_some_operations")
 def test_a_log_survives_death_at_many_operations() -> None:
     """More of the same; all of them, with many seeds, is a command: see `lives`."""
     assert sweep(Life, seeds=range(1), operations=range(0, 700, 5)) > 300

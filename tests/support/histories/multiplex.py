@@ -26,17 +26,20 @@ def prefix(number: int) -> str:
     return f"{number:03d}."
 
 
-def alike(story: Story) -> bool:
-    """Whether a story can share a run: it has the healthy run's plan (topics aside), its faults are
-    over when those of the healthy run are, after which all others are to recover, and it says
-    nothing of the metadata log, of which a run has one."""
-    usual = healthy()
-    over_ns = max(row["healed_ns"] for row in usual.faults)
-    if any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
+def mixable(story: Story) -> bool:
+    """Whether a story can be put into one run with others: its faults are over when those of the
+    healthy run are, after which all others are to recover, and it says nothing of the metadata log,
+    of which a run has one."""
+    over_ns = max(row["healed_ns"] for row in healthy().faults)
+    if not story.history or any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
         return False
-    return _rest(story.plan) == _rest(usual.plan) and all(
-        row["healed_ns"] is not None and row["healed_ns"] <= over_ns for row in story.faults
-    )
+    return all(row["healed_ns"] is not None and row["healed_ns"] <= over_ns for row in story.faults)
+
+
+def alike(story: Story) -> bool:
+    """Whether a story is judged in a run with others as it is alone: it is mixable, and has the
+    healthy run's plan (topics aside)."""
+    return mixable(story) and _rest(story.plan) == _rest(healthy().plan)
 
 
 def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,12 +47,12 @@ def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def multiplex(stories: list[Story]) -> Story:
-    """The stories as one; all must be `alike`."""
+    """The stories as one, with the healthy run's plan; all must be `mixable`."""
     usual = healthy()
     made = Story(plan=copy.deepcopy(usual.plan), faults=[*usual.faults])
     made.plan["topics"] = []
     for number, story in enumerate(stories):
-        assert alike(story)
+        assert mixable(story)
         made.plan["topics"] += [
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
@@ -67,7 +70,7 @@ def multiplex(stories: list[Story]) -> Story:
 def _struck(row: Row, number: int, nodes: int) -> Row:
     """The fault, aimed at the story's own nodes and topics."""
     targets = json.loads(row["targets"])
-    struck = targets if isinstance(targets, list) else targets["nodes"]
+    struck = targets if isinstance(targets, list) else targets.get("nodes", [])
     details = {} if isinstance(targets, list) else dict(targets.get("details", {}))
     if "topic" in details:
         details["topic"] = prefix(number) + details["topic"]

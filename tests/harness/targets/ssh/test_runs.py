@@ -80,6 +80,7 @@ def test_a_mutant_is_invalid(lab: Hosts) -> None:
     assert lab.left() == []
 
 
+@pytest.mark.nightly("harness/targets/docker/test_containers.py::test_kafka_in_containers_is_valid")
 def test_apache_kafka_is_valid(lab: Hosts) -> None:
     """Its jars are copied, the machines' Java runs them; a partition, a kill, a pause."""
     require("java", "kafka")

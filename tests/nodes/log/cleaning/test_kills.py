@@ -13,6 +13,9 @@ def test_a_compacted_log_survives_death_at_some_operations() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(
+    "nodes/log/cleaning/test_kills.py::test_a_compacted_log_survives_death_at_some_operations"
+)
 def test_a_compacted_log_survives_death_at_every_operation() -> None:
     assert sweep(CleaningLife, seeds=range(2)) > 1000
 

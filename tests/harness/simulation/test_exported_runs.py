@@ -28,6 +28,9 @@ def counted(verdict: Verdict) -> Counter[tuple[str, str | None]]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(
+    "checkers/interchange/test_round_trip.py::test_golden_histories_there_and_back"
+)
 def test_exported_simulated_runs_import_with_equal_anomalies(tmp_path: Path) -> None:
     """Ten clusters, clients and faults, drawn from their seeds."""
     subprocess.run(

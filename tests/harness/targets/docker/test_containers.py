@@ -250,6 +250,7 @@ def test_a_correct_broker_is_valid(tmp_path: Path, address: str) -> None:
     assert all(row["took_effect"] and row["healed_ns"] for row in run.faults), run.faults
 
 
+@pytest.mark.nightly("system/test_whole_runs.py::test_acknowledging_before_replication_is_caught")
 def test_a_mutant_is_invalid(tmp_path: Path, address: str) -> None:
     """The broker is the harness's present source, whatever the image contains."""
     path = Path("acks-all-leader-cut-off")

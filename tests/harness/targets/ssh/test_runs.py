@@ -71,6 +71,7 @@ def test_a_correct_broker_is_valid(lab: Hosts) -> None:
     assert lab.left() == []
 
 
+@pytest.mark.nightly("system/test_whole_runs.py::test_acknowledging_before_replication_is_caught")
 def test_a_mutant_is_invalid(lab: Hosts) -> None:
     """Its source is copied to the machines; cutting off the leader reveals it."""
     (lab.place / "cut.toml").write_text(CUT)

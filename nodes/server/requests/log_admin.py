@@ -1,7 +1,7 @@
 """Requests about the logs: DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers and
 DeleteRecords, as in Kafka.
 
-Every wait is bounded by the timeout of the request.
+Every wait is bounded by the timeout of the request, or by a second.
 """
 
 import asyncio
@@ -25,6 +25,9 @@ log = logging.getLogger("nodes.log_admin")
 
 HIGH_WATERMARK = -1
 POLL_S = 0.02
+DISK_S = 1.0
+"""The least time that this broker's own disk has for a DeleteRecords, whatever the client's timeout
+is. With a timeout of 0, Kafka returns success if no follower has to be waited for."""
 
 
 class LogAdminHandler:
@@ -167,7 +170,7 @@ class LogAdminHandler:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.timeout.total_seconds()
         deletions = [each for _, rows in topics for each in rows]
-        failure = await self._checkpoint_starts(deadline_s)
+        failure = await self._checkpoint_starts(max(deadline_s, loop.time() + DISK_S))
         if failure is not ErrorCode.none:
             for each in deletions:
                 each.fail(failure)

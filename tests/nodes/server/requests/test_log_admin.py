@@ -36,14 +36,20 @@ def whole_cluster(count: int, test: Callable[[Cluster], Awaitable[None]]) -> Non
     asyncio.run(run())
 
 
-async def delete_records(cluster: Cluster, node: int, offset: int, topic: str = "t") -> Any:
+async def delete_records(
+    cluster: Cluster,
+    node: int,
+    offset: int,
+    topic: str = "t",
+    timeout: timedelta = timedelta(seconds=3),
+) -> Any:
     part = {"partition_index": 0, "offset": offset}
     answer = await cluster.ask(
         node,
         DELETE_RECORDS,
         2,
         topics=[{"name": topic, "partitions": [part]}],
-        timeout=timedelta(seconds=3),
+        timeout=timeout,
     )
     return answer.topics[0].partitions[0]
 
@@ -149,6 +155,17 @@ def test_the_next_request_after_delete_records_sees_the_new_start() -> None:
     response = handler.delete_records(request, SOMEBODY)
     assert log.start_offset == 1
     response.close()
+
+
+def test_a_delete_records_without_time_succeeds_if_there_is_no_follower() -> None:
+    """As in Kafka; with one, it is likely to time out."""
+
+    async def test(cluster: Cluster) -> None:
+        await produce(cluster, 1, batch(b"1"))
+        answer = await delete_records(cluster, 1, 1, timeout=timedelta(0))
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.none, 1)
+
+    whole_cluster(1, test)
 
 
 def test_delete_records_deletes_on_every_replica() -> None:

@@ -3,7 +3,8 @@
     LogError
     ├── CorruptBatch          bytes that are not a record batch v2, or fail their CRC32C
     ├── InvalidBatch          an intact batch that breaks a rule of the format
-    │   └── MessageTooLarge
+    │   ├── MessageTooLarge
+    │   └── KeylessRecords    records without a key, for a compacted log
     ├── OutOfOrderSequence    an idempotent producer's sequence leaves a gap
     │   └── UnknownProducer   ... because this log has never heard of the producer
     ├── InvalidProducerEpoch  a newer epoch of this producer id has written
@@ -20,6 +21,8 @@ If `append_as_leader` raises anything but LogOffline or the OSError of the write
 the batch is in the log. After those two the outcome is indeterminate.
 """
 
+from collections.abc import Sequence
+
 
 class LogError(Exception):
     """The root of the tree."""
@@ -35,6 +38,14 @@ class InvalidBatch(LogError):
 
 class MessageTooLarge(InvalidBatch):
     """The batch is larger than `max.message.bytes`."""
+
+
+class KeylessRecords(InvalidBatch):
+    """Records without a key, for a compacted log: `numbers` in the batch, the first thousand."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        super().__init__(f"the topic is compacted, and {len(numbers)} records have no key")
+        self.numbers = tuple(numbers[:1000])
 
 
 class OutOfOrderSequence(LogError):

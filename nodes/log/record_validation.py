@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nodes.log.compression import decompress
-from nodes.log.errors import CorruptBatch, InvalidBatch
+from nodes.log.errors import CorruptBatch, InvalidBatch, KeylessRecords
 
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, no key, no value, no headers."""
@@ -43,7 +43,7 @@ def check_records(
 ) -> None:
     """Raise InvalidBatch unless `batch` can have `count` records from `start` to `end`.
 
-    With `keyed` the records are decompressed, and each must have a key.
+    With `keyed` the records are decompressed, and each must have a key: KeylessRecords.
     """
     if codec == 0:
         _check_plain(batch, start, end, count, keyed)
@@ -81,6 +81,7 @@ def _walk(data: bytes, at: int, end: int, count: int, keyed: bool) -> None:
 
     Lengths of one and two bytes are read inline: calls would double the time.
     """
+    keyless: list[int] = []
     for number in range(min(count, MAX_WALKED)):
         size = data[at]
         at += 1
@@ -118,7 +119,7 @@ def _walk(data: bytes, at: int, end: int, count: int, keyed: bool) -> None:
         if not size & 1:
             at += size >> 1
         elif keyed:
-            raise InvalidBatch(f"record {number} has no key, and the topic is compacted")
+            keyless.append(number)
         size = data[at]  # the value's
         at += 1
         if size > 0x7F:
@@ -137,6 +138,8 @@ def _walk(data: bytes, at: int, end: int, count: int, keyed: bool) -> None:
             raise InvalidBatch(f"record {number} is not as long as it says")
     if at != end and count <= MAX_WALKED:
         raise InvalidBatch(f"{end - at} bytes after the last of {count} records")
+    if keyless:
+        raise KeylessRecords(keyless)
 
 
 def _past_headers(data: bytes, at: int, stop: int) -> int:

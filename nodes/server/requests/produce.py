@@ -71,6 +71,8 @@ class _ProduceResult(NamedTuple):
     append_time_ms: int | None = None
     replica: Replica | None = None
     pending: "asyncio.Future[ProduceStatus] | None" = None
+    invalid_records: tuple[int, ...] = (0,)
+    """With INVALID_RECORD: the numbers of these records; the producer may send the others again."""
 
 
 class ProduceHandler:
@@ -198,7 +200,10 @@ class ProduceHandler:
             if appended.duplicate:
                 append_time_ms = _append_time_of_first(replica, appended)
         except (log_errors.LogError, OSError) as error:
-            return _ProduceResult(requested, append_error(error), str(error))
+            result = _ProduceResult(requested, append_error(error), str(error))
+            if isinstance(error, log_errors.KeylessRecords):
+                result = result._replace(invalid_records=error.numbers)
+            return result
         result = _ProduceResult(
             requested,
             ErrorCode.none,
@@ -241,8 +246,11 @@ class ProduceHandler:
         """Add to a failed partition's row why it failed, and which node leads."""
         if result.error not in _WITHOUT_MESSAGE:
             row["error_message"] = result.message
-        if result.error is ErrorCode.invalid_record:  # the whole batch is refused
-            row["record_errors"] = [{"batch_index": 0, "batch_index_error_message": result.message}]
+        if result.error is ErrorCode.invalid_record:
+            row["record_errors"] = [
+                {"batch_index": number, "batch_index_error_message": result.message}
+                for number in result.invalid_records
+            ]
         not_leader = result.error is ErrorCode.not_leader_or_follower
         partition = result.requested.partition
         if not_leader and partition and request.__version__ >= CURRENT_LEADER_SINCE:

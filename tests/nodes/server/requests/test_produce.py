@@ -126,6 +126,26 @@ def test_invalid_batches_are_refused_with_a_message(
     whole_cluster(1, test)
 
 
+def test_the_records_without_a_key_are_named_if_the_topic_is_compacted() -> None:
+    """So the producer can tell them from the others of the batch; librdkafka's tests do."""
+
+    async def test() -> None:
+        async with running(1) as cluster:
+            configs = [{"name": "cleanup.policy", "value": "compact"}]
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1, configs=configs)
+            await cluster.leader("t")
+            keys = (b"a", None, b"b", None)
+            records = [Record(key=key, value=b"v") for key in keys]
+            part = await produce(cluster, 1, encode_batch(records, timestamp_ms=0))
+            assert part.error_code is ErrorCode.invalid_record
+            assert [each.batch_index for each in part.record_errors] == [1, 3]
+            assert "2 records have no key" in part.error_message
+            part = await produce(cluster, 1, encode_batch(records[::2], timestamp_ms=0))
+            assert (part.error_code, part.base_offset) == (ErrorCode.none, 0)
+
+    asyncio.run(test())
+
+
 def test_invalid_acks_and_unverified_transactions_are_refused() -> None:
     """A transaction whose coordinator cannot be asked is not refused for good: the producer tries
     again. For an error with acks=0 the only response is to close the connection.

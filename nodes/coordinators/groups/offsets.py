@@ -17,6 +17,7 @@ from nodes.coordinators.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     encode_commit,
+    read_commit,
 )
 from nodes.coordinators.machine import Position, ProducerStamp
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
@@ -118,14 +119,27 @@ class Offsets:
 
     def replay(self, record: CoordinatorRecord, position: Position) -> None:
         """Apply a record. Raises RecordError."""
-        decoded = _TYPES.decode(record)
-        if decoded is None:
-            return
-        key = OffsetKey(decoded.key.group, decoded.key.topic, decoded.key.partition)
-        if decoded.value is None:
-            self._remove(key)
-            return
-        value = _committed_offset(decoded.value, position.offset)
+        read = read_commit(record)
+        if read is not None:
+            key = OffsetKey(read.group, read.topic, read.partition)
+            value = CommittedOffset(
+                read.offset,
+                read.leader_epoch,
+                read.metadata,
+                read.commit_timestamp,
+                NO_EXPIRY,
+                read.topic_id,
+                position.offset,
+            )
+        else:
+            decoded = _TYPES.decode(record)
+            if decoded is None:
+                return
+            key = OffsetKey(decoded.key.group, decoded.key.topic, decoded.key.partition)
+            if decoded.value is None:
+                self._remove(key)
+                return
+            value = _committed_offset(decoded.value, position.offset)
         if position.producer is None:
             topics = self._committed.setdefault(key.group_id, {})
             topics.setdefault(key.topic, {})[key.partition] = value

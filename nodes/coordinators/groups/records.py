@@ -2,13 +2,14 @@
 
 Number 0 is what Kafka wrote in its first years; its value is version 0 of today's.
 
-A group commits one record for each partition, again and again. So the newest version has an encoder
-of its own, which takes a tenth of the time of the schema's.
+A group commits one record for each partition, again and again, and a new coordinator reads them
+all. So the newest version has an encoder and a decoder of its own, which take a tenth and a third
+of the time of the schema's.
 """
 
 import struct
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
 from kio.static.constants import EntityType
@@ -109,3 +110,63 @@ def encode_commit(
             )
         ),
     )
+
+
+class ReadCommit(NamedTuple):
+    """What the record of a committed offset says."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: Epoch
+    metadata: str
+    commit_timestamp: int
+    topic_id: UUID | None
+
+
+def read_commit(record: CoordinatorRecord) -> ReadCommit | None:
+    """Read what `encode_commit` encodes by itself; None for any other record, also a damaged one.
+
+    OFFSET_COMMIT decodes those, and says what is wrong with them.
+    """
+    key, value = record
+    if value is None:
+        return None
+    try:
+        number, size = _NUMBER_AND_LENGTH.unpack_from(key)
+        group_end = _NUMBER_AND_LENGTH.size + size
+        (topic_size,) = _LENGTH.unpack_from(key, group_end)
+        topic_begin = group_end + _LENGTH.size
+        topic_end = topic_begin + topic_size
+        version, offset, leader_epoch = _VERSION_TO_EPOCH.unpack_from(value)
+        metadata_size = value[_VERSION_TO_EPOCH.size] - 1
+        metadata_begin = _VERSION_TO_EPOCH.size + 1
+        metadata_end = metadata_begin + metadata_size
+        (timestamp,) = _TIMESTAMP.unpack_from(value, metadata_end)
+        tags = value[metadata_end + _TIMESTAMP.size :]
+        topic_id = None
+        if tags != _NO_TAGS:
+            if len(tags) != len(_TOPIC_ID_TAG) + 16 or not tags.startswith(_TOPIC_ID_TAG):
+                return None
+            topic_id = UUID(bytes=tags[len(_TOPIC_ID_TAG) :])
+        usual = (
+            (number, version) == (OFFSET_COMMIT.number, OFFSET_COMMIT.newest_value)
+            and min(size, topic_size, metadata_size) >= 0
+            and metadata_size <= _LONGEST_METADATA
+            and len(key) == topic_end + _PARTITION.size
+        )
+        if not usual:
+            return None
+        return ReadCommit(
+            key[_NUMBER_AND_LENGTH.size : group_end].decode(),
+            key[topic_begin:topic_end].decode(),
+            _PARTITION.unpack_from(key, topic_end)[0],
+            Offset(offset),
+            Epoch(leader_epoch),
+            value[metadata_begin:metadata_end].decode(),
+            timestamp,
+            topic_id,
+        )
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None

@@ -12,7 +12,9 @@ from nodes.coordinators.groups.records import (
     OFFSET_COMMIT,
     OffsetCommitKey,
     OffsetCommitValue,
+    ReadCommit,
     encode_commit,
+    read_commit,
 )
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
 from nodes.ids import Epoch, Offset
@@ -87,6 +89,19 @@ def test_a_commit_is_encoded_as_by_its_schema(
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     expected = OFFSET_COMMIT.encode(key, value, value.version)
     assert encode_commit(group, topic, partition, value) == expected
+    read = read_commit(expected)
+    if value.version == 1 or len(value.metadata.encode()) > 126:
+        assert read is None
+    else:
+        assert read is not None
+        assert read[:3] == (group, topic, partition)
+        assert read[3:] == (
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.topic_id,
+        )
 
 
 @pytest.mark.parametrize("length", [0, 126, 127, 128, 4096])
@@ -94,3 +109,38 @@ def test_metadata_of_every_length_is_encoded_as_by_its_schema(length: int) -> No
     """The length takes a second byte from 127 on."""
     value = OffsetCommitValue(offset=Offset(1), metadata="m" * length)
     assert encode_commit("g", "tt", 5, value) == OFFSET_COMMIT.encode(KEY, value, 4)
+
+
+VALUE = OffsetCommitValue(offset=Offset(1), metadata="m", topic_id=UUID(int=5))
+WHOLE = encode_commit("g", "tt", 5, VALUE)
+
+
+@given(st.data())
+def test_a_damaged_commit_is_read_as_by_its_schema_or_left_to_it(data: st.DataObject) -> None:
+    """Cut off anywhere, with a changed byte, or with more behind it."""
+    parts = [WHOLE.key, WHOLE.value or b""]
+    which = data.draw(st.integers(0, 1))
+    part = bytearray(parts[which])
+    match data.draw(st.sampled_from(("cut", "changed", "longer"))):
+        case "cut":
+            del part[data.draw(st.integers(0, len(part))) :]
+        case "changed":
+            part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
+        case _:
+            part += data.draw(st.binary(min_size=1, max_size=20))
+    parts[which] = bytes(part)
+    record = CoordinatorRecord(*parts)
+    read = read_commit(record)
+    if read is not None:
+        decoded = TYPES.decode(record)
+        assert decoded is not None
+        assert read == ReadCommit(
+            decoded.key.group,
+            decoded.key.topic,
+            decoded.key.partition,
+            decoded.value.offset,
+            decoded.value.leader_epoch,
+            decoded.value.metadata,
+            decoded.value.commit_timestamp,
+            decoded.value.topic_id,
+        )

@@ -1,8 +1,8 @@
 """The last offset of each key in the dirty part of a log, in bounded memory.
 
-A key of 16 bytes or more is represented by 16 bytes of BLAKE2b; nobody can construct two keys with
-the same ones. A shorter key represents itself. The map takes keys until its memory is used up; the
-log is then cleaned only up to the last offset that was added.
+A key of 31 bytes or more is represented by 31 bytes of BLAKE2b; nobody can construct two keys with
+the same ones. A shorter key represents itself: it needs no more memory. The map takes keys until
+its memory is used up; the log is then cleaned only up to the last offset that was added.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ BYTES_PER_KEY: Final = 176
 """The most memory that a key needs: its two objects, and its place in the dictionary, which is half
 empty after it grew. `python -m tests.tools.compaction_speed` measures it.
 """
-_DIGEST_BYTES: Final = 16
+_DIGEST_BYTES: Final = 31
+"""Of a bytes object of 64 bytes, 33 are not its content."""
 _SHARDS: Final = 64
 
 

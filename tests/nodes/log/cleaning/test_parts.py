@@ -82,11 +82,12 @@ def test_full_map_says_up_to_where_it_is_complete() -> None:
 
 
 def test_key_that_equals_another_keys_digest_is_another_key() -> None:
-    """A digest has 16 bytes, and a key of 16 bytes is digested too."""
-    offsets = OffsetMap(9 * BYTES_PER_KEY)
-    offsets.add(spans_of(b"k" * 40), Offset(0), Offset(0))
-    (digest,) = [key for shard in offsets._shards for key in shard]
-    assert offsets.last_offset(digest) == -1
+    """A digest has 31 bytes, and a key of 31 bytes is digested too."""
+    offsets = OffsetMap(1000 * BYTES_PER_KEY)
+    offsets.add(spans_of(*(b"%040d" % number for number in range(1000))), Offset(0), Offset(0))
+    digests = [key for shard in offsets._shards for key in shard]
+    assert len(digests) == 1000
+    assert {offsets.last_offset(digest) for digest in digests} == {-1}
 
 
 # --- groups

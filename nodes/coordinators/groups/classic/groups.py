@@ -140,10 +140,11 @@ class ClassicGroups:
         syncs = ((token, answers.sync_error(error)) for token in group.syncing.values())
         return (*joins, *syncs)
 
-    def adopt(self, group: ClassicGroup, now: Now) -> Effects | None:
-        """Serve a stable group that was of the other protocol. Its members must join again.
+    def adopt(self, group: ClassicGroup, now: Now, rebalances: bool) -> Effects | None:
+        """Serve a stable group that was of the other protocol.
 
-        None if it has too many members. The caller appends the records.
+        `rebalances`: its members must join again. None if it has too many members. The caller
+        appends the records.
         """
         if len(group.members) > self._settings.max_size:
             return None
@@ -152,7 +153,8 @@ class ClassicGroups:
         step.records.append(group_record(group.group_id, group.value()))
         for member in group.members.values():
             start_session(group, member, step)
-        prepare(group, step)
+        if rebalances:
+            prepare(group, step)
         return step.effects()
 
     def describe(self, group_id: str) -> Answer:

@@ -51,7 +51,7 @@ def advance(
 def replaced(draft: Draft, old: Member, member_id: str) -> Member:
     """A static member comes back with a new member id: it takes over all that the old one had."""
     target = draft.group.target(old.member_id)
-    draft.remove_member(old.member_id)
+    draft.remove_member(old.member_id, replaced=True)
     current = old.current._replace(epoch=0, previous_epoch=0)
     draft.put_member(member_id, old.metadata)
     draft.put_target(member_id, target)

@@ -1,10 +1,9 @@
 """A consumer group becomes a classic group when its last consumer is gone (KIP-848).
 
 The members that are left speak the classic protocol. They keep what they have, in a generation that
-is the group epoch, and are told to join again: a rebalance begins at once.
-
-Kafka also does this when a static member of the classic protocol takes the place of the last
-consumer; here such a group stays a consumer group until another member leaves.
+is the group epoch. A rebalance begins at once, and they are told to join again. Only when a static
+member took the place of the last consumer, and nothing else changed, is there none: then all have
+what they shall have.
 """
 
 from typing import Final
@@ -31,6 +30,13 @@ def is_due(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
     members = group.members.values()
     allowed = settings.migration_policy in DOWNGRADES
     return allowed and bool(members) and all(each.classic for each in members)
+
+
+def is_settled(group: ConsumerGroup) -> bool:
+    """Whether all members have what they shall have. Kafka looks at the group epoch alone."""
+    return group.epoch == group.assignment_epoch and all(
+        each.reconciled_to(group.epoch) for each in group.members.values()
+    )
 
 
 def downgraded(

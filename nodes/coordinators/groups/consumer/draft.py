@@ -25,6 +25,8 @@ class Draft:
         self.records: list[CoordinatorRecord] = []
         self.removed = False
         """Whether a member was removed."""
+        self.left = False
+        """Whether one was removed whose place nobody took."""
         self._own = group is None
 
     def put_member(self, member_id: str, metadata: r.ConsumerGroupMemberMetadataValue) -> Member:
@@ -43,9 +45,13 @@ class Draft:
         )
         self._write(r.TARGET_ASSIGNMENT_MEMBER, self._member(member_id), value)
 
-    def remove_member(self, member_id: str) -> None:
-        """Remove a member: where it stands first, itself last, as Kafka's coordinator needs it."""
+    def remove_member(self, member_id: str, *, replaced: bool = False) -> None:
+        """Remove a member: where it stands first, itself last, as Kafka's coordinator needs it.
+
+        `replaced`: another one takes its place.
+        """
         self.removed = True
+        self.left = self.left or not replaced
         for kind in (r.CURRENT_MEMBER_ASSIGNMENT, r.TARGET_ASSIGNMENT_MEMBER, r.MEMBER_METADATA):
             self._write(kind, self._member(member_id), None)
 

@@ -17,7 +17,7 @@ from nodes.coordinators.groups.classic import answers as classic_answers
 from nodes.coordinators.groups.classic.group import ClassicGroup
 from nodes.coordinators.groups.classic.requests import Identity, Join, Leaver, Sync
 from nodes.coordinators.groups.consumer import answers, classic_members
-from nodes.coordinators.groups.consumer.downgrade import downgraded, is_due
+from nodes.coordinators.groups.consumer.downgrade import downgraded, is_due, is_settled
 from nodes.coordinators.groups.consumer.draft import Draft
 from nodes.coordinators.groups.consumer.group import ConsumerGroup
 from nodes.coordinators.groups.consumer.heartbeat import heartbeat
@@ -50,8 +50,9 @@ MOST_ENDED: Final = 200
 _TYPES: Final = RecordTypes(RECORD_TYPES)
 
 
-Downgrade = Callable[[ClassicGroup, Now], Effects | None]
-"""Begins to serve a group by the classic protocol, if that can be; its records remember it."""
+Downgrade = Callable[[ClassicGroup, Now, bool], Effects | None]
+"""Begins to serve a group by the classic protocol, if that can be; its records remember it. The
+last argument: whether its members must join again."""
 
 
 class ConsumerGroups:
@@ -191,7 +192,8 @@ class ConsumerGroups:
         if not draft.removed or self._downgrade is None or not is_due(group, self._settings):
             return draft.records
         classic = downgraded(draft.group_id, group, self._topics(), now.wall_ms)
-        taken = self._downgrade(classic, now)
+        rebalances = draft.left or not is_settled(group)
+        taken = self._downgrade(classic, now, rebalances)
         if taken is None:
             return draft.records
         for member_id in group.members:

@@ -28,6 +28,7 @@ Driver = MachineDriver[GroupCoordinator]
 PARTITIONS = 4
 SUBSCRIBED = bytes.fromhex("0001 00000001 000174 ffffffff")
 """Version 1, topic "t", no user data; the owned partitions follow."""
+NO_TOPICS = bytes.fromhex("0001 00000000 ffffffff 00000000")
 
 
 def driver_of(policy: str = "bidirectional") -> Driver:
@@ -347,6 +348,47 @@ def test_a_group_is_downgraded_whatever_removes_its_last_consumer(ends: str) -> 
     driver.fail_over()
     assert group_type(driver).endswith("Classic")
     check(driver, [], [])
+
+
+def test_a_static_member_that_replaces_the_last_consumer_downgrades_without_a_rebalance() -> None:
+    """It has the consumer's partitions, and the others keep theirs. A new leader knows it."""
+    driver = driver_of()
+    last = Modern(driver, "m1", instance_id="s")
+    last.beat()
+    a = Classic(driver, "a")
+    a.joined(driver.answers[a.ask_to_join()])
+    a.sync()
+    settle(driver, [a], [last])
+    had = (set(a.has), {partition for _, partition in last.has})
+    back = Classic(driver, "s", instance_id="s")
+    assert back.joined(driver.answers[back.ask_to_join()]) is ErrorCode.none
+    assert group_type(driver) == "Stable Classic"
+    assert back.sync() is a.beat() is back.beat() is ErrorCode.none
+    assert (a.has, back.has) == had
+    driver.fail_over()
+    assert a.beat() is back.beat() is ErrorCode.none
+
+
+def test_a_static_member_with_another_subscription_downgrades_with_a_rebalance() -> None:
+    """Partitions have to move."""
+    driver = driver_of()
+    last = Modern(driver, "m1", instance_id="s")
+    last.beat()
+    a = Classic(driver, "a")
+    a.joined(driver.answers[a.ask_to_join()])
+    a.sync()
+    settle(driver, [a], [last])
+    nothing = Join(
+        Identity("g", "", "s"),
+        Client("client", "/host"),
+        "consumer",
+        (MemberProtocol("cooperative-sticky", NO_TOPICS),),
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        version=3,
+    )
+    driver.ask(lambda m, token, now: m.join(nothing, token, now))
+    assert group_type(driver) == "PreparingRebalance Classic"
 
 
 def test_a_group_stays_a_consumer_group_if_the_policy_says_so() -> None:

@@ -15,7 +15,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.support.clients.kafka_python import KafkaAdminClient, MemberToRemove
+from tests.support.clients.kafka_python import (
+    KafkaAdminClient,
+    MemberToRemove,
+    OffsetAndMetadata,
+    OffsetSpec,
+    TopicPartition,
+)
 from tests.support.clusters.loopback_cluster import addresses_of, in_its_loop, serving
 from tests.support.foreign.group_members import (
     MEMBERS,
@@ -214,6 +220,23 @@ def test_kafka_python_administers_groups(bootstrap: str, group: str, join: Join)
     member.stop()
     assert admin.delete_groups([group])[group] == "OK"
     assert admin.describe_groups([group])[group]["group_state"] == "Dead"
+    admin.close()
+
+
+def test_kafka_python_moves_and_deletes_offsets(bootstrap: str, group: str, join: Join) -> None:
+    """Of a group without members: it commits, resets to the end, and deletes."""
+    member = join(ConfluentMember)  # without a coordinator the administrator gives up at once
+    wait_until(lambda: share(member), "the member has all partitions")
+    member.stop()
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    partition = TopicPartition(TOPIC, 0)
+    altered = admin.alter_group_offsets(group, {partition: OffsetAndMetadata(3, "", -1)})
+    assert list(altered) == [partition]
+    assert admin.list_group_offsets([group])[group][partition].offset == 3
+    admin.reset_group_offsets(group, {partition: OffsetSpec.LATEST})
+    assert admin.list_group_offsets([group])[group][partition].offset >= 10
+    admin.delete_group_offsets(group, [partition])
+    assert partition not in admin.list_group_offsets([group])[group]
     admin.close()
 
 

@@ -10,11 +10,18 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import ProducerFenced
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.support.clients.kafka_python import KafkaProducer
+from tests.support.clients.kafka_python import (
+    InvalidProducerEpochError,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    ProducerFencedError,
+)
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes.cluster import UNHURRIED, Cluster
 
@@ -22,6 +29,7 @@ pytestmark = pytest.mark.slow
 
 PATIENCE_S = 60.0
 PARTITIONS = 3
+COPIED = 12
 _names = itertools.count()
 
 
@@ -217,3 +225,134 @@ def test_kafka_python_commits_and_aborts(bootstrap: str) -> None:
             producer.commit_transaction()
     producer.close()
     assert committed(bootstrap, name, 2) == [0, 2]
+
+
+def test_kafka_python_fences_an_older_producer(bootstrap: str) -> None:
+    """Its open transaction is aborted."""
+    name = new_id()
+    servers = bootstrap.split(",")
+    first = KafkaProducer(bootstrap_servers=servers, transactional_id=name)
+    first.init_transactions()
+    first.begin_transaction()
+    first.send("data", f"{name}/0".encode(), partition=0)
+    first.flush(PATIENCE_S)
+    second = KafkaProducer(bootstrap_servers=servers, transactional_id=name)
+    second.init_transactions()
+    with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
+        first.commit_transaction()
+    first.close(timeout=1)
+    second.begin_transaction()
+    second.send("data", f"{name}/1".encode(), partition=0)
+    second.commit_transaction()
+    second.close()
+    assert committed(bootstrap, name, 1) == [1]
+
+
+def test_kafka_python_copies_exactly_once(bootstrap: str) -> None:
+    """It reads committed records only, and commits its offsets with what it writes."""
+    name = new_id()
+    source(bootstrap, name)
+    servers = bootstrap.split(",")
+    consumer = KafkaConsumer(
+        "data",
+        bootstrap_servers=servers,
+        group_id=f"{name}-copier",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    producer = KafkaProducer(bootstrap_servers=servers, transactional_id=f"{name}-copier")
+    producer.init_transactions()
+    copied: set[bytes] = set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(copied) < COPIED:
+        assert time.monotonic() < deadline_s, f"only {len(copied)} were copied"
+        batches = consumer.poll(timeout_ms=1000)
+        if not batches:
+            continue
+        values = [each.value for batch in batches.values() for each in batch]
+        mine = [value for value in values if value.startswith(f"{name}/".encode())]
+        producer.begin_transaction()
+        for value in mine:
+            producer.send("data", value.replace(b"/", b"-copies/"))
+        offsets = {
+            partition: OffsetAndMetadata(batch[-1].offset + 1, "", -1)
+            for partition, batch in batches.items()
+        }
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.commit_transaction()
+        copied.update(mine)
+    producer.close()
+    consumer.close()
+    assert committed(bootstrap, f"{name}-copies", COPIED) == list(range(COPIED))
+
+
+def test_aiokafka_copies_exactly_once(bootstrap: str) -> None:
+    """It reads committed records only, and commits its offsets with what it writes."""
+    name = new_id()
+    source(bootstrap, name)
+
+    async def main() -> None:
+        consumer = AIOKafkaConsumer(
+            "data",
+            bootstrap_servers=bootstrap,
+            group_id=f"{name}-copier",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{name}-copier")
+        await consumer.start()
+        await producer.start()
+        copied: set[bytes] = set()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while len(copied) < COPIED:
+                    batches = await consumer.getmany(timeout_ms=1000)
+                    if not batches:
+                        continue
+                    values = [each.value or b"" for batch in batches.values() for each in batch]
+                    mine = [value for value in values if value.startswith(f"{name}/".encode())]
+                    offsets = {part: batch[-1].offset + 1 for part, batch in batches.items()}
+                    async with producer.transaction():
+                        for value in mine:
+                            await producer.send("data", value.replace(b"/", b"-copies/"))
+                        await producer.send_offsets_to_transaction(offsets, f"{name}-copier")
+                    copied.update(mine)
+        finally:
+            await producer.stop()
+            await consumer.stop()
+
+    asyncio.run(main())
+    assert committed(bootstrap, f"{name}-copies", COPIED) == list(range(COPIED))
+
+
+def test_kafka_python_lists_and_describes_transactions(bootstrap: str) -> None:
+    """By state, and by a pattern of their ids."""
+    name = new_id()
+    producer = rd_producer(bootstrap, name)
+    producer.begin_transaction()
+    write(producer, name, range(1))
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        found = admin.list_transactions(
+            state_filters=["Ongoing"], transactional_id_pattern=f"{name[:-1]}[{name[-1]}]"
+        )
+        assert name in str(found)
+        assert name not in str(admin.list_transactions(transactional_id_pattern="none.*"))
+        assert "data" in str(admin.describe_transactions([name])[name])
+    finally:
+        admin.close()
+    producer.commit_transaction(PATIENCE_S)
+
+
+def source(bootstrap: str, name: str) -> None:
+    """Write what is to be copied; and as much in a transaction that is aborted."""
+    producer = rd_producer(bootstrap, f"{name}-source")
+    for begin, ends in (
+        (0, producer.commit_transaction),
+        (COPIED, producer.abort_transaction),
+    ):
+        producer.begin_transaction()
+        write(producer, name, range(begin, begin + COPIED))
+        ends(PATIENCE_S)

@@ -44,6 +44,9 @@ NOT_IN_AIOKAFKA: Final = Cannot("aiokafka's administrative client has no such re
 
 NO_AIOKAFKA_DELETION: Final = Cannot(NOT_IN_AIOKAFKA.reason, "not deletes")
 NOT_TESTED: Final = NotTested()
+CLASSIC_ONLY: Final = Cannot("it speaks the classic protocol only")
+NO_KCAT_TRANSACTIONS: Final = Cannot("kcat has no transactions")
+NO_RD_OFFSET_DELETION: Final = Cannot(NOT_IN_LIBRDKAFKA.reason, "not deletes")
 
 _SHARE: Final = Shown("rebalances", "test_members_share_the_partitions")
 _KCAT_READS: Final = Shown("groups", "test_kcat_reads_as_a_member")
@@ -88,6 +91,12 @@ TABLE: Final[Mapping[str, Mapping[str, Cell]]] = {
         Shown("rebalances", _SHARE.test, "sticky"),
         NOT_TESTED,
     ),
+    "the consumer protocol (KIP-848)": _cells(
+        Shown("groups", "test_librdkafka_shares_a_topic_as_a_group"),
+        CLASSIC_ONLY,
+        CLASSIC_ONLY,
+        CLASSIC_ONLY,
+    ),
     "commits offsets; the next member reads on from there": _cells(
         _READ_ON, _READ_ON, _READ_ON, Shown("rebalances", "test_kcat_reads_on")
     ),
@@ -103,6 +112,12 @@ TABLE: Final[Mapping[str, Mapping[str, Cell]]] = {
         NO_AIOKAFKA_DELETION,
         NO_KCAT_ADMIN,
     ),
+    "alters, resets and deletes a group's offsets": _cells(
+        NO_RD_OFFSET_DELETION,
+        Shown("rebalances", "test_kafka_python_moves_and_deletes_offsets"),
+        NOT_IN_AIOKAFKA,
+        NO_KCAT_ADMIN,
+    ),
     "removes static members": _cells(
         NOT_IN_LIBRDKAFKA,
         Shown("rebalances", "test_an_administrator_removes_static_members"),
@@ -113,19 +128,25 @@ TABLE: Final[Mapping[str, Mapping[str, Cell]]] = {
         Shown("transactions", "test_librdkafka_commits_and_aborts"),
         Shown("transactions", "test_kafka_python_commits_and_aborts"),
         Shown("transactions", "test_aiokafka_commits_aborts_and_is_fenced"),
-        NOT_TESTED,
+        NO_KCAT_TRANSACTIONS,
     ),
     "transactions: an older producer is fenced": _cells(
         Shown("transactions", "test_librdkafka_fences_an_older_producer"),
-        NOT_TESTED,
+        Shown("transactions", "test_kafka_python_fences_an_older_producer"),
         Shown("transactions", "test_aiokafka_commits_aborts_and_is_fenced"),
-        NOT_TESTED,
+        NO_KCAT_TRANSACTIONS,
     ),
-    "a group's offsets in a transaction": _cells(
-        Shown("groups", "test_librdkafka_commits_offsets_in_its_transactions"),
-        NOT_TESTED,
-        Shown("groups", "test_aiokafka_commits_offsets_in_its_transactions"),
-        NOT_TESTED,
+    "reads committed records, transforms, writes with its offsets": _cells(
+        Shown("transactions", "test_librdkafka_copies_exactly_once"),
+        Shown("transactions", "test_kafka_python_copies_exactly_once"),
+        Shown("transactions", "test_aiokafka_copies_exactly_once"),
+        NO_KCAT_TRANSACTIONS,
+    ),
+    "lists and describes transactions": _cells(
+        NOT_IN_LIBRDKAFKA,
+        Shown("transactions", "test_kafka_python_lists_and_describes_transactions"),
+        NOT_IN_AIOKAFKA,
+        NO_KCAT_ADMIN,
     ),
     "create topics": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, NO_KCAT_ADMIN),
     "describe topics and brokers": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, _DYING),

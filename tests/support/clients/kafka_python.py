@@ -19,12 +19,19 @@ with warnings.catch_warnings():
         MemberToRemove,
         NewPartitions,
         NewTopic,
+        OffsetSpec,
     )
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-    from kafka.errors import KafkaError, TopicAlreadyExistsError, UnsupportedVersionError
+    from kafka.errors import (
+        InvalidProducerEpochError,
+        KafkaError,
+        ProducerFencedError,
+        TopicAlreadyExistsError,
+        UnsupportedVersionError,
+    )
     from kafka.net.inet import KafkaNetSocket
     from kafka.record.memory_records import MemoryRecords
 
@@ -34,6 +41,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "ConsumerRebalanceListener",
+    "InvalidProducerEpochError",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
@@ -43,6 +51,8 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OffsetSpec",
+    "ProducerFencedError",
     "TopicAlreadyExistsError",
     "TopicPartition",
     "UnsupportedVersionError",

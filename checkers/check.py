@@ -28,6 +28,7 @@ from checkers.frames.frames import Frames
 from checkers.frames.log_starts import PREFIX
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
+from checkers.history.recorded_faults import first_delay_ns
 from checkers.history.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -252,6 +253,7 @@ def _anomaly(
         quorum_lost=frames.state_losses.quorum,
         settled=settled,
         removal=removal,
+        requests_delayed=first_delay_ns(frames.fault_rows) <= _first_end_ns(examples),
     )
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
@@ -287,7 +289,12 @@ def _settings(
     return frames.settings(topic, first_ns, over_ns)
 
 
-_EXPLAINED_BY_OFFSET = ("lost-write", "inconsistent-offset", "truncated-read")
+def _first_end_ns(examples: Sequence[Mapping[str, Any]]) -> int:
+    """Return when the first instance of an anomaly ended, as far as is known."""
+    return min((row["complete_ns"] for row in examples if "complete_ns" in row), default=-1)
+
+
+_EXPLAINED_BY_OFFSET = ("lost-write", "inconsistent-offset", "truncated-read", "torn-transaction")
 _OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""

@@ -17,6 +17,10 @@ from checkers.history.settings import Settings
 
 ACKNOWLEDGED: Final = "acknowledged"
 """The aspect of an anomaly in which an acknowledgement contradicts another one, or the log."""
+IN_TRANSACTION: Final = "transaction"
+"""The aspect of an anomaly of a send in a transaction with a recorded end."""
+AT_READ_UNCOMMITTED: Final = "read-uncommitted"
+"""The same, for a reader that asked for uncommitted records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class Context(Settings):
     result is not recorded. quorum_lost: at some time of the run a majority of the voters lacked
     their disks at once. settled: all replicas were in sync again. removal: why the records below
     the start of the final log are gone, for an anomaly that is about one of them.
+    requests_delayed: a fault that may delay requests began before the anomaly ended.
     """
 
     aspect: str | None = None
@@ -40,6 +45,7 @@ class Context(Settings):
     quorum_lost: bool = False
     settled: bool = True
     removal: Removal | None = None
+    requests_delayed: bool = False
 
     @property
     def may_lose_committed(self) -> bool:

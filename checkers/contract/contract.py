@@ -20,11 +20,8 @@ from checkers.contract.conditions import (
     ACKS_0,
     ACKS_1,
     ACKS_ALL,
-    ALL_LOST_DISKS,
     ANY,
-    ENOUGH_LOST_POWER,
     IDEMPOTENCE,
-    LAST_LOST_POWER,
     LEADER_LOST_DISK,
     LEADER_LOST_POWER,
     MIN_ISR_1,
@@ -32,7 +29,6 @@ from checkers.contract.conditions import (
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
     QUORUM_LOST,
-    QUORUM_LOST_SINCE,
     REMOVAL_NOT_RECORDED,
     REMOVED_BY_RETENTION,
     RISKY_SETTINGS_OR_FAULTS,
@@ -42,54 +38,20 @@ from checkers.contract.conditions import (
     in_force,
     otherwise,
 )
-from checkers.contract.rules import Judgement, Rule, in_doubt, open_rules, rule
+from checkers.contract.rules import (
+    Judgement,
+    Rule,
+    in_doubt,
+    open_rules,
+    rule,
+    state_loss_rules,
+)
+from checkers.contract.transaction_rules import TRANSACTION_RULES
 
 __all__ = ["CONTRACT", "Context", "Judgement", "Rule", "in_force", "judge"]
 
 FORBIDDEN, PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
 INFORMATIONAL, UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
-
-
-def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tuple[Rule, ...]:
-    """The rows for the case that all replicas which held a record lost it."""
-
-    def only(condition: Condition) -> Condition:
-        return ACKS_ALL & condition if acks_all else condition
-
-    return (
-        rule(
-            only(ENOUGH_LOST_POWER), anomaly, PERMITTED,
-            f"{reason}: all of these replicas had the record only in memory",
-            "Kafka: min.insync.replicas, flush.messages; KIP-966",
-            permissions.UNFLUSHED,
-        ),
-        rule(
-            only(MIN_ISR_1 & LAST_LOST_POWER), anomaly, PERMITTED,
-            f"{reason}: the last in-sync replica had the record only in memory, and leads again",
-            "KIP-966: last replica standing; min ISR - 1 losses of power are tolerated",
-            permissions.ONE_UNFLUSHED,
-        ),
-        rule(
-            only(otherwise("eligible.leader.replicas.version=0") & LAST_LOST_POWER),
-            anomaly, PERMITTED,
-            f"{reason}: the last in-sync replica had the record only in memory, and leads again",
-            "KIP-966: last replica standing",
-            permissions.LAST_UNFLUSHED,
-        ),
-        rule(
-            only(ALL_LOST_DISKS), anomaly, PERMITTED,
-            f"{reason}: no replica with an intact disk had the record",
-            "the original replication design",
-            permissions.DISKS_LOST,
-        ),
-        rule(
-            QUORUM_LOST_SINCE, anomaly, PERMITTED,
-            f"{reason}: the new controllers may not know the leaders, the epochs and the in-sync "
-            "replicas",
-            "KIP-853; KAFKA-14077",
-            permissions.QUORUM_LOST,
-        ),
-    )  # fmt: skip
 
 
 def _retention_rules(anomaly: str) -> tuple[Rule, ...]:
@@ -151,7 +113,7 @@ _LOST = (
         "Kafka: min.insync.replicas; KIP-966",
         permissions.ONE_IN_SYNC,
     ),
-    *_state_loss_rules("lost-write", "the write is gone", acks_all=True),
+    *state_loss_rules("lost-write", "the write is gone", acks_all=True),
     rule(
         ACKS_1 & NO_CAUSE_RECORDABLE, "lost-write", UNKNOWN,
         "the leader may have been replaced; the record cannot show it",
@@ -290,7 +252,7 @@ _OFFSETS = (
         "Kafka: acks, flush.messages",
         permissions.ACKS_1_UNFLUSHED,
     ),
-    *_state_loss_rules("inconsistent-offset", "the offset is used again"),
+    *state_loss_rules("inconsistent-offset", "the offset is used again"),
     rule(
         _ACKED_BY_1 & NO_CAUSE_RECORDABLE, "inconsistent-offset", UNKNOWN,
         "the leader may have been replaced; the record cannot show it",
@@ -315,7 +277,7 @@ _OFFSETS = (
         "Kafka: min.insync.replicas; KIP-966",
         permissions.ONE_IN_SYNC,
     ),
-    *_state_loss_rules("truncated-read", "the records that were read are gone"),
+    *state_loss_rules("truncated-read", "the records that were read are gone"),
     *open_rules("truncated-read"),
     rule(
         ANY, "truncated-read", FORBIDDEN,
@@ -371,7 +333,7 @@ _READING = (
         "Kafka: unclean.leader.election.enable",
         permissions.UNCLEAN,
     ),
-    *_state_loss_rules("watermark-regression", "the log ends earlier"),
+    *state_loss_rules("watermark-regression", "the log ends earlier"),
     rule(
         Condition(
             "no leader epochs recorded at all", lambda c: c.aspect is None and not c.cause_recorded
@@ -446,8 +408,8 @@ _KNOWN_FROM_ACKNOWLEDGEMENTS = tuple(
 )
 
 CONTRACT: tuple[Rule, ...] = (
-    *_LOST, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS,
-    *CLUSTER_RULES,
+    *_LOST, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES, *_READING,
+    *_REPLICAS, *CLUSTER_RULES,
 )  # fmt: skip
 
 

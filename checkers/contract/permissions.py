@@ -25,6 +25,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "flush_before_ack": "flush.messages",
     "eligible_leader_replicas": "eligible.leader.replicas.version",
     "max_in_flight": "max.in.flight.requests.per.connection",
+    "transaction_version": "transaction.version",
 }
 _ACKS: Final[Mapping[int, str]] = {
     0: "acks=0 (which asks for no acknowledgement)",
@@ -163,4 +164,10 @@ RETENTION: Final = by_event(
 RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",
     advice("whatever prevents the loss of the partition's records"),
+)
+READ_UNCOMMITTED: Final = by_event(
+    "isolation.level=read_uncommitted of the reader", advice("isolation.level=read_committed")
+)
+OLD_TRANSACTIONS: Final = by_event(
+    "transaction.version below 2 and a delayed request", settings(transaction_version=2)
 )

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from checkers.contract import permissions
 from checkers.contract.conditions import (
+    ACKS_ALL,
+    ALL_LOST_DISKS,
+    ENOUGH_LOST_POWER,
+    LAST_LOST_POWER,
+    MIN_ISR_1,
     NO_CAUSE_RECORDABLE,
+    QUORUM_LOST_SINCE,
     RISKY_SETTINGS_OR_FAULTS,
     STATE_LOSS_UNCERTAIN,
     Condition,
     Context,
+    otherwise,
 )
 from checkers.contract.permissions import Permission
 
@@ -76,6 +84,48 @@ def rule(
         applies=condition.holds,
         permission=permission,
     )
+
+
+def state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tuple[Rule, ...]:
+    """The rows for the case that all replicas which held a record lost it."""
+
+    def only(condition: Condition) -> Condition:
+        return ACKS_ALL & condition if acks_all else condition
+
+    return (
+        rule(
+            only(ENOUGH_LOST_POWER), anomaly, Judgement.PERMITTED,
+            f"{reason}: all of these replicas had the record only in memory",
+            "Kafka: min.insync.replicas, flush.messages; KIP-966",
+            permissions.UNFLUSHED,
+        ),
+        rule(
+            only(MIN_ISR_1 & LAST_LOST_POWER), anomaly, Judgement.PERMITTED,
+            f"{reason}: the last in-sync replica had the record only in memory, and leads again",
+            "KIP-966: last replica standing; min ISR - 1 losses of power are tolerated",
+            permissions.ONE_UNFLUSHED,
+        ),
+        rule(
+            only(otherwise("eligible.leader.replicas.version=0") & LAST_LOST_POWER),
+            anomaly, Judgement.PERMITTED,
+            f"{reason}: the last in-sync replica had the record only in memory, and leads again",
+            "KIP-966: last replica standing",
+            permissions.LAST_UNFLUSHED,
+        ),
+        rule(
+            only(ALL_LOST_DISKS), anomaly, Judgement.PERMITTED,
+            f"{reason}: no replica with an intact disk had the record",
+            "the original replication design",
+            permissions.DISKS_LOST,
+        ),
+        rule(
+            QUORUM_LOST_SINCE, anomaly, Judgement.PERMITTED,
+            f"{reason}: the new controllers may not know the leaders, the epochs and the in-sync "
+            "replicas",
+            "KIP-853; KAFKA-14077",
+            permissions.QUORUM_LOST,
+        ),
+    )  # fmt: skip
 
 
 def open_rules(anomaly: str) -> tuple[Rule, ...]:

@@ -6,6 +6,7 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 from collections.abc import Iterator
 
 from checkers.causes.matching import NEIGHBOURS
+from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -29,12 +30,14 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     other_value: the value that the final log has at that offset. kind unseen: the final read of the
     partition did not reach the offset, so nothing is known. A transaction is written completely or
     not at all: if one of its writes was read, all of them must be in the log, whatever result the
-    client got.
+    client got. If the end of the transaction is recorded, this is a torn-transaction instead.
     """
     F = frames.engine.functions
-    missing = frames.none_if_empty(
-        frames.required_sends.where(F.col("final_offset").isNull()).select(*SEND)
-    )
+    gone = frames.required_sends.where(F.col("final_offset").isNull()).select(*SEND)
+    torn = frames.ended_transactions.torn
+    if torn is not None:
+        gone = gone.join(torn.select("op"), on="op", how="left_anti")
+    missing = frames.none_if_empty(gone)
     if missing is None:
         return
     missing = frames.engine.materialize(_with_neighbours(frames, missing))
@@ -157,15 +160,29 @@ def read_as_committed(frames: Frames, reads: Frame) -> Frame:
 
 def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """kind aborted-read: values that were read although their send certainly failed (type fail;
-    G1a)."""
-    F = frames.engine.functions
-    read = F.col("first_offset").isNotNull()
+    G1a).
+
+    aspect transaction: the send was in a transaction whose end is recorded. read-uncommitted: so,
+    and the reader asked for uncommitted records.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    kind, offset = F.lit("aborted-read"), F.col("first_offset")
+    failed = F.col("type") == F.lit("fail")
     found = frames.none_if_empty(
-        frames.send_outcomes.where((F.col("type") == F.lit("fail")) & read)
+        frames.send_outcomes.where(failed & F.col("first_offset").isNotNull())
     )
     if found is not None:
-        kind, offset = F.lit("aborted-read"), F.col("first_offset")
-        yield evidence(frames.engine, found, kind=kind, offset=offset)
+        inside = frames.ended_transactions.sends
+        if inside is not None:
+            ended = inside.select("op", F.lit(IN_TRANSACTION).alias("aspect"))
+            found = left_join(found, ended, on=["op"])
+        yield evidence(engine, found, kind=kind, offset=offset)
+    early = frames.ended_transactions.uncommitted_reads
+    if early is not None:
+        first = early.where(failed).groupBy("op").agg(F.min("first_offset").alias("first_offset"))
+        sends = frames.sends.join(engine.materialize(first), on="op", how="inner")
+        aspect = F.lit(AT_READ_UNCOMMITTED)
+        yield evidence(engine, sends, kind=kind, offset=offset, aspect=aspect)
 
 
 def phantoms(frames: Frames) -> Iterator[Frame]:

@@ -14,7 +14,9 @@ from checkers.detectors.ordering import duplicates, inconsistent_offsets, reorde
 from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
 from checkers.detectors.refused_batches import refused_heads
 from checkers.detectors.stuck import stuck
+from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.frames.census import Census
+from checkers.frames.ended import ABORT, COMMIT, INIT
 from checkers.frames.frames import Detect
 
 
@@ -74,6 +76,16 @@ def _cluster(census: Census) -> str | None:
     return None if census.cluster else "the cluster said nothing of itself"
 
 
+def _transactions(census: Census) -> str | None:
+    ended = census.rows(COMMIT) + census.rows(ABORT)
+    return None if ended else "no end of a transaction is recorded"
+
+
+def _fencing(census: Census) -> str | None:
+    fenced = census.rows(INIT, "ok") > 1
+    return _clocks(census) if fenced else "no transactional id was taken over"
+
+
 def _never(_: Mapping[str, Any]) -> bool:
     return False
 
@@ -93,6 +105,11 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
     Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
     Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
+    Detector(
+        name="torn-transaction", find=torn_transactions, lacking=_transactions, decisive=_never
+    ),
+    Detector(name="false-abort", find=false_aborts, lacking=_transactions, decisive=_never),
+    Detector(name="zombie-write", find=zombie_writes, lacking=_fencing, decisive=_never),
     Detector(name="phantom", find=phantoms, lacking=_reads),
     Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
     Detector(

@@ -7,7 +7,7 @@ from checkers.history.history import OP_BITS
 def counts(engine: Engine, history: Frame) -> Frame:
     """Return client, f, type, topic, partition, acks, rows; first_ns, latest_ns: when the first and
     the latest row began; last_ns: the last time in any row; backwards: rows that end before they
-    begin, or begin before the run; open: rows that never completed."""
+    begin, or begin before the run; open: rows that never completed; isolation: the least one."""
     F = engine.functions
     impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
     return engine.materialize(
@@ -18,6 +18,7 @@ def counts(engine: Engine, history: Frame) -> Frame:
             F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns"))).alias("last_ns"),
             F.count(F.when(impossible, F.lit(1))).alias("backwards"),
             F.count(F.when(F.col("complete_ns").isNull(), F.lit(1))).alias("open"),
+            F.min("isolation").alias("isolation"),
         )
     )
 

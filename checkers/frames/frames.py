@@ -18,6 +18,7 @@ from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
+from checkers.frames.ended import Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
@@ -152,12 +153,16 @@ class Frames:
         return transactions.placed(self.engine, self.history, self.send_outcomes)
 
     @cached_property
+    def ended_transactions(self) -> Transactions:
+        """The transactions with a recorded end."""
+        return Transactions(self)
+
+    @cached_property
     def required_sends(self) -> Frame:
         """The rows of `send_outcomes` that must be in the log: acknowledged sends, and sends of
         unknown outcome whose transaction was committed (one of its writes was read)."""
-        acked = self.send_outcomes.where(
-            self.engine.functions.col("type") == self.engine.functions.lit("ok")
-        )
+        F = self.engine.functions
+        acked = self.send_outcomes.where(F.col("type") == F.lit("ok"))
         if self.in_transactions is None:
             return acked
         proved = transactions.proved(self.engine, self.in_transactions)
@@ -220,14 +225,14 @@ class Frames:
 
     @cached_property
     def reads(self) -> Frame:
-        """One row per record that a consumer or a final read returned. A record that a poll
-        returned was in the log, whatever the result of the transaction that polled."""
+        """One row per record that a consumer or a final read returned, without `uncommitted_reads`.
+        A polled record was in the log, whatever the result of the transaction that polled."""
         F = self.engine.functions
         columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
         polled = F.col("f") == F.lit("poll")
         read = (F.col("f") == F.lit("final-read")) & (F.col("type") == F.lit("ok"))
         rows = self.history.where((polled | read) & F.col("offset").isNotNull())
-        return rows.select(*columns)
+        return self.ended_transactions.visible(rows).select(*columns)
 
     @cached_property
     def polls(self) -> Frame:
@@ -367,11 +372,10 @@ class Frames:
     @cached_property
     def first_offsets(self) -> Frame:
         """Where the final logs start: see `log_starts.first_offsets`."""
-        return self.engine.materialize(
-            log_starts.first_offsets(
-                self.engine, self.read_ends, self.other_rows, self.final_log, self.replica_ends
-            )
+        found = log_starts.first_offsets(
+            self.engine, self.read_ends, self.other_rows, self.final_log, self.replica_ends
         )
+        return self.engine.materialize(found)
 
     @cached_property
     def log_starts(self) -> Mapping[tuple[str, int], LogStart]:

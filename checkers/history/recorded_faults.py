@@ -151,6 +151,16 @@ def _lost_state(fault: str, targets: Any) -> LostState | None:
     return LostState.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
 
 
+def first_delay_ns(rows: Iterable[Mapping[str, Any]]) -> int:
+    """Return when the first fault began that delayed requests, or held them up; FOREVER_NS without
+    any."""
+    faults = [fault for row in rows if (fault := read_fault(row)) is not None]
+    return min(
+        (fault.started_ns for fault in faults if fault.only_delays or fault.of_links),
+        default=FOREVER_NS,
+    )
+
+
 def may_lose_state(row: Mapping[str, Any]) -> bool:
     """Whether nodes lose state for good by a fault of this kind, if it takes effect."""
     return row["fault"] in DISK_FAULTS or row["fault"] in POWER_LOSSES

@@ -31,6 +31,11 @@ MEANINGS: Mapping[str, str] = {
     "truncated-read": "A consumer read a record that the final log does not have at that offset.",
     "phantom": "A record was read that no client sent, or with a wrong checksum: corruption.",
     "aborted-read": "A value was read although its send had definitely failed.",
+    "torn-transaction": "The log has some records of a transaction and lacks others.",
+    "false-abort": "A client was told that a transaction is not committed, but the log has all "
+    "of its records.",
+    "zombie-write": "A record was stored although its producer had been fenced before it sent the "
+    "record.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",
@@ -65,6 +70,14 @@ _FOUND: Mapping[str, tuple[str, str]] = {
         "delivered {n} records that no client sent"),
     "aborted-read": (
         "delivered {n} value whose send had failed", "delivered {n} values whose sends had failed",
+    ),
+    "torn-transaction": ("tore {n} transaction", "tore {n} transactions"),
+    "false-abort": (
+        "committed {n} transaction that it had called aborted",
+        "committed {n} transactions that it had called aborted",
+    ),
+    "zombie-write": (
+        "stored {n} record of a fenced producer", "stored {n} records of fenced producers",
     ),
     "contradicted-evidence": (
         "gave {n} answer that other evidence contradicts",

@@ -29,7 +29,7 @@ def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
              "move", "swap", "cut-read", "end-early", "again", "transaction",
-             "failed-poll")  # fmt: skip
+             "failed-poll", "ended", "taken-over", "early")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -80,6 +80,13 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                     if row["value"] in pair:
                         row.update(type="info", txn=v(topic, sequence))
                         row["offset"] = row["offset"] if offset % 2 else None
+            case "ended":
+                _end_transaction(story, topic, sequence, offset)
+            case "taken-over":
+                story.row("init-producer", offset % 3 + 1, offset, transactional_id="id")
+            case "early":
+                for row in story.rows("poll", topic) + story.rows("final-read", topic):
+                    row["isolation"] = int(row["offset"] < offset)
             case "failed-poll":
                 story.poll(topic, at_s, {offset: v(topic, sequence)}, type="fail")
             case "end-early":
@@ -89,6 +96,26 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                 for row in story.rows("final-read-end", topic):
                     row.update(type="info", error="timeout")
     return story
+
+
+def _end_transaction(story: Story, topic: str, sequence: int, offset: int) -> None:
+    """Two sends are of one transaction, with a recorded end."""
+    f, answer = (
+        ("commit-transaction", "ok"),
+        ("commit-transaction", "info"),
+        ("commit-transaction", "fail"),
+        ("abort-transaction", "ok"),
+        ("abort-transaction", "info"),
+    )[offset % 5]
+    txn = v(topic, sequence)
+    pair = {v(topic, sequence), v(topic, sequence + 1)}
+    outcome = answer if f == "commit-transaction" else {"ok": "fail"}.get(answer, answer)
+    sends = [row for row in story.rows("send", topic) if row["value"] in pair]
+    if any(row.get("txn") is not None for row in sends):
+        return
+    for row in sends:
+        row.update(type=outcome, txn=txn, transactional_id="id")
+    story.row(f, PRODUCER[topic], 30, type=answer, txn=txn, transactional_id="id")
 
 
 def detected(story: Story, engine: Engine) -> Counts:

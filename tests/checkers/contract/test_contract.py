@@ -1,5 +1,7 @@
 """The contract row by row: what is permitted needs its cause, everything else is forbidden."""
 
+from typing import Any
+
 import pytest
 
 from checkers.causes.cause import Cause, CauseKind
@@ -21,6 +23,7 @@ FAULT = Cause(kind=CauseKind.FAULT, topic="t", partition=0, text="", from_ns=0, 
 FORGOTTEN = Cause(
     kind=CauseKind.QUORUM_LOSS, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
 )
+DELAYED: dict[str, Any] = {"transaction_version": 1, "requests_delayed": True}
 NOT_RECORDED = {"cause_recorded": False}
 
 
@@ -71,6 +74,20 @@ NOT_RECORDED = {"cause_recorded": False}
         ("truncated-read", Context(acks=1, cause=ELECTION, min_insync_replicas=2), "forbidden"),
         ("truncated-read", Context(acks=0, cause=SOLE, min_insync_replicas=1), "permitted"),
         ("aborted-read", Context(acks=0), "forbidden"),
+        ("aborted-read", Context(acks=-1, aspect="read-uncommitted"), "permitted"),
+        ("aborted-read", Context(acks=-1, aspect="transaction"), "forbidden"),
+        ("aborted-read", Context(acks=-1, aspect="transaction", **DELAYED), "permitted"),
+        ("aborted-read", Context(acks=-1, **DELAYED), "forbidden"),
+        ("torn-transaction", Context(acks=-1), "forbidden"),
+        ("torn-transaction", Context(acks=-1, cause_recorded=False), "unknown"),
+        ("torn-transaction", Context(acks=-1, requests_delayed=True), "forbidden"),
+        ("torn-transaction", Context(acks=-1, transaction_version=1), "forbidden"),
+        ("torn-transaction", Context(acks=-1, **DELAYED), "permitted"),
+        ("torn-transaction", Context(acks=-1, min_insync_replicas=1, cause=SOLE), "permitted"),
+        ("torn-transaction", Context(acks=-1, min_insync_replicas=2, cause=SOLE), "forbidden"),
+        ("false-abort", Context(acks=-1), "forbidden"),
+        ("false-abort", Context(acks=-1, **DELAYED), "permitted"),
+        ("zombie-write", Context(acks=-1, **DELAYED), "forbidden"),
         ("phantom", Context(acks=0), "forbidden"),
         ("unrecorded", Context(acks=0), "informational"),
         ("poll-skip", Context(acks=0), "forbidden"),

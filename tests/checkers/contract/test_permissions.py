@@ -10,6 +10,7 @@ from checkers.causes.cause import Cause, CauseKind
 from checkers.causes.producer_epochs import IN_FLIGHT
 from checkers.causes.retention import Removal
 from checkers.causes.state_loss import StateLoss
+from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
 from checkers.contract.contract import CONTRACT, Context, Judgement, judge
 from checkers.contract.permissions import (
     ACKS_ALL,
@@ -28,6 +29,8 @@ SETTINGS = {each.name for each in fields(Settings)}
 PERMITTED = [row for row in CONTRACT if row.judgement is Judgement.PERMITTED]
 KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))
 ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", IN_FLIGHT)
+SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read")
+OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED)
 LOST = (
     None,
     together({1: POWER}, {1}, set()),
@@ -69,6 +72,11 @@ def contexts() -> Iterator[Context]:
                 cause=why, aspect=aspect, quorum_lost=False,
             )  # fmt: skip
         yield Context(acks=acks, idempotence=idempotent, removal=Removal.BY_SIZE)
+    for version, aspect in product((0, 1, 2), OF_TRANSACTIONS):
+        yield Context(
+            acks=-1, min_insync_replicas=2, aspect=aspect, transaction_version=version,
+            requests_delayed=True,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +130,7 @@ def test_every_permission_was_looked_at(
 ) -> None:
     """All that a cause of a loss can reach; the rest is about disks and files."""
     seen = {id(permission) for _, _, permission in permitted}
-    loses = [row for row in PERMITTED if row.anomaly in ("lost-write", "duplicate")]
+    loses = [row for row in PERMITTED if row.anomaly in SEEN]
     assert [row.text for row in loses if id(row.permission) not in seen] == []
 
 

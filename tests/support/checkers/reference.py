@@ -10,13 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.checkers.reference_transactions import find_in_transactions
+
 Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
 
 
 def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
     """Every instance of every anomaly that a history shows; of `cluster` only where logs end."""
-    found: Counts = Counter()
+    found, history, torn = find_in_transactions(history)
     log_ends = [r for r in cluster if r["kind"] == "epoch" and r.get("end_offset") is not None]
     partitions = {(r["topic"], r["partition"]) for r in history if r.get("topic") is not None}
     for topic, partition in partitions:
@@ -31,7 +33,7 @@ def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
             default=0,
         )
         proved = [r for r in _proved(history) if (r["topic"], r["partition"]) == (topic, partition)]
-        for kind, aspect in _of_partition(rows, excused, log_end, proved):
+        for kind, aspect in _of_partition(rows, excused, log_end, proved, torn):
             found[kind, aspect, topic, partition] += 1
     for topic, partition in _refused(history):
         found["refused-head", None, topic, partition] += 1
@@ -71,7 +73,7 @@ def _excused(send: Row, history: list[Row]) -> bool:
 
 
 def _of_partition(
-    rows: list[Row], excused: set[int], log_end: int, proved: list[Row]
+    rows: list[Row], excused: set[int], log_end: int, proved: list[Row], torn: set[int]
 ) -> Iterable[tuple[str, str | None]]:
     sends = [r for r in rows if r["f"] == "send"]
     acked = [r for r in sends if r["type"] == "ok"]
@@ -81,7 +83,8 @@ def _of_partition(
     ends = [r for r in rows if r["f"] == "final-read-end" and r.get("error") is None]
     reached = max((r["offset"] for r in ends if r["offset"] is not None), default=0)
     complete = complete and log_end <= reached
-    yield from _lost(acked + proved, final, complete, reached, _bounds(sends, final + polls))
+    whole = [r for r in acked + proved if r["op"] not in torn]
+    yield from _lost(whole, final, complete, reached, _bounds(sends, final + polls))
     known = [r for r in acked + proved if r["offset"] is not None and not complete]
     beyond = [r for r in known if r["offset"] >= reached]
     yield from _claims(beyond, final, polls)
@@ -225,7 +228,7 @@ def _reads(
     read = {r["value"] for r in final + polls if r["value"] is not None}
     for send in sends:
         if send["type"] == "fail" and send["value"] in read:
-            yield "aborted-read", None
+            yield "aborted-read", "transaction" if send.get("ended") else None
     for _ in read - {r["value"] for r in sends}:
         yield "phantom", "unsent"
     for row in final + polls:

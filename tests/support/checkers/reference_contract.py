@@ -13,6 +13,9 @@ from tests.support.histories.story import Story
 FORBIDDEN, PERMITTED, UNKNOWN, INFO = "forbidden", "permitted", "unknown", "informational"
 _OF_KIND = {
     "aborted-read": FORBIDDEN,
+    "torn-transaction": FORBIDDEN,
+    "false-abort": FORBIDDEN,
+    "zombie-write": FORBIDDEN,
     "phantom": FORBIDDEN,
     "poll-skip": FORBIDDEN,
     "nonmonotonic-poll": FORBIDDEN,
@@ -37,7 +40,7 @@ def judged(kind: str, aspect: str | None, acks: int) -> str | None:
     """Of an anomaly of a topic of these acks; None where it needs more than that."""
     idempotent = acks == -1
     match kind, aspect:
-        case "duplicate", "client-epoch":
+        case ("duplicate", "client-epoch") | ("aborted-read", "read-uncommitted"):
             return PERMITTED
         case (("duplicate" | "reordered-send"), _):
             return FORBIDDEN if idempotent else PERMITTED

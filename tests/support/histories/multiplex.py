@@ -99,8 +99,12 @@ def _moved(row: Row, number: int, nodes: int) -> Row:
     if "client" in moved:
         moved["client"] += number * CLIENTS_EACH
     for name in ("op", "txn"):
-        if name in moved:
+        if moved.get(name) is not None:
             moved[name] += number * OPS_EACH
-    if moved.get("value") is not None:
-        moved["value"] += number * CLIENTS_EACH << 32
+    for name in ("value", "copies"):
+        if moved.get(name) is not None:
+            moved[name] += number * CLIENTS_EACH << 32
+    for name in ("group", "transactional_id"):
+        if moved.get(name) is not None:
+            moved[name] = prefix(number) + moved[name]
     return moved

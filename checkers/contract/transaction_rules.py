@@ -1,0 +1,87 @@
+"""Rows of the contract about transactions.
+
+These rows are part of the one table in `contract`. The row that forbids every other aborted read
+stands there.
+
+Sources: KIP-98 (transactions); KIP-360 (fencing); KIP-890 and KAFKA-17754 (a delayed request of an
+earlier transaction counts for the next one, before transaction version 2).
+"""
+
+from checkers.contract import permissions
+from checkers.contract.conditions import (
+    ANY,
+    AT_READ_UNCOMMITTED,
+    IN_TRANSACTION,
+    MIN_ISR_1,
+    ONLY_IN_SYNC_REPLICA_LOST,
+    UNCLEAN_ELECTION,
+    Condition,
+)
+from checkers.contract.rules import Judgement, Rule, open_rules, rule, state_loss_rules
+
+_FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
+
+DELAYED_REQUEST = Condition(
+    "transaction.version=0 or 1, and a fault had delayed requests",
+    lambda c: c.transaction_version < 2 and c.requests_delayed,
+)
+
+
+def _delayed_rule(anomaly: str, condition: Condition = DELAYED_REQUEST) -> Rule:
+    return rule(
+        condition, anomaly, _PERMITTED,
+        "a delayed request of an earlier transaction may be taken for one of the next transaction",
+        "KIP-890; KAFKA-17754",
+        permissions.OLD_TRANSACTIONS,
+    )  # fmt: skip
+
+
+TRANSACTION_RULES: tuple[Rule, ...] = (
+    rule(
+        UNCLEAN_ELECTION, "torn-transaction", _PERMITTED,
+        "a replica outside the in-sync replicas was elected",
+        "Kafka: unclean.leader.election.enable",
+        permissions.UNCLEAN,
+    ),
+    rule(
+        MIN_ISR_1 & ONLY_IN_SYNC_REPLICA_LOST, "torn-transaction", _PERMITTED,
+        "the only in-sync replica was lost",
+        "Kafka: min.insync.replicas; KIP-966",
+        permissions.ONE_IN_SYNC,
+    ),
+    *state_loss_rules("torn-transaction", "a part of the transaction is gone"),
+    _delayed_rule("torn-transaction"),
+    *open_rules("torn-transaction"),
+    rule(
+        ANY, "torn-transaction", _FORBIDDEN,
+        "a transaction is written to all of its partitions, or to none",
+        "KIP-98",
+    ),
+    _delayed_rule("false-abort"),
+    rule(
+        ANY, "false-abort", _FORBIDDEN,
+        "a transaction whose abort was acknowledged, or whose commit was refused, is not committed",
+        "KIP-98",
+    ),
+    rule(
+        ANY, "zombie-write", _FORBIDDEN,
+        "init-producer raises the producer epoch, and a producer of an older epoch is refused",
+        "KIP-98; KIP-360",
+    ),
+    rule(
+        Condition(
+            "the reader asked for isolation.level=read_uncommitted",
+            lambda c: c.aspect == AT_READ_UNCOMMITTED,
+        ), "aborted-read", _PERMITTED,
+        "read_uncommitted returns the records of open and of aborted transactions, too",
+        "KIP-98; Kafka: isolation.level",
+        permissions.READ_UNCOMMITTED,
+    ),
+    _delayed_rule(
+        "aborted-read",
+        Condition(
+            f"a send in a transaction, {DELAYED_REQUEST.text}",
+            lambda c: c.aspect == IN_TRANSACTION and DELAYED_REQUEST.holds(c),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,127 @@
+"""Did each transaction happen completely, or not at all, and only by its own producer?
+
+Only transactions whose end is recorded are judged here (rows commit-transaction and
+abort-transaction). Dependencies between transactions are left to `checkers.elle`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from checkers.engines.engine import Frame, left_join
+from checkers.frames.ended import INIT, NOT_COMMITTED
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Frames
+from checkers.frames.send_outcomes import SEND
+from checkers.history.settings import FOREVER_NS
+
+TORN: Final = "torn-transaction"
+FALSE_ABORT: Final = "false-abort"
+ZOMBIE: Final = "zombie-write"
+
+
+def torn_transactions(frames: Frames) -> Iterator[Frame]:
+    """kind torn-transaction: the final log has some records of a transaction and lacks others.
+
+    One row for each transaction: its first send that the log lacks. other_value: a record of the
+    transaction that the log has. Transactions that are known to be aborted are left to
+    aborted-read. cause_id: what may have removed the record.
+    """
+    missing = frames.ended_transactions.torn
+    if missing is None:
+        return
+    F = frames.engine.functions
+    first = missing.groupBy("txn").agg(F.min("op").alias("op"))
+    found = frames.engine.materialize(missing.join(first.select("op"), on="op", how="left_semi"))
+    caused = frames.with_causes(found.select(*SEND))
+    others = found.select("op", "other_value")
+    yield evidence(
+        frames.engine,
+        left_join(frames.engine.materialize(caused), others, on=["op"]),
+        kind=F.lit(TORN),
+        detail=F.lit("the log has another record of its transaction"),
+    )
+
+
+def false_aborts(frames: Frames) -> Iterator[Frame]:
+    """kind false-abort: the client was told that a transaction is not committed (its abort was
+    acknowledged, or its commit refused for good), but the final log has all of its records.
+
+    One row for each transaction: its first send.
+    """
+    sends = frames.ended_transactions.sends
+    if sends is None:
+        return
+    F = frames.engine.functions
+    told = sends.where(F.col("outcome") == F.lit(NOT_COMMITTED))
+    parts = told.groupBy("txn").agg(
+        F.count(F.lit(1)).alias("sent"),
+        F.count("final_offset").alias("kept"),
+        F.min("op").alias("op"),
+    )
+    whole = parts.where(F.col("sent") == F.col("kept")).select("op")
+    found = frames.none_if_empty(told.join(whole, on="op", how="left_semi"))
+    if found is not None:
+        kind, offset = F.lit(FALSE_ABORT), F.col("final_offset")
+        yield evidence(frames.engine, found, kind=kind, offset=offset)
+
+
+def zombie_writes(frames: Frames) -> Iterator[Frame]:
+    """kind zombie-write: a record is in the log although its producer had been fenced before it
+    sent the record.
+
+    The producer was fenced when another client had completed init-producer with its transactional
+    id (other_op), unless the producer's own init-producer may have come later.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    inits = frames.other_rows.where(
+        (F.col("f") == F.lit(INIT)) & F.col("transactional_id").isNotNull()
+    ).where(F.col("type") != F.lit("fail"))
+    inits = engine.materialize(
+        inits.select("op", "client", "type", "invoke_ns", "complete_ns", "transactional_id")
+    )
+    rivals = inits.groupBy("transactional_id").agg(
+        F.min("client").alias("least"), F.max("client").alias("greatest")
+    )
+    contested = frames.none_if_empty(
+        rivals.where(F.col("least") < F.col("greatest")).select("transactional_id")
+    )
+    if contested is None:
+        return
+    sends = frames.history.where(
+        (F.col("f") == F.lit("send")) & F.col("transactional_id").isNotNull()
+    )
+    sends = sends.select("op", "client", "invoke_ns", "transactional_id")
+    sends = engine.materialize(sends.join(contested, on="transactional_id", how="left_semi"))
+    fenced = frames.none_if_empty(_fenced(frames, sends, inits))
+    if fenced is None:
+        return
+    read = frames.send_outcomes.where(F.col("first_offset").isNotNull())
+    kind, offset = F.lit(ZOMBIE), F.col("first_offset")
+    found = read.join(fenced, on="op", how="inner")
+    yield evidence(engine, found, kind=kind, offset=offset)
+
+
+def _fenced(frames: Frames, sends: Frame, inits: Frame) -> Frame:
+    """Return op, other_op of the sends whose client was surely fenced: the init-producer `other_op`
+    of another client had completed before, and begun after the client's own last one."""
+    F = frames.engine.functions
+    mine = inits.select(
+        "transactional_id", "client", F.col("invoke_ns").alias("begun_ns"),
+        F.when(F.col("type") == F.lit("ok"), F.col("complete_ns"))
+        .otherwise(F.lit(FOREVER_NS)).alias("own_ns"),
+    )  # fmt: skip
+    own = sends.join(mine, on=["transactional_id", "client"], how="inner")
+    own = own.where(F.col("begun_ns") <= F.col("invoke_ns"))
+    own = frames.engine.materialize(own.groupBy("op").agg(F.max("own_ns").alias("own_ns")))
+    others = inits.where(F.col("type") == F.lit("ok")).select(
+        "transactional_id",
+        F.col("op").alias("other_op"),
+        F.col("client").alias("other_client"),
+        F.col("invoke_ns").alias("fencing_ns"),
+        F.col("complete_ns").alias("fenced_ns"),
+    )
+    pairs = left_join(sends, own, on=["op"]).join(others, on="transactional_id", how="inner")
+    later = F.coalesce("own_ns", F.lit(-1)) < F.col("fencing_ns")
+    after = (F.col("fenced_ns") < F.col("invoke_ns")) & later
+    fenced = pairs.where((F.col("other_client") != F.col("client")) & after)
+    return fenced.groupBy("op").agg(F.min("other_op").alias("other_op"))

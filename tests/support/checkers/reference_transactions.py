@@ -1,0 +1,93 @@
+"""The detectors of transactions again, in plain Python: see `reference`."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+Row = dict[str, Any]
+Counts = Counter[tuple[str, str | None, str, int]]
+ENDS = ("commit-transaction", "abort-transaction")
+
+
+def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int]]:
+    """What a history shows of transactions; the history without reads that came before a commit,
+    its sends marked `ended` if the end of their transaction is recorded; the lost sends that are
+    counted here, by operation."""
+    found: Counts = Counter()
+    outcomes = _outcomes(history)
+    history = [r | {"ended": r.get("txn") in outcomes} if _sent(r) else r for r in history]
+    sends = [r for r in history if _sent(r)]
+    open_ = {r["value"]: r for r in sends if r["type"] != "ok" and r.get("txn") is not None}
+    early = [r for r in history if r.get("isolation") == 0 and r.get("value") in open_]
+    for value in {r["value"] for r in early}:
+        if open_[value]["type"] == "fail":
+            found["aborted-read", "read-uncommitted", *_at(open_[value])] += 1
+    history = [r for r in history if r not in early]
+    torn: set[int] = set()
+    parts = defaultdict(list)
+    for send in sends:
+        if send["ended"]:
+            parts[send["txn"]].append(send)
+    there = {r["value"] for r in history if r["f"] == "final-read"}
+    for txn, part in parts.items():
+        gone = [r for r in part if r["value"] not in there]
+        if outcomes[txn] == "fail" and not gone:
+            found["false-abort", None, *_at(part[0])] += 1
+        if outcomes[txn] != "fail" and 0 < len(gone) < len(part):
+            known = [r for r in gone if _complete(history, r)]
+            torn |= {r["op"] for r in known}
+            if known:
+                found["torn-transaction", None, *_at(min(known, key=lambda r: r["op"]))] += 1
+    read = {r["value"] for r in history if r["f"] in ("poll", "final-read")}
+    for send in sends:
+        if send["value"] in read and _fenced(history, send):
+            found["zombie-write", None, *_at(send)] += 1
+    return found, history, torn
+
+
+def _sent(row: Row) -> bool:
+    return bool(row["f"] == "send")
+
+
+def _at(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _outcomes(history: list[Row]) -> dict[int, str]:
+    outcomes: dict[int, str] = {}
+    for row in history:
+        if row["f"] in ENDS:
+            answer = "fail" if (row["f"], row["type"]) == (ENDS[1], "ok") else row["type"]
+            if row["f"] == ENDS[1] and row["type"] != "ok":
+                answer = "info"
+            outcomes[row["txn"]] = answer
+    return outcomes
+
+
+def _complete(history: list[Row], send: Row) -> bool:
+    """Whether the send's partition was read to its end, and its place is not below the start."""
+    ends = [r for r in history if r["f"] == "final-read-end" and _at(r) == _at(send)]
+    reads = [r["offset"] for r in history if r["f"] == "final-read" and _at(r) == _at(send)]
+    whole = any(r["type"] == "ok" and r.get("error") is None for r in ends)
+    return whole and (send["offset"] or 0) >= min(reads, default=0)
+
+
+def _fenced(history: list[Row], send: Row) -> bool:
+    inits = [
+        r
+        for r in history
+        if r["f"] == "init-producer"
+        and r["type"] != "fail"
+        and r["transactional_id"] == send.get("transactional_id")
+    ]
+    own = [
+        (r["complete_ns"] if r["type"] == "ok" else 1 << 62)
+        for r in inits
+        if r["client"] == send["client"] and r["invoke_ns"] <= send["invoke_ns"]
+    ]
+    return any(
+        r["client"] != send["client"]
+        and r["type"] == "ok"
+        and r["complete_ns"] < send["invoke_ns"]
+        and r["invoke_ns"] > max(own, default=-1)
+        for r in inits
+    )

@@ -1,0 +1,189 @@
+"""Transactions whose end is recorded: torn ones, aborted ones that were read, and zombies."""
+
+import json
+
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.story import ALL, ONE, PRODUCER, Row, S, Story, v
+
+ID = "id"
+
+
+def _send(s: Story, sequence: int, offset: int | None, at_s: float, **more: object) -> Row:
+    """A send of transaction 1."""
+    columns = {"txn": 1, "transactional_id": ID} | more
+    return s.send(ALL, sequence, offset, at_s, **columns)
+
+
+def _transaction(s: Story, end: str, type: str = "ok", *, visible: tuple[int, ...]) -> None:
+    """Transaction 1: values 97 and 98, at offsets 20 and 21. The final read returns the values
+    `visible`, at read_committed."""
+    outcome = {"abort-transaction": "fail"}.get(end, type)
+    for number, sequence in enumerate((97, 98)):
+        offset = 20 + number if outcome == "ok" else None
+        _send(s, sequence, offset, 20 + number / 100, type=outcome)
+    s.row(end, PRODUCER[ALL], 20.1, type=type, txn=1, transactional_id=ID)
+    for row in s.rows("final-read", ALL):
+        row["isolation"] = 1
+    for sequence in visible:
+        s.read_in_the_end(ALL, 20 + sequence - 97, v(ALL, sequence), isolation=1)
+
+
+def _early_polls(s: Story) -> None:
+    """A consumer reads both values at read_uncommitted."""
+    s.poll(ALL, 20.05, {20: v(ALL, 97), 21: v(ALL, 98)}, isolation=0)
+
+
+def _old_transactions(s: Story) -> None:
+    """The cluster has transaction version 1, and a link was slow."""
+    s.plan["broker"] = {"transaction.version": "1"}
+    s.faults.append(
+        s.faults[0]
+        | {"fault_id": 1, "fault": "pause", "label": "pause node 3", "started_ns": 13 * S}
+        | {"effective_ns": 13 * S, "healed_ns": 14 * S, "targets": json.dumps({"nodes": [3]})}
+    )
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def committed_transaction_is_torn(s: Story) -> None:
+    """The commit was acknowledged, and the log has one half."""
+    _transaction(s, "commit-transaction", visible=(97,))
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def transaction_of_unknown_end_is_torn(s: Story) -> None:
+    """Nobody answered the commit, and the log has one half."""
+    _transaction(s, "commit-transaction", "info", visible=(98,))
+
+
+@golden("VALID")
+def committed_transaction_is_whole(s: Story) -> None:
+    """Near miss: the log has both halves."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 2)})
+def committed_transaction_is_lost(s: Story) -> None:
+    """Near miss: nothing of it is there, so it is not torn."""
+    _transaction(s, "commit-transaction", visible=())
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 1)})
+def half_of_a_transaction_lies_beyond_the_final_read(s: Story) -> None:
+    """Near miss: the log was not read to its end."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    s.rows("final-read-end", ALL)[0].update(type="info", offset=21)
+
+
+@golden("VALID", {("torn-transaction", None): (P, 1)})
+def old_transaction_is_torn_after_a_delay(s: Story) -> None:
+    """Before transaction version 2 a delayed request may count for the next transaction."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    _old_transactions(s)
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def new_transaction_is_torn_after_a_delay(s: Story) -> None:
+    """Near miss: from version 2 on it may not."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    _old_transactions(s)
+    s.plan["broker"] = {"transaction.version": "2"}
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def old_transaction_is_torn_without_a_delay(s: Story) -> None:
+    """Near miss: no fault delayed a request."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    s.plan["broker"] = {"transaction.version": "1"}
+
+
+@golden("INVALID", {("aborted-read", "transaction"): (F, 1)})
+def aborted_transaction_was_read(s: Story) -> None:
+    """One of its records is in the log at read_committed."""
+    _transaction(s, "abort-transaction", visible=(97,))
+
+
+@golden("VALID", {("aborted-read", "read-uncommitted"): (P, 2)})
+def aborted_transaction_was_read_at_read_uncommitted(s: Story) -> None:
+    """The consumer asked for such records."""
+    _transaction(s, "abort-transaction", visible=())
+    _early_polls(s)
+
+
+@golden("VALID")
+def open_transaction_was_read_at_read_uncommitted(s: Story) -> None:
+    """Near miss: its outcome is unknown, and it was aborted later. The read proves no commit."""
+    _transaction(s, "commit-transaction", "info", visible=())
+    _early_polls(s)
+
+
+@golden("VALID")
+def committed_transaction_was_read_at_read_uncommitted(s: Story) -> None:
+    """Near miss: it was committed later."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+    _early_polls(s)
+
+
+@golden("INVALID", {("false-abort", None): (F, 1), ("aborted-read", "transaction"): (F, 2)})
+def transaction_was_committed_and_said_to_be_aborted(s: Story) -> None:
+    """All of it is in the log."""
+    _transaction(s, "abort-transaction", visible=(97, 98))
+
+
+@golden("INVALID", {("false-abort", None): (F, 1), ("aborted-read", "transaction"): (F, 2)})
+def transaction_was_committed_and_the_commit_refused(s: Story) -> None:
+    """So the client may do its work again."""
+    _transaction(s, "commit-transaction", "fail", visible=(97, 98))
+
+
+@golden("VALID")
+def transaction_was_aborted(s: Story) -> None:
+    """Near miss: nothing of it is in the log."""
+    _transaction(s, "abort-transaction", visible=())
+
+
+def _taken_over(s: Story, at_s: float, sent_s: float, **other: object) -> None:
+    """Another producer takes over the transactional id; the first one sends value 97."""
+    s.row("init-producer", PRODUCER[ALL], 18, transactional_id=ID)
+    s.row("init-producer", PRODUCER[ONE], at_s, transactional_id=ID, **other)
+    _send(s, 97, 20, sent_s)
+    s.read_in_the_end(ALL, 20, v(ALL, 97), isolation=1)
+
+
+@golden("INVALID", {("zombie-write", None): (F, 1)})
+def fenced_producer_wrote(s: Story) -> None:
+    """It sent after another producer had taken over its transactional id."""
+    _taken_over(s, 19, 20)
+
+
+@golden("VALID")
+def producer_wrote_before_it_was_fenced(s: Story) -> None:
+    """Near miss: the take-over was not over when it sent."""
+    _taken_over(s, 20, 20)
+
+
+@golden("VALID")
+def take_over_failed(s: Story) -> None:
+    """Near miss: nobody was fenced."""
+    _taken_over(s, 19, 20, type="fail")
+
+
+@golden("VALID")
+def fenced_producer_came_back(s: Story) -> None:
+    """Near miss: it took the transactional id back before it sent."""
+    s.row("init-producer", PRODUCER[ALL], 19.5, transactional_id=ID)
+    _taken_over(s, 19, 20)
+
+
+@golden("VALID")
+def fenced_producer_may_have_come_back(s: Story) -> None:
+    """Near miss: nobody knows which of the two took the transactional id last."""
+    s.row("init-producer", PRODUCER[ALL], 18.999, transactional_id=ID, complete_ns=21 * S)
+    _taken_over(s, 19, 20)
+
+
+@golden("VALID")
+def fenced_producer_wrote_in_vain(s: Story) -> None:
+    """Near miss: its record is in no log."""
+    _taken_over(s, 19, 20)
+    s.forget(topic=ALL, values={v(ALL, 97)})
+    s.rows("send", ALL)[-1].update(type="fail", offset=None)

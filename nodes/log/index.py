@@ -104,10 +104,7 @@ class IndexFile:
     def cut_from(self, second: int) -> None:
         """Remove the entries whose second field is at least `second`."""
         self.write()
-        left = bisect_left(range(len(self)), second, key=lambda number: self[number][1])
-        if left < len(self):
-            self._file.truncate(left * self._entry.size)
-            self._unsynced = True
+        self.drop_written_from(second)
 
     def clear(self) -> None:
         """Remove every entry."""
@@ -118,6 +115,16 @@ class IndexFile:
         """Remove every entry of the file; entries that are only buffered stay."""
         if self._file.size():
             self._file.truncate(0)
+            self._unsynced = True
+
+    def drop_written_from(self, second: int) -> None:
+        """Remove the entries of the file whose second field is at least `second`; entries that are
+        only buffered stay.
+        """
+        written = self._file.size() // self._entry.size
+        left = bisect_left(range(written), second, key=lambda number: self[number][1])
+        if left < written:
+            self._file.truncate(left * self._entry.size)
             self._unsynced = True
 
     def match_buffer(self) -> bool:

@@ -108,7 +108,8 @@ class Segment:
             self.size = entry[1]
             first = read_header(self.file.pread(0, HEADER_BYTES))
             self.first_timestamp = first.max_timestamp
-            self._take_largest_from_index()
+            self._take_largest_from_index(entry[0])
+        indexed = len(self.index)
         expected = self.base_offset if entry is None else None
         for _, header in self.scan(self.size):
             if expected is not None and header.base_offset != expected:
@@ -118,20 +119,21 @@ class Segment:
             )
             expected = header.next_offset
             self.resumed_epoch = header.partition_leader_epoch
-        if entry is None:
-            self._keep_or_drop_times()
+        if len(self.index) > indexed or not self._time_index_ends_right():
+            if entry is None:
+                self.time_index.drop_written()
+            else:
+                self.time_index.drop_written_from(entry[0] + 1)
 
-    def _keep_or_drop_times(self) -> None:
-        """Check the time index after reading a whole file without offset index entries: at most
-        one entry can be right.
+    def _time_index_ends_right(self) -> bool:
+        """After reading the batches behind the last entry of the offset index: check the time that
+        was written when the segment was closed. It is behind that entry, too.
         """
-        if not len(self.index) and self.time_index.last() == (
-            self._largest_timestamp,
-            self._largest_offset - self.base_offset,
-        ):
+        relative = self._largest_offset - self.base_offset
+        right = self.time_index.last() == (self._largest_timestamp, relative)
+        if right:
             self._indexed_timestamp = self._largest_timestamp
-        else:
-            self.time_index.drop_written()
+        return right
 
     def _says(self, entry: tuple[int, int]) -> bool:
         """Whether an offset index entry agrees with the batch that it points at."""
@@ -145,8 +147,11 @@ class Segment:
             and position + header.size <= self.file.size()
         )
 
-    def _take_largest_from_index(self) -> None:
+    def _take_largest_from_index(self, relative: int | None = None) -> None:
+        """Take it from the last entry, or from the last one up to a `relative` offset."""
         last = self.time_index.last()
+        if last is not None and relative is not None and last[1] > relative:
+            last = self.time_index.at_or_below(relative, field=1)
         self._largest_known = True
         if last is not None:
             self._largest_timestamp = self._indexed_timestamp = last[0]

@@ -1,6 +1,6 @@
 """Lookups by time agree with a search through all records."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodes.ids import Epoch, Offset
@@ -12,6 +12,8 @@ from tests.support.nodes.batches import open_log
 TIMES = st.integers(1, 8)
 BATCHES = st.lists(st.lists(TIMES, min_size=1, max_size=3), min_size=1, max_size=12)
 """The times of the records of each batch."""
+INTERVALS = st.sampled_from([0, 150, 300, 1000])
+"""Values of index.interval.bytes. A batch has 70 to 90 bytes."""
 
 
 @settings(max_examples=300, deadline=None)
@@ -39,3 +41,37 @@ def test_lookups_by_time_find_what_a_search_finds(
     most = max((s for _, s in left), default=-1)
     newest = next(((o, s) for o, s in left if s == most), (-1, -1))
     assert log.max_timestamp() == newest
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(TIMES, min_size=8, max_size=12),
+    INTERVALS,
+    st.integers(1, 5),
+    INTERVALS,
+    st.lists(TIMES, max_size=3),
+)
+@example([*[1] * 6, 5, 1, 1, 8], 300, 1, 0, [])
+def test_lookups_by_time_after_a_restart_and_a_truncation(
+    times: list[int], before: int, lost: int, after: int, later: list[int]
+) -> None:
+    """Also if the broker indexes more densely since the restart.
+
+    The time that is written at a close was thought to cover offset index entries before it. A
+    truncation removed it, and what these entries then said about times was wrong.
+    """
+    disk = MemoryDisk()
+    log = open_log(disk, config=LogConfig(index_interval_bytes=before))
+    for stamp in times:
+        log.append_as_leader(encode_batch([Record(timestamp=stamp)], timestamp_ms=stamp), Epoch(0))
+    log.close()
+    log = open_log(disk, config=LogConfig(index_interval_bytes=after), clean=True)
+    log.truncate_to(Offset(len(times) - lost))
+    for stamp in later:
+        log.append_as_leader(encode_batch([Record(timestamp=stamp)], timestamp_ms=stamp), Epoch(0))
+    stamps = list(enumerate(times[:-lost] + later))
+    for wanted in range(10):
+        first = next(((o, s) for o, s in stamps if s >= wanted), None)
+        assert log.offset_for_timestamp(wanted) == first
+    most = max(s for _, s in stamps)
+    assert log.max_timestamp() == next((o, s) for o, s in stamps if s == most)

@@ -48,6 +48,9 @@ from nemesis.record import FaultRecord
 
 WATCH_S: Final = 0.25
 """How often each node is asked for its view: one question costs as much as many sends."""
+ADDED_LATER: Final = ("compacting_producers",)
+"""Keys of `[simulated]` that were added later. Without them a plan writes the bytes that it wrote
+before, so the digest of its run stays the same."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
 
@@ -383,6 +386,10 @@ def _run_id(prepared: Prepared) -> str:
     """Return an id for payloads, made of the plan and its schedule: equal runs write
     equal bytes.
     """
-    text = json.dumps(prepared.plan.to_json(), sort_keys=True).encode()
+    plan = prepared.plan.to_json()
+    for key in ADDED_LATER:
+        if not plan["simulated"][key]:
+            del plan["simulated"][key]
+    text = json.dumps(plan, sort_keys=True).encode()
     both = text + prepared.schedule.to_json()
     return hashlib.blake2b(both, digest_size=8).hexdigest()

@@ -12,6 +12,7 @@ from harness.simulation.run import Simulation
 from nodes.ids import Offset
 from nodes.log.batch import BatchHeader
 from nodes.log.cleaning import cleaner, filtering
+from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.cleaning.selection import Cleanable
 from nodes.log.cleaning.spans import Span
@@ -177,3 +178,16 @@ def test_changed_records_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def unshifted(records: bytes, span: Span) -> bytes:
     """The record as it was."""
     return records[span[0] : span[1]]
+
+
+def test_lost_list_of_aborted_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of aborted transactions are left, and readers take them for committed ones."""
+    read_batch, finish = CleanedTransactions.read_batch, CleanedSegment.finish
+
+    def keeping(self: Any, header: BatchHeader) -> bool:
+        read_batch(self, header)
+        return False
+
+    monkeypatch.setattr(CleanedTransactions, "read_batch", keeping)
+    monkeypatch.setattr(CleanedSegment, "finish", lambda self, aborted: finish(self, ()))
+    assert broken_by(simulation()) == "compaction-keeps-aborted-transactions"

@@ -1,5 +1,7 @@
 """Plans in simulated worlds: whole runs, repeatable, stored as any other."""
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -158,3 +160,15 @@ def test_each_simulated_fault_takes_effect_and_is_healed() -> None:
     }
     unhealed = {name: row["error"] for name, row in rows.items() if row["healed_ns"] is None}
     assert (futile, unhealed) == ({}, {})
+
+
+def test_keys_that_a_plan_does_not_use_leave_its_payloads_as_they_were() -> None:
+    """A key that was added later must not change the digest of the runs before it."""
+    made = prepared()
+    without = made.plan.to_json()
+    del without["simulated"]["compacting_producers"]
+    text = json.dumps(without, sort_keys=True).encode() + made.schedule.to_json()
+    expected = hashlib.blake2b(text, digest_size=8).hexdigest()
+    assert Simulation(made).recording.run_id == expected
+    uses = prepared(simulated={"compacting_producers": 1})
+    assert Simulation(uses).recording.run_id != expected

@@ -2,7 +2,8 @@
 
 from harness.workloads.clients.own.committed_reads import visible
 from nodes.ids import Offset
-from nodes.log.batch import Record, encode_batch
+from nodes.log.batch import Record, encode_batch, read_header
+from nodes.log.cleaning.filtering import empty
 
 
 def batch(offset: int, producer: int, *values: bytes, transactional: bool = True) -> bytes:
@@ -66,3 +67,10 @@ def test_an_end_without_records_moves_the_offset() -> None:
     """A reader does not stop at markers."""
     assert visible(marker(4, 1, commit=False), [(1, 0)], 4) == ([], 5)
     assert visible(b"", [], 9) == ([], 9)
+
+
+def test_a_marker_that_compaction_removed_leaves_an_empty_batch() -> None:
+    """Its transaction has no records any more."""
+    removed = empty(read_header(marker(0, 1, commit=False)))
+    records, offset = visible(removed + batch(1, 1, b"a1"), [], 0)
+    assert (values(records), offset) == ([b"a1"], 2)

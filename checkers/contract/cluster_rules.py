@@ -152,6 +152,17 @@ PROGRESS: tuple[Rule, ...] = (
         "KIP-360",
         permissions.RECORDS_LOST,
     ),
+    rule(
+        Condition(
+            "more than one request in flight; a later batch was accepted first, in a log whose "
+            "oldest records had been removed",
+            lambda c: c.aspect == "overtaken" and c.max_in_flight > 1,
+        ), "refused-head", _PERMITTED,
+        "a producer that the leader does not know may begin with any sequence: its earlier records "
+        "may have been removed",
+        "KIP-360",
+        permissions.UNKNOWN_PRODUCER,
+    ),
     *open_rules("refused-head"),
     rule(
         ANY, "refused-head", _FORBIDDEN,

@@ -161,6 +161,11 @@ RETENTION: Final = by_event(
     "the topic's retention (retention.ms, retention.bytes)",
     advice("a longer retention.ms and a greater retention.bytes"),
 )
+UNKNOWN_PRODUCER: Final = by_event(
+    "the removal of old records (retention, DeleteRecords), with several requests in flight",
+    settings(max_in_flight=1),
+    advice("a longer retention"),
+)
 RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",
     advice("whatever prevents the loss of the partition's records"),

@@ -2,19 +2,26 @@
 
 A broker can refuse the next batch of an idempotent producer only if it has lost the producer's
 state (KIP-98, KIP-360). The producer logs the refusal and leaves its epoch.
+
+There is one other way. A producer that a leader does not know may begin with any sequence if the
+log does not begin at offset 0, since its earlier records may have been removed (KIP-360). So a
+later batch that reaches a new leader first is accepted there, and then the next one is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from checkers.causes.producer_epochs import EpochBump, Reason
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import REFUSED_HEAD, TIMED_OUT
+from checkers.history.history import REFUSED_HEAD, TIMED_OUT, TP
 
 BEREFT = "bereft"
 """The aspect of a refusal in a partition that had lost records with permission."""
+OVERTAKEN = "overtaken"
+"""The aspect of a refusal after a later batch was accepted in a log that does not begin at 0."""
 
 _SCHEMA = pa.schema(
     [
@@ -29,27 +36,71 @@ _SCHEMA = pa.schema(
 )
 
 
+_HEADS = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("client", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("lacked_value", pa.int64()),
+        ("began_ns", pa.int64()),
+    ]
+)
+
+
 def refused_heads(frames: Frames) -> Iterator[Frame]:
     """kind refused-head: a batch was refused although it was the next one. aspect bereft: the
-    partition had lost records with permission, and with them the producer's state.
+    partition had lost records with permission, and with them the producer's state; overtaken: a
+    later send of the client was acknowledged before, and the final log does not begin at offset 0.
 
     A producer that gave up writes at that time proves nothing about the broker.
     """
-    rows = [
-        {
-            "client": bump.client,
-            "topic": reason.topic,
-            "partition": reason.partition,
-            "aspect": BEREFT if reason.lost_records else None,
-            "invoke_ns": bump.began_ns,
-            "complete_ns": bump.begun_ns,
-            "detail": reason.error,
-        }
+    heads = [
+        (bump, reason)
         for bump in frames.bumps
         if not any(reason.error.startswith(TIMED_OUT) for reason in bump.reasons)
         for reason in bump.reasons
         if reason.error.startswith(REFUSED_HEAD)
     ]
-    if rows:
-        found = as_frame(frames.engine, rows, _SCHEMA)
-        yield evidence(frames.engine, found, kind=frames.engine.functions.lit("refused-head"))
+    if not heads:
+        return
+    overtaken = _overtaken(frames, heads)
+    rows = [
+        {
+            "client": bump.client,
+            "topic": reason.topic,
+            "partition": reason.partition,
+            "aspect": BEREFT if reason.lost_records else OVERTAKEN if number in overtaken else None,
+            "invoke_ns": bump.began_ns,
+            "complete_ns": bump.begun_ns,
+            "detail": reason.error,
+        }
+        for number, (bump, reason) in enumerate(heads)
+    ]
+    found = as_frame(frames.engine, rows, _SCHEMA)
+    yield evidence(frames.engine, found, kind=frames.engine.functions.lit("refused-head"))
+
+
+def _overtaken(frames: Frames, heads: Sequence[tuple[EpochBump, Reason]]) -> set[int]:
+    """Return the numbers of the refusals that are of aspect OVERTAKEN."""
+    F = frames.engine.functions
+    rows = [
+        {
+            "number": number,
+            "client": bump.client,
+            "topic": reason.topic,
+            "partition": reason.partition,
+            "lacked_value": reason.lacked_value,
+            "began_ns": bump.began_ns,
+        }
+        for number, (bump, reason) in enumerate(heads)
+        if reason.lacked_value is not None and (reason.topic, reason.partition) in frames.log_starts
+    ]
+    if not rows:
+        return set()
+    acked = frames.acked.select("client", *TP, "value", "complete_ns")
+    pairs = as_frame(frames.engine, rows, _HEADS).join(acked, on=["client", *TP], how="inner")
+    later = F.col("value") > F.col("lacked_value")
+    before = F.col("complete_ns") <= F.col("began_ns")
+    found = frames.engine.rows(pairs.where(later & before).select("number").distinct())
+    return {int(row["number"]) for row in found}

@@ -1,8 +1,9 @@
 """Records below the start of a log: permitted where retention was due, and forbidden before."""
 
 from tests.support.histories.golden.base import F, P, U, golden
-from tests.support.histories.story import ALL, ONE, READER, S, Story, v
+from tests.support.histories.story import ALL, ONE, PRODUCER, READER, S, Story, v
 
+HEAD = "refused at the head of the line"
 GONE = 5
 """How many records each of these stories removes from the start of a log."""
 
@@ -153,3 +154,21 @@ def retention_by_size_without_files(s: Story) -> None:
     s.replica_ends.clear()
     s.plan["system"] = "external"
     _configs(s, ALL, retention_bytes=1)
+
+
+def _a_later_send_came_first(s: Story) -> None:
+    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0, value=v(ALL, 15))
+
+
+@golden("VALID", {**BOTH, ("refused-head", "overtaken"): (P, 1)})
+def retention_makes_a_broker_forget_a_producer(s: Story) -> None:
+    """A new leader took the later of two batches in flight first, as the first that it knew."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1500)
+    _a_later_send_came_first(s)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1)})
+def broker_takes_a_later_batch_first(s: Story) -> None:
+    """Near miss: the log is whole, so the broker knows every producer."""
+    _a_later_send_came_first(s)

@@ -6,12 +6,15 @@ machine cannot break it. What real processes do not settle stays UNKNOWN, becaus
 been slow.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
+from checkers.history.history import METADATA_TOPIC
 from checkers.history.recorded_faults import DISK_FAULTS, POWER_LOSSES
 from harness.simulation.invariants.checker import Invariants
 from harness.simulation.invariants.convergence import unconverged
 from harness.simulation.recording import Recording
+from harness.simulation.world.disk import SimDisk
 
 DAMAGING: Final = frozenset({*DISK_FAULTS, *POWER_LOSSES, "disk.error", "failed-fsync"})
 """Faults after which a replica or a node may be missing for good."""
@@ -25,6 +28,16 @@ def must_settle(recording: Recording) -> bool:
     healed = all(row["healed_ns"] is not None for row in rows if row["took_effect"])
     taken_back = not any(note.startswith(NOT_TAKEN_BACK) for note in recording.notes)
     return healed and taken_back and not any(row["fault"] in DAMAGING for row in rows)
+
+
+def stored_bytes(disks: Iterable[SimDisk]) -> int:
+    """Return how long all replicas' logs are together: that grows while one of them catches up."""
+    return sum(
+        size
+        for disk in disks
+        for path, size in disk.content.files()
+        if path.endswith(".log") and not path.startswith(METADATA_TOPIC)
+    )
 
 
 def problem(recording: Recording, invariants: Invariants) -> str:

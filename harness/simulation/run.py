@@ -53,6 +53,8 @@ ADDED_LATER: Final = ("compacting_producers",)
 before, so the digest of its run stays the same."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
+MAX_MORE_TIMES: Final = 4
+"""How often the time to settle begins anew while replicas catch up."""
 
 
 def _ns(span_ms: tuple[float, float]) -> tuple[int, int]:
@@ -237,7 +239,7 @@ class Simulation:
     def _settle(self) -> None:
         """Wait until the idle cluster is healthy; record what is not."""
         self._phase_name = "settle"
-        reasons = self._cluster_problems(quiet=True)
+        reasons = self._problems_at_rest()
         for node in self._target.node_ids():
             if not self._target.is_running(node):
                 code = self._target.exit_code(node)
@@ -267,6 +269,23 @@ class Simulation:
                 break
             self._task_runner.sleep(POLL_S)
         return found
+
+    def _problems_at_rest(self) -> list[str]:
+        """Return what is not healthy after the plan's time to settle, and after more of it while
+        replicas catch up: over a slow network that takes as long as there is to copy.
+        """
+        stored = self._stored_bytes()
+        problems = self._cluster_problems(quiet=True)
+        for _ in range(MAX_MORE_TIMES):
+            before, stored = stored, self._stored_bytes()
+            if not problems or stored <= before:
+                break
+            problems = self._cluster_problems(quiet=True)
+        return problems
+
+    def _stored_bytes(self) -> int:
+        hosts = self.cluster.nodes.values()
+        return liveness.stored_bytes(host.disk for host in hosts if host.disk is not None)
 
     def _cluster_problems(self, *, quiet: bool) -> list[str]:
         timeout_s = self._plan.settle_timeout_s

@@ -14,7 +14,7 @@ from harness.judging import judge
 from harness.plans.plan import Plan
 from harness.run import prepare
 from harness.simulation.recording import Recording
-from harness.simulation.run import Simulation
+from harness.simulation.run import MAX_MORE_TIMES, Simulation
 from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability
 from tests.support.simulation.plans import KILLS, prepared, quiet, small
@@ -106,6 +106,23 @@ def test_run_does_not_depend_on_the_hash_seed(hash_seed: int) -> None:
         timeout=120,
     )
     assert done.stdout.strip() == quiet().digest
+
+
+@pytest.mark.parametrize(("grows", "settled"), [(2, True), (0, False), (9, False)])
+def test_time_to_settle_begins_anew_while_replicas_catch_up(
+    monkeypatch: pytest.MonkeyPatch, grows: int, settled: bool
+) -> None:
+    """Once it took longer than the plan's time over a slow network, and was called stuck."""
+    simulation, asked = Simulation(prepared()), list[bool]()
+
+    def problems(*, quiet: bool) -> list[str]:
+        asked.append(quiet)
+        return [] if settled and len(asked) > grows else ["out of sync"]
+
+    monkeypatch.setattr(simulation, "_cluster_problems", problems)
+    monkeypatch.setattr(simulation, "_stored_bytes", lambda: min(len(asked), grows))
+    assert (simulation._problems_at_rest() == []) is settled
+    assert len(asked) == min(grows, MAX_MORE_TIMES) + 1
 
 
 def test_failed_phase_is_named_in_the_recording() -> None:

@@ -19,8 +19,10 @@ ACKNOWLEDGED: Final = "acknowledged"
 """The aspect of an anomaly in which an acknowledgement contradicts another one, or the log."""
 IN_TRANSACTION: Final = "transaction"
 """The aspect of an anomaly of a send in a transaction with a recorded end."""
+DELIVERED_AGAIN: Final = "delivered-again"
+"""The aspect of an anomaly of a record that a group got more than once."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
-"""The same, for a reader that asked for uncommitted records."""
+"""The aspect of an aborted read for which the reader had asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-Values = Mapping[str, int | bool]
+from checkers.history import settings as processing
+
+Values = Mapping[str, int | bool | str]
 """Fields of Settings with their values."""
 
 _PROPERTIES: Final[Mapping[str, str]] = {
@@ -26,6 +28,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "eligible_leader_replicas": "eligible.leader.replicas.version",
     "max_in_flight": "max.in.flight.requests.per.connection",
     "transaction_version": "transaction.version",
+    "processing": "processing",
+    "group_metadata": "group metadata",
 }
 _ACKS: Final[Mapping[int, str]] = {
     0: "acks=0 (which asks for no acknowledgement)",
@@ -79,7 +83,7 @@ def as_properties(values: Values) -> str:
     return " with ".join(_as_property(name, value) for name, value in values.items())
 
 
-def _as_property(name: str, value: int | bool) -> str:
+def _as_property(name: str, value: int | bool | str) -> str:
     match name, value:
         case "acks", 0 | 1 | -1:
             return _ACKS[int(value)]
@@ -103,7 +107,7 @@ def by_event(words: str, *remedies: Remedy) -> Permission:
     return Permission(values={}, words=words, remedies=remedies)
 
 
-def settings(words: str = "", **values: int | bool) -> Remedy:
+def settings(words: str = "", **values: int | bool | str) -> Remedy:
     """A remedy that changes settings; words: an addition."""
     return Remedy(values=values, words=words)
 
@@ -175,4 +179,17 @@ READ_UNCOMMITTED: Final = by_event(
 )
 OLD_TRANSACTIONS: Final = by_event(
     "transaction.version below 2 and a delayed request", settings(transaction_version=2)
+)
+AT_MOST_ONCE: Final = by_settings(
+    {"processing": processing.AT_MOST_ONCE},
+    settings(processing=processing.AT_LEAST_ONCE),
+    settings(processing=processing.EXACTLY_ONCE),
+)
+AT_LEAST_ONCE: Final = by_settings(
+    {"processing": processing.AT_LEAST_ONCE},
+    settings(processing=processing.EXACTLY_ONCE, group_metadata=True),
+)
+NO_GROUP_METADATA: Final = by_settings(
+    {"processing": processing.EXACTLY_ONCE, "group_metadata": False},
+    settings("(sendOffsetsToTransaction with the group metadata)", group_metadata=True),
 )

@@ -7,6 +7,7 @@ from typing import Any
 from checkers.detectors.availability import unavailability
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
 from checkers.detectors.contradictions import contradicted_evidence
+from checkers.detectors.copies import judged_copies
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
@@ -81,6 +82,10 @@ def _transactions(census: Census) -> str | None:
     return None if ended else "no end of a transaction is recorded"
 
 
+def _groups(census: Census) -> str | None:
+    return None if census.rows("final-committed") else "no committed offset of a group is recorded"
+
+
 def _fencing(census: Census) -> str | None:
     fenced = census.rows(INIT, "ok") > 1
     return _clocks(census) if fenced else "no transactional id was taken over"
@@ -110,6 +115,7 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(name="false-abort", find=false_aborts, lacking=_transactions, decisive=_never),
     Detector(name="zombie-write", find=zombie_writes, lacking=_fencing, decisive=_never),
+    Detector(name="copies", find=judged_copies, lacking=_groups, decisive=_never),
     Detector(name="phantom", find=phantoms, lacking=_reads),
     Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
     Detector(

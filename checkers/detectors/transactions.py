@@ -70,7 +70,7 @@ def zombie_writes(frames: Frames) -> Iterator[Frame]:
     sent the record.
 
     The producer was fenced when another client had completed init-producer with its transactional
-    id (other_op), unless the producer's own init-producer may have come later.
+    id (other_op), unless the producer's own init-producer is not recorded, or may have come later.
     """
     F, engine = frames.engine.functions, frames.engine
     inits = frames.other_rows.where(
@@ -120,8 +120,8 @@ def _fenced(frames: Frames, sends: Frame, inits: Frame) -> Frame:
         F.col("invoke_ns").alias("fencing_ns"),
         F.col("complete_ns").alias("fenced_ns"),
     )
-    pairs = left_join(sends, own, on=["op"]).join(others, on="transactional_id", how="inner")
-    later = F.coalesce("own_ns", F.lit(-1)) < F.col("fencing_ns")
+    pairs = sends.join(own, on="op", how="inner").join(others, on="transactional_id", how="inner")
+    later = F.col("own_ns") < F.col("fencing_ns")
     after = (F.col("fenced_ns") < F.col("invoke_ns")) & later
     fenced = pairs.where((F.col("other_client") != F.col("client")) & after)
     return fenced.groupBy("op").agg(F.min("other_op").alias("other_op"))

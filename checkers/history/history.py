@@ -86,7 +86,7 @@ HISTORY = pa.schema(
         # the generation of the group, or the epoch of the member
         pa.field("generation", pa.int32(), metadata=LATER),
         pa.field("transactional_id", pa.string(), metadata=LATER),
-        # of a send: the value of the record that it was made from
+        # of a send: the value of the record that it was made from (`group`: the group that read it)
         pa.field("copies", pa.int64(), metadata=LATER),
         # of a poll or a final read: 0 read_uncommitted, 1 read_committed; null: not recorded
         pa.field("isolation", pa.int8(), metadata=LATER),

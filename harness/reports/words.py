@@ -36,6 +36,9 @@ MEANINGS: Mapping[str, str] = {
     "of its records.",
     "zombie-write": "A record was stored although its producer had been fenced before it sent the "
     "record.",
+    "uncopied": "A group committed an offset above a record, but did not copy the record.",
+    "copied-twice": "The log has two copies of one record by one group.",
+    "copied-out-of-order": "A group copied two records of a partition in the other order.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",

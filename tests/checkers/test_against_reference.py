@@ -29,7 +29,7 @@ def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
              "move", "swap", "cut-read", "end-early", "again", "transaction",
-             "failed-poll", "ended", "taken-over", "early")  # fmt: skip
+             "failed-poll", "ended", "taken-over", "early", "copied")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -82,6 +82,12 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                         row["offset"] = row["offset"] if offset % 2 else None
             case "ended":
                 _end_transaction(story, topic, sequence, offset)
+            case "copied":
+                source = TOPICS[offset % 3]
+                for row in sent:
+                    row.update(copies=v(source, offset % 5 + 1), group="copiers")
+                where = {"topic": source, "partition": 0, "offset": offset, "group": "copiers"}
+                story.row("final-committed", CONSUMER[source], 60, **where)
             case "taken-over":
                 story.row("init-producer", offset % 3 + 1, offset, transactional_id="id")
             case "early":

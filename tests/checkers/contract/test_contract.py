@@ -24,6 +24,8 @@ FORGOTTEN = Cause(
     kind=CauseKind.QUORUM_LOSS, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
 )
 DELAYED: dict[str, Any] = {"transaction_version": 1, "requests_delayed": True}
+AGAIN: dict[str, Any] = {"aspect": "delivered-again"}
+WITHOUT_METADATA: dict[str, Any] = {"processing": "exactly-once", "group_metadata": False}
 NOT_RECORDED = {"cause_recorded": False}
 
 
@@ -88,6 +90,19 @@ NOT_RECORDED = {"cause_recorded": False}
         ("false-abort", Context(acks=-1), "forbidden"),
         ("false-abort", Context(acks=-1, **DELAYED), "permitted"),
         ("zombie-write", Context(acks=-1, **DELAYED), "forbidden"),
+        ("uncopied", Context(acks=-1), "informational"),
+        ("uncopied", Context(acks=-1, processing="at-most-once"), "permitted"),
+        ("uncopied", Context(acks=-1, processing="at-least-once"), "forbidden"),
+        ("uncopied", Context(acks=-1, processing="exactly-once"), "forbidden"),
+        ("copied-twice", Context(acks=-1), "informational"),
+        ("copied-twice", Context(acks=-1, processing="at-most-once", **AGAIN), "forbidden"),
+        ("copied-twice", Context(acks=-1, processing="at-least-once"), "forbidden"),
+        ("copied-twice", Context(acks=-1, processing="at-least-once", **AGAIN), "permitted"),
+        ("copied-twice", Context(acks=-1, processing="exactly-once", **AGAIN), "forbidden"),
+        ("copied-twice", Context(acks=-1, **WITHOUT_METADATA, **AGAIN), "permitted"),
+        ("copied-twice", Context(acks=-1, **WITHOUT_METADATA), "forbidden"),
+        ("copied-out-of-order", Context(acks=-1, processing="exactly-once"), "forbidden"),
+        ("copied-out-of-order", Context(acks=-1, processing="at-least-once", **AGAIN), "permitted"),
         ("phantom", Context(acks=0), "forbidden"),
         ("unrecorded", Context(acks=0), "informational"),
         ("poll-skip", Context(acks=0), "forbidden"),

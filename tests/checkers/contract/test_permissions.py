@@ -10,7 +10,7 @@ from checkers.causes.cause import Cause, CauseKind
 from checkers.causes.producer_epochs import IN_FLIGHT
 from checkers.causes.retention import Removal
 from checkers.causes.state_loss import StateLoss
-from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
+from checkers.contract.conditions import AT_READ_UNCOMMITTED, DELIVERED_AGAIN, IN_TRANSACTION
 from checkers.contract.contract import CONTRACT, Context, Judgement, judge
 from checkers.contract.permissions import (
     ACKS_ALL,
@@ -21,7 +21,7 @@ from checkers.contract.permissions import (
     as_properties,
 )
 from checkers.history.recorded_faults import LostState
-from checkers.history.settings import Settings
+from checkers.history.settings import PROCESSING, Settings
 from tests.checkers.causes.test_state_loss import together
 
 POWER, DISK = LostState.UNFLUSHED, LostState.DISK
@@ -29,7 +29,8 @@ SETTINGS = {each.name for each in fields(Settings)}
 PERMITTED = [row for row in CONTRACT if row.judgement is Judgement.PERMITTED]
 KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))
 ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", IN_FLIGHT)
-SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read")
+SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
+        "uncopied", "copied-twice", "copied-out-of-order")  # fmt: skip
 OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED)
 LOST = (
     None,
@@ -77,6 +78,10 @@ def contexts() -> Iterator[Context]:
             acks=-1, min_insync_replicas=2, aspect=aspect, transaction_version=version,
             requests_delayed=True,
         )  # fmt: skip
+    for processing, metadata, aspect in product(
+        (None, *PROCESSING), (False, True), (None, DELIVERED_AGAIN)
+    ):
+        yield Context(acks=-1, processing=processing, group_metadata=metadata, aspect=aspect)
 
 
 @pytest.fixture(scope="module")

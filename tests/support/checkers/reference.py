@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.checkers.reference_groups import find_in_groups
 from tests.support.checkers.reference_transactions import find_in_transactions
 
 Row = dict[str, Any]
@@ -35,6 +36,7 @@ def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
         proved = [r for r in _proved(history) if (r["topic"], r["partition"]) == (topic, partition)]
         for kind, aspect in _of_partition(rows, excused, log_end, proved, torn):
             found[kind, aspect, topic, partition] += 1
+    found += find_in_groups(history)
     for topic, partition in _refused(history):
         found["refused-head", None, topic, partition] += 1
     return found

@@ -84,10 +84,10 @@ def _fenced(history: list[Row], send: Row) -> bool:
         for r in inits
         if r["client"] == send["client"] and r["invoke_ns"] <= send["invoke_ns"]
     ]
-    return any(
+    return bool(own) and any(
         r["client"] != send["client"]
         and r["type"] == "ok"
         and r["complete_ns"] < send["invoke_ns"]
-        and r["invoke_ns"] > max(own, default=-1)
+        and r["invoke_ns"] > max(own)
         for r in inits
     )

@@ -5,6 +5,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     client_epochs,
     consumers,
     contradictions,
+    copies,
     ended_transactions,
     last_standing,
     leadership,

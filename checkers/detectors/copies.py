@@ -1,0 +1,133 @@
+"""Did a group copy each record that it committed, once, and in order?
+
+A copy is a send that names the record from which it was made (`copies`) and the group that read the
+record (`group`). Copies count when the final log has them.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from checkers.contract.conditions import DELIVERED_AGAIN
+from checkers.engines.engine import Frame, left_join
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Frames
+from checkers.history.history import TP
+
+UNCOPIED: Final = "uncopied"
+TWICE: Final = "copied-twice"
+OUT_OF_ORDER: Final = "copied-out-of-order"
+_INPUT: Final = ["source_topic", "source_partition"]
+
+
+def judged_copies(frames: Frames) -> Iterator[Frame]:
+    """kind uncopied: a record of the final log below the final committed offset of a group that
+    copies its topic, without a copy that was acknowledged or that the log has. topic, partition,
+    value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
+    the end.
+
+    kind copied-twice: the log has two copies of one record by one group (other_op, other_offset:
+    another one). kind copied-out-of-order: of two records of one partition, the later one was
+    copied first, into the same partition (other_value: the copy of the later record). Only the
+    first copy of each record counts. Both: topic, partition, value, offset of the copy. aspect
+    delivered-again: a member of the group got the record more than once.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    rows = frames.history.where((F.col("f") == F.lit("send")) & F.col("copies").isNotNull())
+    copies = frames.none_if_empty(rows.select("op", "copies", "group"))
+    if copies is None:
+        return
+    outcomes = frames.send_outcomes.select(
+        "op", "client", "type", "invoke_ns", "complete_ns", *TP, "value", "acks", "final_offset"
+    )
+    copies = engine.materialize(outcomes.join(copies, on="op", how="inner"))
+    yield from _uncopied(frames, copies)
+    place = engine.window.partitionBy("value").orderBy(*TP, "offset")
+    log = frames.final_log.where(F.col("value").isNotNull())
+    log = log.select(*TP, "offset", "value", F.row_number().over(place).alias("nth"))
+    sources = log.where(F.col("nth") == F.lit(1)).select(
+        F.col("topic").alias("source_topic"),
+        F.col("partition").alias("source_partition"),
+        F.col("offset").alias("source_offset"),
+        F.col("value").alias("copies"),
+    )
+    kept = copies.where(F.col("final_offset").isNotNull())
+    known = _with_deliveries(frames, left_join(kept, sources, on=["copies"]))
+    yield from _twice(frames, known)
+    yield from _out_of_order(frames, known)
+
+
+def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
+    F, engine = frames.engine.functions, frames.engine
+    committed = frames.other_rows.where(
+        (F.col("f") == F.lit("final-committed")) & (F.col("type") == F.lit("ok"))
+    )
+    committed = committed.select("group", *TP, F.col("offset").alias("committed_offset"))
+    log = frames.final_log.where(F.col("value").isNotNull())
+    groups = _copied_topics(frames, copies)
+    below = log.join(committed.join(groups, on=["group", "topic"], how="left_semi"), on=TP)
+    below = below.where(F.col("offset") < F.col("committed_offset"))
+    ends = frames.complete.select(*TP, F.lit(1).alias("whole"))
+    known = left_join(copies, ends, on=TP)
+    unsure = (F.col("type") == F.lit("info")) & F.col("whole").isNull()
+    there = known.where(
+        F.col("final_offset").isNotNull() | (F.col("type") == F.lit("ok")) | unsure
+    ).select("group", F.col("copies").alias("value"))
+    found = frames.none_if_empty(below.join(there, on=["group", "value"], how="left_anti"))
+    if found is not None:
+        other = F.col("committed_offset")
+        yield evidence(engine, found, kind=F.lit(UNCOPIED), other_offset=other)
+
+
+def _copied_topics(frames: Frames, copies: Frame) -> Frame:
+    """Return group, topic: which group copied records of which topic."""
+    F = frames.engine.functions
+    log = frames.final_log.select("topic", F.col("value").alias("copies"))
+    found = log.join(copies.select("group", "copies"), on="copies", how="inner")
+    return frames.engine.materialize(found.select("group", "topic").distinct())
+
+
+def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
+    """Add aspect: whether the group got the copied record more than once."""
+    F = frames.engine.functions
+    polls = frames.history.where(
+        (F.col("f") == F.lit("poll")) & F.col("group").isNotNull() & F.col("value").isNotNull()
+    )
+    times = polls.groupBy("group", "value").agg(
+        F.min("op").alias("first"), F.max("op").alias("last")
+    )
+    again = times.where(F.col("first") < F.col("last")).select(
+        "group", F.col("value").alias("copies"), F.lit(DELIVERED_AGAIN).alias("aspect")
+    )
+    again = frames.engine.materialize(again)
+    return frames.engine.materialize(left_join(copies, again, on=["group", "copies"]))
+
+
+def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:
+    F = frames.engine.functions
+    order = frames.engine.window.partitionBy("group", "copies").orderBy("op")
+    line = copies.select(
+        *copies.columns,
+        F.lag("op").over(order).alias("other_op"),
+        F.lag("final_offset").over(order).alias("other_offset"),
+    )
+    found = frames.none_if_empty(line.where(F.col("other_op").isNotNull()))
+    if found is not None:
+        yield evidence(frames.engine, found, kind=F.lit(TWICE), offset=F.col("final_offset"))
+
+
+def _out_of_order(frames: Frames, copies: Frame) -> Iterator[Frame]:
+    F, window = frames.engine.functions, frames.engine.window
+    known = copies.where(F.col("source_offset").isNotNull())
+    copy = window.partitionBy("group", "copies", *TP).orderBy("final_offset")
+    numbered = known.withColumn("nth", F.row_number().over(copy))
+    firsts = numbered.where(F.col("nth") == F.lit(1))
+    order = window.partitionBy("group", *_INPUT, *TP).orderBy("final_offset")
+    line = firsts.select(
+        *firsts.columns,
+        F.lag("source_offset").over(order).alias("before"),
+        F.lag("value").over(order).alias("other_value"),
+    )
+    found = frames.none_if_empty(line.where(F.col("source_offset") < F.col("before")))
+    if found is not None:
+        kind, offset = F.lit(OUT_OF_ORDER), F.col("final_offset")
+        yield evidence(frames.engine, found, kind=kind, offset=offset)

@@ -1,0 +1,65 @@
+"""The detectors of copies and groups again, in plain Python: see `reference`."""
+
+import itertools
+from collections import Counter, defaultdict
+from typing import Any
+
+Row = dict[str, Any]
+Counts = Counter[tuple[str, str | None, str, int]]
+
+
+def find_in_groups(history: list[Row]) -> Counts:
+    """What a history shows of groups, and of the copies that they made."""
+    found: Counts = Counter()
+    if any(r["f"] == "final-committed" for r in history):
+        _copies(history, found)
+    return found
+
+
+def _at(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _copies(history: list[Row], found: Counts) -> None:
+    rows = [r for r in history if r["f"] == "final-read" and r["value"] is not None]
+    rows.sort(key=lambda r: (*_at(r), r["offset"]), reverse=True)
+    log = {r["value"]: r for r in rows}
+    copies = [r for r in history if r["f"] == "send" and r.get("copies") is not None]
+    whole = {_at(r) for r in history if (r["f"], r["type"]) == ("final-read-end", "ok")}
+    known = {
+        (r["group"], r["copies"])
+        for r in copies
+        if r["value"] in log or r["type"] == "ok" or (r["type"] == "info" and _at(r) not in whole)
+    }
+    topics = {(c["group"], r["topic"]) for c in copies for r in rows if r["value"] == c["copies"]}
+    for end in history:
+        if end["f"] == "final-committed" and (end["group"], end["topic"]) in topics:
+            for row in rows:
+                below = _at(row) == _at(end) and row["offset"] < end["offset"]
+                if below and (end["group"], row["value"]) not in known:
+                    found["uncopied", None, *_at(row)] += 1
+    polls = {
+        (r.get("group"), r["value"], r["op"]) for r in history if r["f"] == "poll" if r.get("group")
+    }
+    times = Counter((group, value) for group, value, _ in polls)
+    lines = defaultdict(list)
+    kept = defaultdict(list)
+    for copy in copies:
+        if copy["value"] in log:
+            kept[copy["group"], copy["copies"]].append(copy)
+    for key, several in kept.items():
+        aspect = "delivered-again" if times[key] > 1 else None
+        for again in sorted(several, key=lambda r: r["op"])[1:]:
+            found["copied-twice", aspect, *_at(again)] += 1
+        by_place = defaultdict(list)
+        for copy in several:
+            by_place[_at(copy)].append(log[copy["value"]]["offset"])
+        if key[1] in log:
+            source = log[key[1]]
+            for place, offsets in by_place.items():
+                line = (key[0], _at(source), place)
+                lines[line].append((min(offsets), source["offset"], aspect))
+    for (_, _, place), line in lines.items():
+        for (_, before, _), (_, after, aspect) in itertools.pairwise(sorted(line)):
+            if after < before:
+                found["copied-out-of-order", aspect, *place] += 1

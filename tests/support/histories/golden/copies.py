@@ -1,0 +1,95 @@
+"""What a group made of the records that it read: copies that are missing, there twice, or moved."""
+
+from tests.support.histories.golden.base import INFO, F, P, golden
+from tests.support.histories.story import ALL, CONSUMER, ONE, Story, v
+
+GROUP = "copiers"
+
+
+def _copier(
+    s: Story, processing: str | None, copied: tuple[int, ...], *, again: tuple[int, ...] = ()
+) -> None:
+    """A group committed three records of ONE, and copied these to ALL, from offset 20 on. It got
+    the records `again` a second time."""
+    if processing is not None:
+        s.plan["workload"]["processing"] = processing
+    s.poll(ONE, 20, {o: v(ONE, o + 1) for o in range(3)}, group=GROUP, client=31)
+    for sequence in again:
+        s.assign(ONE, 20, 0)
+        s.poll(ONE, 21, {sequence - 1: v(ONE, sequence)}, group=GROUP, client=21)
+    for number, sequence in enumerate(copied):
+        copy = {"copies": v(ONE, sequence), "group": GROUP}
+        s.send(ALL, 50 + number, 20 + number, 22 + number / 100, **copy)
+        s.read_in_the_end(ALL, 20 + number, v(ALL, 50 + number))
+    where = {"topic": ONE, "partition": 0, "offset": 3, "group": GROUP}
+    s.row("final-committed", CONSUMER[ONE], 60, **where)
+
+
+@golden("INVALID", {("uncopied", None): (F, 1)})
+def committed_record_was_not_copied(s: Story) -> None:
+    """The group committed beyond it."""
+    _copier(s, "at-least-once", (1, 3))
+
+
+@golden("VALID", {("uncopied", None): (P, 1)})
+def committed_record_was_not_copied_at_most_once(s: Story) -> None:
+    """The group commits first."""
+    _copier(s, "at-most-once", (1, 3))
+
+
+@golden("VALID", {("uncopied", None): (INFO, 1)})
+def committed_record_was_not_copied_without_a_promise(s: Story) -> None:
+    """Nobody knows what the group does."""
+    _copier(s, None, (1, 3))
+
+
+@golden("VALID")
+def every_committed_record_was_copied(s: Story) -> None:
+    """Near miss: the fourth record was not copied, and not committed."""
+    _copier(s, "exactly-once", (1, 2, 3))
+
+
+@golden("UNKNOWN", because="1 partitions were not read to the end")
+def copy_may_lie_beyond_the_final_read(s: Story) -> None:
+    """Near miss: the outcome of a copy is unknown, and the log was not read to its end."""
+    _copier(s, "at-least-once", (1, 2, 3))
+    s.forget(topic=ALL, values={v(ALL, 52)})
+    s.rows("send", ALL)[-1].update(type="info", offset=None)
+    s.rows("final-read-end", ALL)[0].update(type="info", offset=22)
+
+
+@golden("INVALID", {("copied-twice", None): (F, 1)})
+def record_was_copied_twice(s: Story) -> None:
+    """The group got it once."""
+    _copier(s, "at-least-once", (1, 2, 3, 2))
+
+
+@golden("VALID", {("copied-twice", "delivered-again"): (P, 1)})
+def record_was_copied_again_at_least_once(s: Story) -> None:
+    """The group got it twice."""
+    _copier(s, "at-least-once", (1, 2, 3, 3), again=(3,))
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1)})
+def record_was_copied_again_exactly_once(s: Story) -> None:
+    """The transaction of the first copy was committed."""
+    _copier(s, "exactly-once", (1, 2, 3, 3), again=(3,))
+
+
+@golden("VALID", {("copied-twice", "delivered-again"): (P, 1)})
+def record_was_copied_again_without_group_metadata(s: Story) -> None:
+    """A zombie of the group can commit its transaction."""
+    _copier(s, "exactly-once", (1, 2, 3, 3), again=(3,))
+    s.plan["workload"]["group_metadata"] = False
+
+
+@golden("INVALID", {("copied-out-of-order", None): (F, 1)})
+def records_were_copied_out_of_order(s: Story) -> None:
+    """The second record was copied before the first."""
+    _copier(s, "exactly-once", (2, 1, 3))
+
+
+@golden("VALID", {("copied-out-of-order", "delivered-again"): (P, 1)})
+def records_were_copied_out_of_order_at_least_once(s: Story) -> None:
+    """The copy of the second record failed, and the group got the record again."""
+    _copier(s, "at-least-once", (1, 3, 2), again=(2,))

@@ -19,6 +19,7 @@ from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
+from checkers.contract.processing_rules import LOST_COMMIT, OFFSETS_TOPIC
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.registry import DETECTORS, Detector
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
@@ -240,7 +241,8 @@ def _anomaly(
     removal = None if start is None else start.removal(whole_run)
     if start is not None and removal is not Removal.TOO_EARLY:
         text = start.text(whole_run)
-    settings = _settings(frames, topic, cause, examples)
+    kept = (OFFSETS_TOPIC, None) if kind == LOST_COMMIT else (topic, partition)
+    settings = _settings(frames, kept[0], cause, examples)
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
         in_force(settings),
@@ -248,8 +250,8 @@ def _anomaly(
         aspect=group["aspect"],
         cause=cause,
         cause_recorded=not unread,
-        state_lost=frames.state_losses.certain(topic, partition),
-        state_loss_uncertain=frames.state_losses.possible(topic, partition),
+        state_lost=frames.state_losses.certain(*kept),
+        state_loss_uncertain=frames.state_losses.possible(*kept),
         quorum_lost=frames.state_losses.quorum,
         settled=settled,
         removal=removal,

@@ -7,8 +7,17 @@ Sources: the Kafka documentation of delivery semantics; KIP-98 (transactions), K
 are sent to a transaction with the generation of the group).
 """
 
+from typing import Final
+
 from checkers.contract import permissions
-from checkers.contract.conditions import DELIVERED_AGAIN, Condition, otherwise
+from checkers.contract.conditions import (
+    ANY,
+    DELIVERED_AGAIN,
+    IN_TRANSACTION,
+    RISKY_SETTINGS_OR_FAULTS,
+    Condition,
+    otherwise,
+)
 from checkers.contract.rules import Judgement, Rule, rule
 from checkers.history.settings import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
@@ -18,6 +27,9 @@ _INFORMATIONAL = Judgement.INFORMATIONAL
 NO_PROMISE = Condition(
     "the workload does not say how it processes records", lambda c: c.processing is None
 )
+LOST_COMMIT: Final = "lost-commit"
+"""The anomaly that is judged by the settings of the topic with the committed offsets."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SEMANTICS = "Kafka: message delivery semantics"
 
 
@@ -77,4 +89,34 @@ PROCESSING_RULES: tuple[Rule, ...] = (
     ),
     *_repetition_rules("copied-twice"),
     *_repetition_rules("copied-out-of-order"),
+    rule(
+        Condition(
+            f"{OFFSETS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
+        ),
+        LOST_COMMIT, Judgement.UNKNOWN,
+        "the topic may have lost the commit with permission; the record does not show its leaders",
+        "-",
+    ),
+    rule(
+        ANY, LOST_COMMIT, _FORBIDDEN,
+        "an acknowledged commit is written with acks=all, and read by every later coordinator",
+        "Kafka: group coordinator, min.insync.replicas",
+    ),
+    rule(
+        Condition(
+            "processing=exactly-once without group metadata, a commit in a transaction",
+            lambda c: c.processing == EXACTLY_ONCE
+            and not c.group_metadata
+            and c.aspect == IN_TRANSACTION,
+        ), "stale-commit", _PERMITTED,
+        "the coordinator cannot know the generation of the member",
+        "KIP-447",
+        permissions.NO_GROUP_METADATA,
+    ),
+    rule(
+        ANY, "stale-commit", _FORBIDDEN,
+        "a coordinator refuses a commit of an older generation, or of a member that does not own "
+        "the partition any more",
+        "Kafka: ILLEGAL_GENERATION; KIP-447; KIP-848",
+    ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.copies import judged_copies
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
+from checkers.detectors.groups import lost_commits, stale_commits
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
@@ -86,6 +87,11 @@ def _groups(census: Census) -> str | None:
     return None if census.rows("final-committed") else "no committed offset of a group is recorded"
 
 
+def _commits(census: Census) -> str | None:
+    committed = census.rows("offset-commit", "ok")
+    return _clocks(census) if committed else "no group committed an offset"
+
+
 def _fencing(census: Census) -> str | None:
     fenced = census.rows(INIT, "ok") > 1
     return _clocks(census) if fenced else "no transactional id was taken over"
@@ -116,6 +122,8 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(name="false-abort", find=false_aborts, lacking=_transactions, decisive=_never),
     Detector(name="zombie-write", find=zombie_writes, lacking=_fencing, decisive=_never),
     Detector(name="copies", find=judged_copies, lacking=_groups, decisive=_never),
+    Detector(name="lost-commit", find=lost_commits, lacking=_commits, decisive=_never),
+    Detector(name="stale-commit", find=stale_commits, lacking=_commits, decisive=_never),
     Detector(name="phantom", find=phantoms, lacking=_reads),
     Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
     Detector(

@@ -39,6 +39,9 @@ MEANINGS: Mapping[str, str] = {
     "uncopied": "A group committed an offset above a record, but did not copy the record.",
     "copied-twice": "The log has two copies of one record by one group.",
     "copied-out-of-order": "A group copied two records of a partition in the other order.",
+    "lost-commit": "A group's position is below an offset whose commit had been acknowledged.",
+    "stale-commit": "A commit was acknowledged although another member had been assigned the "
+    "partition in a later generation.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",
@@ -81,6 +84,10 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     ),
     "zombie-write": (
         "stored {n} record of a fenced producer", "stored {n} records of fenced producers",
+    ),
+    "lost-commit": ("lost {n} committed offset", "lost {n} committed offsets"),
+    "stale-commit": (
+        "accepted {n} commit of an old generation", "accepted {n} commits of old generations",
     ),
     "contradicted-evidence": (
         "gave {n} answer that other evidence contradicts",

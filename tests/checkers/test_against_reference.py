@@ -16,7 +16,17 @@ from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.client_epochs import OWN
 from tests.support.histories.multiplex import multiplex
-from tests.support.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
+from tests.support.histories.story import (
+    ASKER,
+    CONSUMER,
+    PRODUCER,
+    READER,
+    TOPICS,
+    S,
+    Story,
+    healthy,
+    v,
+)
 from tests.tools.checker_agreement import Tally, compare
 
 ALWAYS_THERE = {"unavailable", "recovery"}
@@ -29,7 +39,8 @@ def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
              "move", "swap", "cut-read", "end-early", "again", "transaction",
-             "failed-poll", "ended", "taken-over", "early", "copied")  # fmt: skip
+             "failed-poll", "ended", "taken-over", "early", "copied",
+             "committed", "assigned")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -88,6 +99,12 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                     row.update(copies=v(source, offset % 5 + 1), group="copiers")
                 where = {"topic": source, "partition": 0, "offset": offset, "group": "copiers"}
                 story.row("final-committed", CONSUMER[source], 60, **where)
+            case "committed" | "assigned":
+                member = (CONSUMER[topic], ASKER)[sequence % 2]
+                where = {"topic": topic, "partition": 0, "offset": offset % 4, "group": "copiers"}
+                f = {"committed": "offset-commit"}.get(what, what)
+                type_ = "info" if sequence % 5 == 4 else "ok"
+                story.row(f, member, at_s, type=type_, generation=sequence % 3, **where)
             case "taken-over":
                 story.row("init-producer", offset % 3 + 1, offset, transactional_id="id")
             case "early":

@@ -79,7 +79,7 @@ def contexts() -> Iterator[Context]:
             requests_delayed=True,
         )  # fmt: skip
     for processing, metadata, aspect in product(
-        (None, *PROCESSING), (False, True), (None, DELIVERED_AGAIN)
+        (None, *PROCESSING), (False, True), (None, DELIVERED_AGAIN, IN_TRANSACTION)
     ):
         yield Context(acks=-1, processing=processing, group_metadata=metadata, aspect=aspect)
 

@@ -19,6 +19,8 @@ _OF_KIND = {
     "uncopied": INFO,
     "copied-twice": INFO,
     "copied-out-of-order": INFO,
+    "lost-commit": UNKNOWN,
+    "stale-commit": FORBIDDEN,
     "phantom": FORBIDDEN,
     "poll-skip": FORBIDDEN,
     "nonmonotonic-poll": FORBIDDEN,

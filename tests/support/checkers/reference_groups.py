@@ -13,7 +13,53 @@ def find_in_groups(history: list[Row]) -> Counts:
     found: Counts = Counter()
     if any(r["f"] == "final-committed" for r in history):
         _copies(history, found)
+    _lost_commits(history, found)
+    _stale_commits(history, found)
     return found
+
+
+def _same(one: Row, other: Row) -> bool:
+    return (one["group"], *_at(one)) == (other["group"], *_at(other))
+
+
+def _commits(history: list[Row]) -> list[Row]:
+    return [r for r in history if r["f"] == "offset-commit" and r["type"] != "fail"]
+
+
+def _lost_commits(history: list[Row], found: Counts) -> None:
+    for seen in history:
+        aspect = {"final-committed": "final", "assigned": "assigned"}.get(seen["f"])
+        if aspect is None or seen["type"] != "ok" or seen["offset"] is None:
+            continue
+        here = [r for r in _commits(history) if _same(r, seen)]
+        above = [
+            r["invoke_ns"]
+            for r in here
+            if r["type"] == "ok"
+            and r["offset"] > seen["offset"]
+            and r["complete_ns"] < seen["invoke_ns"]
+        ]
+        explained = [
+            r["complete_ns"] or 1 << 62
+            for r in here
+            if r["offset"] == seen["offset"] and r["invoke_ns"] < seen["complete_ns"]
+        ]
+        if above and max(explained, default=-1) < max(above):
+            found["lost-commit", aspect, *_at(seen)] += 1
+
+
+def _stale_commits(history: list[Row], found: Counts) -> None:
+    for commit in _commits(history):
+        if commit["type"] == "ok" and any(
+            _same(r, commit)
+            and r["client"] != commit["client"]
+            and r["generation"] > commit["generation"]
+            and r["complete_ns"] < commit["invoke_ns"]
+            for r in history
+            if r["f"] == "assigned"
+        ):
+            aspect = None if commit.get("txn") is None else "transaction"
+            found["stale-commit", aspect, *_at(commit)] += 1
 
 
 def _at(row: Row) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     contradictions,
     copies,
     ended_transactions,
+    groups,
     last_standing,
     leadership,
     losses,

@@ -1,0 +1,103 @@
+"""Did the committed offsets of groups hold, and did each member act only for its own generation?
+
+Rows of a group are its members' rebalance callbacks (assigned, revoked, lost), the acknowledged
+commits, and the offsets that the coordinator has after the run.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from checkers.contract.conditions import IN_TRANSACTION
+from checkers.contract.processing_rules import LOST_COMMIT
+from checkers.engines.engine import Frame
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Frames
+from checkers.history.history import TP
+from checkers.history.settings import FOREVER_NS
+
+STALE: Final = "stale-commit"
+_GROUP: Final = ["group", *TP]
+
+
+def _commits(frames: Frames) -> Frame:
+    """Every commit that may have happened."""
+    F = frames.engine.functions
+    rows = frames.other_rows
+    return rows.where((F.col("f") == F.lit("offset-commit")) & (F.col("type") != F.lit("fail")))
+
+
+def lost_commits(frames: Frames) -> Iterator[Frame]:
+    """kind lost-commit: a group's position is below an offset whose commit had been acknowledged,
+    and no commit of that lower position can explain it (a commit that did not end before the
+    acknowledged one began).
+
+    offset: the position; other_offset: the greatest acknowledged offset above it. aspect final: the
+    coordinator's answer after the run; assigned: the position from which a member went on.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    seen = frames.other_rows.where(F.col("f").isin("final-committed", "assigned"))
+    seen = seen.where((F.col("type") == F.lit("ok")) & (F.col("offset") >= F.lit(0)))
+    final = F.when(F.col("f") == F.lit("final-committed"), F.lit("final"))
+    seen = engine.materialize(
+        seen.select(
+            "op", "client", *_GROUP, "offset", "invoke_ns", "complete_ns",
+            final.otherwise(F.lit("assigned")).alias("aspect"),
+        )
+    )  # fmt: skip
+    commits = engine.materialize(
+        _commits(frames).select(
+            *_GROUP, "type",
+            F.col("offset").alias("committed"),
+            F.col("invoke_ns").alias("begun_ns"),
+            F.coalesce(F.col("complete_ns"), F.lit(FOREVER_NS)).alias("ended_ns"),
+        )
+    )  # fmt: skip
+    pairs = seen.join(commits, on=_GROUP, how="inner")
+    before = F.col("begun_ns") < F.coalesce(F.col("complete_ns"), F.lit(FOREVER_NS))
+    above = (F.col("type") == F.lit("ok")) & (F.col("ended_ns") < F.col("invoke_ns"))
+    above = above & (F.col("committed") > F.col("offset"))
+    equal = before & (F.col("committed") == F.col("offset"))
+    summed = pairs.groupBy("op", *_GROUP).agg(
+        F.max(F.when(above, F.col("begun_ns"))).alias("acknowledged_ns"),
+        F.max(F.when(above, F.col("committed"))).alias("other_offset"),
+        F.max(F.when(equal, F.col("ended_ns"))).alias("explained_ns"),
+    )
+    lost = summed.where(
+        F.coalesce("explained_ns", F.lit(-1)) < F.coalesce("acknowledged_ns", F.lit(-1))
+    ).select("op", *_GROUP, "other_offset")
+    found = frames.none_if_empty(seen.join(lost, on=["op", *_GROUP], how="inner"))
+    if found is not None:
+        yield evidence(engine, found, kind=F.lit(LOST_COMMIT))
+
+
+def stale_commits(frames: Frames) -> Iterator[Frame]:
+    """kind stale-commit: a commit was acknowledged although the partition had been assigned to
+    another member in a later generation (other_op) before the commit began.
+
+    aspect transaction: the commit was sent in a transaction.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    commits = _commits(frames).where(
+        (F.col("type") == F.lit("ok")) & F.col("generation").isNotNull()
+    )
+    commits = commits.select(
+        "op", "client", *_GROUP, "offset", "generation", "invoke_ns", "complete_ns",
+        F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION)).alias("aspect"),
+    )  # fmt: skip
+    assigned = frames.other_rows.where(F.col("f") == F.lit("assigned")).select(
+        *_GROUP,
+        F.col("client").alias("other_client"),
+        F.col("generation").alias("other_generation"),
+        F.col("complete_ns").alias("assigned_ns"),
+        F.col("op").alias("other_op"),
+    )
+    pairs = commits.join(assigned, on=_GROUP, how="inner")
+    later = (F.col("other_generation") > F.col("generation")) & (
+        F.col("other_client") != F.col("client")
+    )
+    stale = pairs.where(later & (F.col("assigned_ns") < F.col("invoke_ns")))
+    newer = stale.groupBy("op", *_GROUP).agg(F.min("other_op").alias("other_op"))
+    newer = frames.none_if_empty(newer)
+    if newer is not None:
+        found = commits.join(newer, on=["op", *_GROUP], how="inner")
+        yield evidence(engine, found, kind=F.lit(STALE))

@@ -1,0 +1,107 @@
+"""What groups committed: lost commits, and commits of an old generation."""
+
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.story import CONSUMER, ONE, S, Story
+
+GROUP = "readers"
+HERE = {"topic": ONE, "partition": 0, "group": GROUP}
+FIRST, SECOND = CONSUMER[ONE], 31
+
+
+def _commit(s: Story, at_s: float, offset: int, client: int = FIRST, **more: object) -> None:
+    columns = {"offset": offset, "generation": 1} | HERE | more
+    s.row("offset-commit", client, at_s, **columns)
+
+
+def _safe(s: Story) -> None:
+    """The internal topic cannot lose records with permission."""
+    s.plan["broker"] = {"min.insync.replicas": "2"}
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def final_committed_offset_is_below_a_commit(s: Story) -> None:
+    """The commit of 7 was acknowledged, and the coordinator has 5."""
+    _safe(s)
+    _commit(s, 20, 5)
+    _commit(s, 21, 7)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("UNKNOWN", {("lost-commit", "final"): (U, 1)})
+def final_committed_offset_is_below_a_commit_of_a_risky_topic(s: Story) -> None:
+    """The internal topic has min.insync.replicas=1."""
+    _commit(s, 21, 7)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("VALID")
+def group_went_back_by_a_later_commit(s: Story) -> None:
+    """Near miss: the lower commit came later, or may have."""
+    _commit(s, 21, 7)
+    _commit(s, 21, 5, type="info", complete_ns=None)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("VALID")
+def refused_commit_is_not_there(s: Story) -> None:
+    """Near miss: the greater commit was refused."""
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, type="fail")
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("INVALID", {("lost-commit", "assigned"): (F, 1)})
+def member_went_on_below_a_commit(s: Story) -> None:
+    """The commit of 7 was acknowledged, and the next owner began at 5."""
+    _safe(s)
+    _commit(s, 20, 5)
+    _commit(s, 21, 7)
+    s.row("assigned", SECOND, 22, offset=5, generation=2, **HERE)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("VALID")
+def member_went_on_while_a_commit_was_in_flight(s: Story) -> None:
+    """Near miss: the commit of 7 ended after the next owner had begun."""
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, complete_ns=23 * S)
+    s.row("assigned", SECOND, 22, offset=5, generation=2, **HERE)
+
+
+def _moved(s: Story, committed_s: float, **more: object) -> None:
+    """The partition moves to the second member at 20 s, in generation 2; the first one commits."""
+    s.row("assigned", FIRST, 19, offset=0, generation=1, **HERE)
+    s.row("assigned", SECOND, 20, offset=0, generation=2, **HERE)
+    _commit(s, committed_s, 3, **more)
+
+
+@golden("INVALID", {("stale-commit", None): (F, 1)})
+def member_of_an_old_generation_committed(s: Story) -> None:
+    """Its partition had another owner."""
+    _moved(s, 21)
+
+
+@golden("VALID")
+def member_committed_before_its_partition_moved(s: Story) -> None:
+    """Near miss: the commit began earlier."""
+    _moved(s, 20)
+
+
+@golden("VALID")
+def commit_of_an_old_generation_was_refused(s: Story) -> None:
+    """Near miss: the coordinator refused it."""
+    _moved(s, 21, type="fail")
+
+
+@golden("VALID", {("stale-commit", "transaction"): (P, 1)})
+def transaction_without_group_metadata_committed_offsets(s: Story) -> None:
+    """The coordinator cannot know the generation."""
+    s.plan["workload"] |= {"processing": "exactly-once", "group_metadata": False}
+    _moved(s, 21, txn=1, transactional_id="id")
+
+
+@golden("INVALID", {("stale-commit", "transaction"): (F, 1)})
+def transaction_with_group_metadata_committed_offsets(s: Story) -> None:
+    """Near miss: the coordinator knows it, and must refuse."""
+    s.plan["workload"] |= {"processing": "exactly-once"}
+    _moved(s, 21, txn=1, transactional_id="id")

@@ -92,6 +92,9 @@ def find_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
     A component with a more severe cycle may also have a less severe one; it is yielded if it has an
     edge of its own kind.
     """
+    # Each search below makes a graph of its edges. Most edges are in no cycle at all.
+    inside = {id(edge) for component in components(edges) for edge in component}
+    edges = [edge for edge in edges if id(edge) in inside]
     ww, wr, rw = Dependency.WW, Dependency.WR, Dependency.RW
     yield from _through(edges, Phenomenon.G0, through=ww, back=(ww,))
     yield from _through(edges, Phenomenon.G1C_READS, through=wr, back=(wr,))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from checkers.check import check
+from checkers.detectors.registry import DETECTORS
 from checkers.verdict import Anomaly, Status, Verdict
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
@@ -94,15 +95,21 @@ def test_golden_history(name: str) -> None:
     assert_as_written(golden, check(story.sources(), story.plan))
 
 
+def _judged_together(names: list[str]) -> Verdict:
+    story = multiplex([ALL_GOLDEN[name].story() for name in names])
+    return check(story.sources(), story.plan)
+
+
 def test_spark_sees_every_kind_and_aspect() -> None:
     """All that golden histories were written for is found in those that every change checks."""
     wanted = {found for golden in ALL_GOLDEN.values() for found in golden.expect}
     told = {found for name in [*SHARED, *DAILY] for found in ALL_GOLDEN[name].expect}
-    story = multiplex([ALL_GOLDEN[name].story() for name in MIXED])
-    verdict = check(story.sources(), story.plan)
-    assert_none_crashed(verdict)
-    assert wanted == told | {(each.kind, each.aspect) for each in verdict.anomalies} & wanted
-    assert {result.status for result in verdict.detectors} == {Status.OK}
+    mixed, shared = (_judged_together(names) for names in (MIXED, SHARED))
+    assert_none_crashed(mixed)
+    assert wanted == told | {(each.kind, each.aspect) for each in mixed.anomalies} & wanted
+    found = [*mixed.detectors, *shared.detectors]
+    done = {result.name for result in found if result.status is Status.OK}
+    assert done == {detector.name for detector in DETECTORS}
     assert set(DAILY) <= set(ALONE_ON_SPARK)
 
 

@@ -10,9 +10,10 @@ _NAMES: Final = {
     "snapshot timing voters",
     "nodes.controller": "configs controller deletions elections features isr partition_changes "
     "placement reassignments recovery sessions situation topics",
-    "nodes.metadata": "image snapshot",
+    "nodes.metadata": "broker group_configs image snapshot unused",
     "nodes.log": "appending deletion divergence leader_epochs log producer_snapshots "
-    "producer_state producer_state_manager reading record_validation recovery retention timestamps",
+    "producer_state producer_state_manager reading recompression record_validation recovery "
+    "retention timestamps",
     "nodes.log.transactions": "unstable verification",
 }
 NAMES: Final = tuple(

@@ -25,6 +25,7 @@ NEAR_MS: Final = 300
 """Events so close to each other are likely to meet within one round trip or one time-out."""
 STRETCHES: Final = (0.2, 0.5, 2.0, 4.0)
 LEAST_MS: Final = 10
+COORDINATORS: Final = ("group-coordinator", "transaction-coordinator")
 
 
 def continued(draft: Draft, other: Draft, moment_ms: int, rng: random.Random) -> Draft:
@@ -187,6 +188,8 @@ def _present(targets: str, plan: Plan) -> str:
         return targets
     if selector == "node":
         return targets if int(place) <= plan.nodes else "one"
+    if selector in COORDINATORS:
+        return targets  # each group and each transactional id has a coordinator
     name, _, number = place.rpartition("/")
     partitions = {topic.name: topic.partitions for topic in plan.topics}
     return targets if int(number) < partitions.get(name, 0) else selector

@@ -23,7 +23,12 @@ DECIDING = (
 CARRYING = {
     *("nodes.raft.control_records", "nodes.raft.errors", "nodes.raft.messages"),
     *("nodes.controller.settings", "nodes.metadata.errors", "nodes.metadata.records"),
-    *("nodes.metadata.topic_configs", "nodes.log.batch", "nodes.log.checkpoints"),
+    *(
+        "nodes.metadata.topic_configs",
+        "nodes.metadata.unused_records",
+        "nodes.log.batch",
+        "nodes.log.checkpoints",
+    ),
     *("nodes.log.config", "nodes.log.errors", "nodes.log.flushing", "nodes.log.health"),
     *(
         "nodes.log.compression",

@@ -16,6 +16,7 @@ from harness.simulation import keyed_work
 from harness.simulation.group_work import make_member, take_part
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import Commits
+from harness.simulation.invariants.convergence import LONG_MS
 from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.simulation.invariants.transactions import Transactions
 from harness.simulation.lookups import ask_by_time
@@ -32,6 +33,8 @@ from harness.workloads.own import ClientEnvironment
 FIRST_CLIENT: Final = 500
 """The number in the client id of the first of these clients."""
 
+DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
+
 Environment = Callable[[str], ClientEnvironment]
 
 
@@ -45,7 +48,8 @@ class UnrecordedClients:
         report: Callable[[InvariantBroken], None],
     ) -> None:
         self.transactions = Transactions()
-        self.keyed = KeyedValues()
+        retention_ms = int(plan.broker.get(DELETE_RETENTION, LONG_MS))
+        self.keyed = KeyedValues(deletions_stay=retention_ms >= LONG_MS)
         self.commits: list[Commits] = []
         self._plan = plan
         self._bootstrap = ""

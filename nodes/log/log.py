@@ -33,7 +33,7 @@ from nodes.log.health import Health
 from nodes.log.reading import LogReader
 from nodes.log.recompression import recompressed
 from nodes.log.recovery import Loaded, Recovery, load
-from nodes.log.transactions.markers import Marker, decode_marker, encode_marker
+from nodes.log.transactions.markers import Marker, encode_marker, marker_in
 from nodes.log.transactions.verification import VerificationGuard
 from nodes.storage.disk import Disk
 
@@ -238,7 +238,7 @@ class Log(LogReader):
             active.add_batch(
                 header.base_offset, header.last_offset, header.size, header.max_timestamp
             )
-            marker = decode_marker(view, pos) if header.attributes & CONTROL_BIT else None
+            marker = marker_in(view, pos) if header.attributes & CONTROL_BIT else None
             if marker is None:
                 self.producers.update(header, header.base_offset)
             else:

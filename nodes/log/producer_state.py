@@ -25,7 +25,7 @@ from nodes.log.errors import (
     UnknownProducer,
 )
 from nodes.log.transactions.aborted_index import AbortedTransaction
-from nodes.log.transactions.markers import Marker
+from nodes.log.transactions.markers import NO_COORDINATOR, Marker
 from nodes.log.transactions.unstable import UnstableTransactions
 from nodes.log.transactions.verification import VerificationGuard, Verifications
 
@@ -33,7 +33,6 @@ REMEMBERED_BATCHES = 5
 SNAPSHOT_EVERY_BATCHES = 1024
 FORGOTTEN_KEPT = 1000
 SNAPSHOTS_KEPT = 16
-NO_COORDINATOR = -1
 
 EPOCH_BUMPED_SINCE = 2
 """From this transaction version on, a marker has the epoch after that of its transaction."""
@@ -272,8 +271,12 @@ class Producers:
         A marker may end nothing: the transaction wrote nothing here, or the marker is repeated.
         """
         self.update(header, base_offset)
-        self.verifications.marked(marker.producer_id, marker.producer_epoch)
         known = self._by_id.get(marker.producer_id)
+        if marker.coordinator_epoch == NO_COORDINATOR and known is not None:
+            if marker.producer_epoch < known.epoch:
+                return None
+            marker = marker._replace(coordinator_epoch=known.coordinator_epoch)
+        self.verifications.marked(marker.producer_id, marker.producer_epoch)
         same = known is not None and known.epoch == marker.producer_epoch
         self._by_id[marker.producer_id] = Producer(
             marker.producer_epoch,

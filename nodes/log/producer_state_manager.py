@@ -16,7 +16,7 @@ from nodes.log.producer_state import Producers
 from nodes.log.segment import Segment
 from nodes.log.segments import Segments
 from nodes.log.transactions.aborted_index import AbortedTransaction
-from nodes.log.transactions.markers import Marker, decode_marker
+from nodes.log.transactions.markers import Marker, marker_in
 
 
 class ProducerStateManager:
@@ -62,7 +62,7 @@ class ProducerStateManager:
         for segment, position, header in self._segments.batches(begin):
             marker = None
             if header.attributes & CONTROL_BIT:
-                marker = decode_marker(segment.file.pread(position, header.size))
+                marker = marker_in(segment.file.pread(position, header.size))
             if marker is None:
                 self.producers.update(header, header.base_offset)
                 continue

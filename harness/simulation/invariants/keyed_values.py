@@ -3,6 +3,10 @@
 Each key has one producer, which writes it in transactions, one after the other. A transaction of
 unknown end leaves two values possible: its own, and the one before. A deletion is the value None,
 and means the same as a key that was never written.
+
+A replica that lags for longer than delete.retention.ms misses the deletions that were compacted
+away meanwhile. When it leads, the keys have their earlier values again; Kafka has the same limit.
+So if deletions do not stay for the whole run, earlier values are possible, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,9 +29,10 @@ class KeyedTransaction:
 
 
 class KeyedValues:
-    """All that was written to one topic."""
+    """All that was written to one topic. deletions_stay: none is compacted away in this run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deletions_stay: bool = True) -> None:
+        self._deletions_stay = deletions_stay
         self.begun: list[KeyedTransaction] = []
         self._written = 0
 
@@ -51,7 +56,8 @@ class KeyedValues:
         for each in reversed(self.begun):
             if key in each.values and each.end is not End.ABORTED:
                 found.append(each.values[key])
-                if each.end is End.COMMITTED:
+                stays = self._deletions_stay or found[-1] is not None
+                if each.end is End.COMMITTED and stays:
                     return found
         return [*found, None]
 

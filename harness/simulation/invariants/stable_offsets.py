@@ -24,29 +24,33 @@ class LogTransactions:
     """The transactions of one log, from the headers of its batches in order."""
 
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}
-        """The first offset of each open transaction, by producer id."""
+        self._open: dict[int, tuple[int, int]] = {}
+        """The first offset and the epoch of each open transaction, by producer id."""
         self._ended: list[tuple[int, int]] = []
         """First offset and marker's offset of transactions whose marker may not be committed."""
         self.witnessed_from = 0
         """From this offset on the markers were appended while the node looked."""
 
     def append(self, header: BatchHeader) -> None:
-        """Add the next batch."""
-        if not header.is_transactional or header.producer_id < 0:
+        """Add the next batch. A marker without its record, which was cleaned, ends a transaction
+        of its own epoch or an earlier one.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if not header.is_transactional or producer_id < 0:
             return
+        first, begun_in = self._open.get(producer_id, (None, epoch))
         if not header.is_control:
-            self._open.setdefault(header.producer_id, header.base_offset)
-        elif header.record_count:
-            first = self._open.pop(header.producer_id, None)
-            if first is not None:
-                self._ended.append((first, header.base_offset))
+            self._open.setdefault(producer_id, (header.base_offset, epoch))
+        elif first is not None and (header.record_count or epoch >= begun_in):
+            del self._open[producer_id]
+            self._ended.append((first, header.base_offset))
 
     def bounds(self, high_watermark: int) -> tuple[int, int]:
         """The lowest and the highest LSO that this log may have with this high watermark."""
         self._ended = [each for each in self._ended if each[1] >= high_watermark]
         witnessed = [first for first, marker in self._ended if marker >= self.witnessed_from]
-        highest = min([high_watermark, *self._open.values(), *witnessed])
+        opened = [first for first, _ in self._open.values()]
+        highest = min([high_watermark, *opened, *witnessed])
         return min([highest, *(first for first, _ in self._ended)]), highest
 
 

@@ -6,6 +6,9 @@ The transaction coordinator decides, and writes one marker to each partition of 
     key    i16 version 0 | i16 type: 0 aborts, 1 commits
     value  i16 version 0 | i32 epoch of the coordinator
 
+The log cleaner may remove the record of a marker and leave its batch, as long as the producer is
+remembered. The transaction has no records left then, wherever the batch was cleaned.
+
 The batch's producer id and epoch are those of the transaction; since KIP-890 (transaction version
 2) the epoch is already the next one, so that late batches of the transaction are fenced. The type
 is in the record, not in the batch's header.
@@ -18,6 +21,8 @@ from nodes.log.batch import Buffer, Record, decode_records, encode_batch, read_h
 from nodes.log.errors import CorruptBatch
 
 ABORT, COMMIT = 0, 1
+NO_COORDINATOR = -1
+"""The epoch of a coordinator that is not known."""
 _VERSION = 0
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
@@ -69,3 +74,17 @@ def decode_marker(buf: Buffer, pos: int = 0) -> Marker | None:
         return None
     _, coordinator_epoch = _VALUE.unpack_from(value)
     return Marker(header.producer_id, header.producer_epoch, coordinator_epoch, kind == COMMIT)
+
+
+def marker_in(buf: Buffer, pos: int = 0) -> Marker | None:
+    """The marker in a control batch of a data log, also of one whose record was removed; None if
+    the batch has none.
+
+    A replica that lagged for longer than delete.retention.ms may have records of a transaction
+    whose marker it never got. They were aborted, or newer records of their keys follow; so a marker
+    without its record counts as one that aborts. The epoch of its coordinator is not known.
+    """
+    header = read_header(buf, pos)
+    if header.is_control and header.producer_id >= 0 and not header.record_count:
+        return Marker(header.producer_id, header.producer_epoch, NO_COORDINATOR, committed=False)
+    return decode_marker(buf, pos)

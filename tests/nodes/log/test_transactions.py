@@ -7,10 +7,11 @@ import pytest
 
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import read_header
+from nodes.log.cleaning.filtering import empty
 from nodes.log.errors import CoordinatorFenced, InvalidBatch, InvalidProducerEpoch
 from nodes.log.log import Log, LogConfig
 from nodes.log.transactions.aborted_index import AbortedTransaction
-from nodes.log.transactions.markers import Marker, decode_marker
+from nodes.log.transactions.markers import Marker, decode_marker, encode_marker
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import (
     DIRECTORY,
@@ -365,3 +366,36 @@ def test_an_index_without_its_segment_is_removed() -> None:
     disk.write_atomic(orphan, b"")
     open_log(disk)
     assert not disk.exists(orphan)
+
+
+def _without_record(marker: Marker, offset: int) -> bytes:
+    """The batch of a marker, as the log cleaner leaves it."""
+    whole = encode_marker(marker, timestamp_ms=1000)
+    header = read_header(whole)._replace(
+        base_offset=Offset(offset), partition_leader_epoch=Epoch(0)
+    )
+    return empty(header)
+
+
+def test_a_marker_that_was_cleaned_ends_the_transaction_of_a_replica_that_lagged() -> None:
+    """Its leader removed the marker before the replica got it. The transaction was open for ever
+    here, and its records were not known as aborted."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    write_in_transaction(log, (P, 0, 0))
+    write_in_transaction(log, (Q, 0, 0))
+    log.append_as_follower(_without_record(Marker(P, 1, 5, committed=False), 2))
+    assert (stable(log), aborted(log)) == (1, [(P, 0, 2, 1)])
+    known = log.producers.get(P)
+    assert known is not None
+    assert (known.epoch, known.batches, known.transaction_start) == (1, (), -1)
+    log.append_as_follower(_without_record(Marker(P, 0, 5, committed=False), 3))
+    assert log.producers.get(P) == known, "an older epoch changes nothing"
+    state = dict(log.producers.items())
+    log.close()
+    for path in list(disk.listdir(DIRECTORY)):
+        if path.endswith(".snapshot"):
+            disk.unlink(f"{DIRECTORY}/{path}")
+    log = open_log(disk)
+    assert (stable(log), aborted(log)) == (1, [(P, 0, 2, 1)])
+    assert dict(log.producers.items()) == state

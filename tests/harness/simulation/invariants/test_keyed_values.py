@@ -43,3 +43,14 @@ def test_deleted_key_must_not_come_back() -> None:
 def test_key_that_nobody_wrote_is_found() -> None:
     with pytest.raises(InvariantBroken):
         values().check({b"k": b"1"})
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_a_deletion_that_was_compacted_away_may_be_missed_by_a_replica(*, stay: bool) -> None:
+    """Then its leader shows the value before; never one that was replaced by another value."""
+    made = KeyedValues(deletions_stay=stay)
+    for value in (b"1", b"2", None):
+        each = made.begin()
+        each.values[b"k"], each.end = value, End.COMMITTED
+    assert (b"2" in made.possible(b"k")) is not stay
+    assert b"1" not in made.possible(b"k")

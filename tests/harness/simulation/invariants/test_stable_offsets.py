@@ -142,12 +142,13 @@ def test_an_end_that_goes_back_is_found_in_one_leader_epoch(
     checker.check(before)
 
 
-def test_a_control_batch_without_records_ends_nothing() -> None:
-    """As on the broker."""
+def test_a_marker_without_its_record_ends_no_later_transaction() -> None:
+    """As on the broker, to which a cleaned marker is an abort."""
     model = LogTransactions()
     model.append(read_header(batch(1, producer=(P, 0, 0), transactional=True)))
     empty = read_header(batch(1, producer=(P, 0, -1), transactional=True, base_offset=1))
-    model.append(empty._replace(attributes=0x30, record_count=0))
+    cleaned = empty._replace(attributes=0x30, record_count=0)
+    model.append(cleaned._replace(producer_epoch=-1))
     assert model.bounds(2) == (0, 0)
-    model.append(empty._replace(attributes=0x30))
+    model.append(cleaned)
     assert model.bounds(2) == (2, 2)

@@ -16,6 +16,7 @@ missing file reads as empty. The callers decide when to write them.
 import base64
 import dataclasses
 import json
+import string
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -32,6 +33,9 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _VERSION = 0
+_UUID_BYTES = 22
+_UUID_ALPHABET = (string.ascii_letters + string.digits + "-_").encode()
+"""Of the text form of an id: see `encode_uuid`."""
 
 
 class CheckpointError(Exception):
@@ -137,11 +141,11 @@ class PartitionMetadata:
 
     @classmethod
     def read(cls, disk: Disk, directory: str) -> "PartitionMetadata | None":
-        """Read the directory's file; None without one, or if a power loss left it empty. Raises
-        CheckpointError.
+        """Read the directory's file; None without one, or if a power loss left it empty or cut it
+        short. Raises CheckpointError.
         """
         path = f"{directory}/{PARTITION_METADATA}"
-        if not disk.exists(path) or not disk.read(path).strip(b"\0"):
+        if not disk.exists(path) or _is_cut_short(disk.read(path)):
             return None
         fields = dict(line.partition(": ")[::2] for line in _text(disk, path).splitlines())
         if fields.get("version") != str(_VERSION):
@@ -152,6 +156,15 @@ class PartitionMetadata:
         """Write the file; blocks when `durable`."""
         text = f"version: {_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}\n"
         disk.write_atomic(f"{directory}/{PARTITION_METADATA}", text.encode(), durable=durable)
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Whether these are the first bytes of a partition.metadata file, perhaps with zeros behind."""
+    left = data.rstrip(b"\0")
+    before_id = f"version: {_VERSION}\ntopic_id: ".encode()
+    topic_id = left.removeprefix(before_id)
+    begun = left.startswith(before_id) and len(topic_id) < _UUID_BYTES
+    return before_id.startswith(left) or (begun and not topic_id.strip(_UUID_ALPHABET))
 
 
 def encode_uuid(uuid: UUID) -> str:

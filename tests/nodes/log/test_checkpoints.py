@@ -116,21 +116,25 @@ def test_partition_metadata_names_the_topic() -> None:
     assert PartitionMetadata.read(disk, "t-0") == written
 
 
-@pytest.mark.parametrize("left", [b"", bytes(43)])
-def test_an_empty_file_names_no_topic(left: bytes) -> None:
-    """A loss of power leaves a name without content, or zeros, of what was not synced."""
+WHOLE = b"version: 0\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n"
+
+
+@pytest.mark.parametrize("left", [*(WHOLE[:size] for size in range(len(WHOLE) - 1)), bytes(43)])
+def test_a_file_that_a_power_loss_cut_short_names_no_topic(left: bytes) -> None:
+    """The file is not synced when it is written. Zeros may stand where its end was."""
     disk = MemoryDisk()
     disk.makedirs("t-0")
-    disk.write_atomic("t-0/partition.metadata", left)
-    assert PartitionMetadata.read(disk, "t-0") is None
+    for found in (left, left.ljust(len(WHOLE), b"\0")):
+        disk.write_atomic("t-0/partition.metadata", found)
+        assert PartitionMetadata.read(disk, "t-0") is None
 
 
 @pytest.mark.parametrize(
-    "text", [b"version: 1\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n", b"version: 0\n",
+    "text", [b"version: 1\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n", b"version: 0\n\n", b"version: 1",
              b"version: 0\ntopic_id: gAAAAAAAAAAAAAAAAA\n", b"version: 0\ntopic_id: ??\n", b"\xff"],
 )  # fmt: skip
 def test_damaged_partition_metadata_is_refused(text: bytes) -> None:
-    """Half written, of another version, or no id."""
+    """Of another version, or no id."""
     disk = MemoryDisk()
     disk.makedirs("t-0")
     disk.write_atomic("t-0/partition.metadata", text)

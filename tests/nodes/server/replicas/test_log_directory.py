@@ -60,7 +60,7 @@ def test_recovery_lowers_a_high_watermark_above_the_log_end() -> None:
     assert recovered(disk).high_watermarks == {T0: 3}
 
 
-@pytest.mark.parametrize("left", [None, b"", bytes(43)])
+@pytest.mark.parametrize("left", [None, b"", bytes(43), b"version: 0\ntopic_id: gAAA"])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_log_that_was_never_flushed_and_lost_its_topic_id_is_set_aside_without_a_mark(
     left: bytes | None, *, flushed: bool

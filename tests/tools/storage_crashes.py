@@ -68,6 +68,8 @@ class CrashingDisk:
         self.inner = inner
         self.die_at = die_at
         self.log: list[str] = []
+        self.on_death: Callable[[], None] = lambda: None
+        """Is called at the death, once: what runs on the disk must end with it."""
         self._rng = random.Random(seed)
         self._dead = False
         self._files: list[File] = []
@@ -84,6 +86,7 @@ class CrashingDisk:
         self._dead = len(self.log) == self.die_at
         self.log.append(what)
         if self._dead:
+            self.on_death()
             raise Crashed(what, first=True)
 
     def torn(self, length: int) -> int:

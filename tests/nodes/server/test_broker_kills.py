@@ -1,17 +1,11 @@
 """After a crash at any storage operation, a broker's logs are correct or refused."""
 
-import logging
-
 import pytest
 
 from tests.support.nodes.broker_lives import BrokerLife
 from tests.tools.storage_crashes import sweep
 
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What thousands of dying brokers have to say would fill the memory."""
-    caplog.set_level(logging.CRITICAL, logger="nodes")
+pytestmark = pytest.mark.usefixtures("quiet_nodes")
 
 
 def test_broker_survives_a_crash_at_some_storage_operations() -> None:

@@ -193,6 +193,9 @@ KILL = -2
 POWER = -1
 """... in which only what was synced stays. Seeds from 0 on leave a random part of the rest."""
 
+MOST_OPERATIONS = 100_000
+"""No scenario makes more."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
@@ -211,17 +214,15 @@ def sweep(
     make: Callable[[], Scenario],
     *,
     seeds: Iterable[int] = range(2),
-    operations: Iterable[int] | None = None,
-    max_operations: int = 100_000,
+    operations: Iterable[int] = range(MOST_OPERATIONS),
 ) -> int:
     """Kill, and cut the power, at each operation of the scenario; the number of deaths.
 
     `operations` are those to die at, by default all. Raises AssertionError that names the death.
     """
     seeds = tuple(seeds)
-    numbers = range(max_operations) if operations is None else operations
     deaths = 0
-    for number in numbers:
+    for number in operations:
         for way in (KILL, POWER, *seeds):
             if not _die(make(), number, way):
                 return deaths
@@ -299,12 +300,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Die at every storage operation in turn.")
     parser.add_argument("scenarios", nargs="+", metavar="MODULE:SCENARIO")
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--every", type=int, default=1, help="die at each n-th operation only")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     for name in arguments.scenarios:
         module, _, attribute = name.partition(":")
         make = getattr(importlib.import_module(module), attribute)
-        deaths = sweep(make, seeds=range(arguments.seeds))
+        operations = range(0, MOST_OPERATIONS, arguments.every)
+        deaths = sweep(make, seeds=range(arguments.seeds), operations=operations)
         print(f"{name}: {deaths} deaths, every time right or refused", flush=True)
 
 

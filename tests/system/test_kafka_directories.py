@@ -205,11 +205,12 @@ def test_a_directory_of_kafkas_is_gone_on_with(properties: dict[str, str], tmp_p
         with kafka({**properties, **authorizer}, tmp_path):
             populate(address, topic)
             secure(address, topic)
-    with built_in(properties) as node:
+    with built_in(properties) as ask:
         admin = AdminClient({"bootstrap.servers": address})
         assert set(admin.list_topics(timeout=PATIENCE_S).topics) == {"first", "second"}
         assert values(address, ["first", "second"]) == sorted([*range(RECORDS)] * 2)
-        assert {kind.__name__ for kind, _ in node.broker.replicas.image.unused} == {
+        kinds = ask(lambda node: {kind.__name__ for kind, _ in node.broker.replicas.image.unused})
+        assert kinds == {
             "AccessControlEntryRecord",
             "ClientQuotaRecord",
             "UserScramCredentialRecord",

@@ -45,7 +45,8 @@ def test_a_group_grows_to_its_largest_size_and_no_further(tmp_path: Path) -> Non
     size = 200
     result, members = run("members", 1000, tmp_path, f"group.max.size={size}")
     assert size <= members <= 2 * size
-    assert result.answers[ErrorCode.group_max_size_reached] == 1000 - members
+    refused = result.answers[ErrorCode.group_max_size_reached]
+    assert 1000 - 2 * size <= refused <= 1000 - size, "some that were let in may be gone again"
     assert result.grown_kb < 1000 * MOST_BYTES >> 10
 
 

@@ -19,7 +19,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 
 from tests.support.clients import kafka_python as py
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """The bound of every wait: far above what a busy machine needs."""
 SESSION_MS = 6_000
 POLL_S = 0.1

@@ -70,7 +70,7 @@ def refused_heads(frames: Frames) -> Iterator[Frame]:
             "client": bump.client,
             "topic": reason.topic,
             "partition": reason.partition,
-            "aspect": BEREFT if reason.lost_records else OVERTAKEN if number in overtaken else None,
+            "aspect": _aspect(reason, overtaken=number in overtaken),
             "invoke_ns": bump.began_ns,
             "complete_ns": bump.begun_ns,
             "detail": reason.error,
@@ -79,6 +79,12 @@ def refused_heads(frames: Frames) -> Iterator[Frame]:
     ]
     found = as_frame(frames.engine, rows, _SCHEMA)
     yield evidence(frames.engine, found, kind=frames.engine.functions.lit("refused-head"))
+
+
+def _aspect(reason: Reason, *, overtaken: bool) -> str | None:
+    if reason.lost_records:
+        return BEREFT
+    return OVERTAKEN if overtaken else None
 
 
 def _overtaken(frames: Frames, heads: Sequence[tuple[EpochBump, Reason]]) -> set[int]:

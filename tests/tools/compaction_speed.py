@@ -66,9 +66,12 @@ def resident_bytes() -> int:
 def clean(log: Log, buffer_bytes: int) -> Cleaned:
     """Clean once."""
     run = Cleaning(
-        log, log.start_offset, log.segments.active.base_offset,
-        offsets=OffsetMap(buffer_bytes, 0.9), now_ms=5000, window_bytes=WINDOW_BYTES,
-    )  # fmt: skip
+        log,
+        log.segments.active.base_offset,
+        offsets=OffsetMap(log.start_offset, buffer_bytes, 0.9),
+        now_ms=5000,
+        window_bytes=WINDOW_BYTES,
+    )
     begun = last = time.process_time()
     before = most = resident_bytes()
     longest, io_bytes = 0.0, 0

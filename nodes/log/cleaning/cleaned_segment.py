@@ -7,7 +7,7 @@ cleaner left.
 from collections.abc import Sequence
 
 from nodes.ids import Offset
-from nodes.log.batch import iter_batches
+from nodes.log.batch import BatchHeader, assemble
 from nodes.log.cleaning.swap import CLEANED, SWAP, remove_files
 from nodes.log.segment import Segment
 from nodes.log.transactions.aborted_index import AbortedTransaction
@@ -41,16 +41,20 @@ class CleanedSegment:
         """Where the next batch has to begin."""
         return self._segment.next_offset
 
-    def append(self, batches: bytes) -> None:
-        """Append whole batches."""
-        for _, header in iter_batches(batches):
-            assert header.base_offset == self._segment.next_offset, "cleaned segments have no gap"
-            self._segment.add_batch(
-                header.base_offset, header.last_offset, header.size, header.max_timestamp
-            )
-        self._buffer += batches
+    def append(self, header: BatchHeader, batch: bytes) -> None:
+        """Append a batch, of which `header` has the right offsets and largest timestamp."""
+        assert header.base_offset == self._segment.next_offset, "cleaned segments have no gap"
+        self._segment.add_batch(
+            header.base_offset, header.last_offset, len(batch), header.max_timestamp
+        )
+        self._buffer += batch
         if len(self._buffer) >= WRITE_BYTES:
             self._write()
+
+    def append_empty(self, header: BatchHeader | None) -> None:
+        """Append the batch without records of this header; nothing without one."""
+        if header is not None:
+            self.append(header, assemble(header))
 
     def _write(self) -> None:
         self._segment.append(self._buffer)

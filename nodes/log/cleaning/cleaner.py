@@ -15,13 +15,20 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, iter_batches, read_header
+from nodes.log.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    assemble,
+    check_crc,
+    iter_batches,
+    read_header,
+)
 from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.fillers import Fillers, filler
-from nodes.log.cleaning.filtering import RecordFilter, empty, is_remembered
+from nodes.log.cleaning.filtering import RecordFilter, is_remembered
 from nodes.log.cleaning.grouping import grouped
-from nodes.log.cleaning.offset_map import OffsetMap
-from nodes.log.cleaning.spans import Span, read_spans
+from nodes.log.cleaning.offset_map import STAYS, TOMBSTONE, OffsetMap
+from nodes.log.cleaning.spans import Keys, Span, read_keys, read_spans
 from nodes.log.cleaning.swap import CLEANED, SWAP, install, rename_indexes
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.compression import decompress
@@ -32,9 +39,11 @@ from nodes.log.transactions.markers import decode_marker
 from nodes.storage.disk import File
 
 SLICE_US: Final = 2000.0
-BATCH_US, RECORD_US, BYTE_US = 12.0, 1.5, 0.004
-"""About how long the cleaner needs for a batch, each of its records, and each of its bytes."""
-SPANS_PER_SLICE: Final = 1000
+BATCH_US, KEY_US, SPAN_US, BYTE_US = 12.0, 1.2, 0.7, 0.002
+"""About how long the cleaner needs for a batch, each of its keys, each of the records of a changed
+batch, and each of its bytes.
+"""
+RECORDS_PER_SLICE: Final = 1000
 
 
 class CleaningEnded(Exception):
@@ -60,7 +69,8 @@ class CleaningStats(NamedTuple):
 
 
 class Cleaning:
-    """One cleaning of `log`, of its dirty offsets from `first_dirty` to `end`, which are on disk.
+    """One cleaning of `log`, of its dirty offsets up to `end`, which are on disk. `offsets`, which
+    is empty, says where they begin.
 
     `now_ms` is wall-clock time.
     """
@@ -68,7 +78,6 @@ class Cleaning:
     def __init__(
         self,
         log: Log,
-        first_dirty: Offset,
         end: Offset,
         *,
         offsets: OffsetMap,
@@ -79,7 +88,6 @@ class Cleaning:
         # Otherwise a power loss could take the last record of a key after its earlier ones.
         assert end <= log.flushed_offset, "only what is on disk supersedes"
         self._log = log
-        self._first_dirty = first_dirty
         self._end = end
         self._offsets = offsets
         self._window_bytes = max(window_bytes, HEADER_BYTES)
@@ -91,7 +99,7 @@ class Cleaning:
         self._reading: Sequence[Segment] = ()
         self._io_bytes = 0
         self._spent_us = 0.0
-        self.stats = CleaningStats(first_dirty, 0, 0)
+        self.stats = CleaningStats(offsets.start, 0, 0)
 
     def steps(self) -> Generator[Step, None, None]:
         """Clean. The caller closes the generator if it does not take all steps.
@@ -151,7 +159,7 @@ class Cleaning:
     # --- the keys of the dirty part
 
     def _read_keys(self) -> Iterator[Step]:
-        start = self._first_dirty
+        start = self._offsets.start
         transactions = CleanedTransactions()
         transactions.add(self._log.aborted_transactions(start, self._end))
         for segment in self._log.segments.all[:-1]:
@@ -174,21 +182,13 @@ class Cleaning:
 
     def _add_keys(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bool]:
         """Add a batch's keys to the map; false if it is full."""
-        for spans in self._spans(header, _records(header, batch)):
-            if not self._offsets.add(spans, header.base_offset, self._first_dirty):
+        self._offsets.begin(header)
+        for found in _keys(header, *_records(header, batch)):
+            if not self._offsets.add(found):
                 return False
-            if self._worked(RECORD_US * len(spans)):
+            if self._worked(KEY_US * len(found.keys)):
                 yield from self._pause()
         return True
-
-    @staticmethod
-    def _spans(header: BatchHeader, records: bytes) -> Iterator[list[Span]]:
-        """The batch's records, a limited number at a time."""
-        at, left = 0, header.record_count
-        while left > 0:
-            spans, at = read_spans(records, at, min(left, SPANS_PER_SLICE))
-            left -= len(spans)
-            yield spans
 
     # --- writing
 
@@ -238,42 +238,96 @@ class Cleaning:
                 if header.base_offset > following:  # a gap, left by Apache Kafka
                     before = epoch if last_epoch is None else last_epoch
                     gap = filler(following, header.base_offset, before)
-                    cleaned.append(fillers.remove(gap))
+                    cleaned.append_empty(fillers.remove(gap))
                     same = False
                 kept = yield from self._kept(header, batch)
-                cleaned.append(fillers.take() + kept if kept else fillers.remove(header))
-                same &= kept is batch or header.is_filler
+                if kept is None:
+                    cleaned.append_empty(fillers.remove(header))
+                    same &= header.is_filler
+                else:
+                    cleaned.append_empty(fillers.take())
+                    cleaned.append(*kept)
+                    same &= kept[1] is batch
                 following, last_epoch = header.next_offset, epoch
-                if self._worked(BATCH_US + BYTE_US * header.size, header.size + len(kept)):
+                written = 0 if kept is None else len(kept[1])
+                if self._worked(BATCH_US + BYTE_US * header.size, header.size + written):
                     yield from self._pause()
             if segment.next_offset > following and last_epoch is not None:
-                cleaned.append(fillers.remove(filler(following, segment.next_offset, last_epoch)))
+                end = filler(following, segment.next_offset, last_epoch)
+                cleaned.append_empty(fillers.remove(end))
                 following, same = segment.next_offset, False
-        cleaned.append(fillers.take())
+        cleaned.append_empty(fillers.take())
         return same
 
-    def _kept(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytes]:
-        """The batch as it stays; nothing if it is removed."""
+    def _kept(
+        self, header: BatchHeader, batch: bytes
+    ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
+        """The batch as it stays, with its header; None if it is removed."""
+        ended = False
         if header.is_control:
             ended = self._transactions.read_marker(header, decode_marker(batch))
             discarded = ended and self._filter.horizon_is_over(header)
         else:
-            ended = False
             discarded = self._transactions.read_batch(header)
         if not discarded and header.record_count:
-            if not header.is_control and self._filter.keeps_all(header):
-                return batch
-            records, spans = _records(header, batch), []
-            for found in self._spans(header, records):
-                spans += found if header.is_control else self._filter.retained(header, found)
-                if self._worked(RECORD_US * len(found)):
-                    yield from self._pause()
-            if spans:
-                return self._filter.rewritten(header, batch, records, spans, ended=ended)
+            kept = yield from self._filtered(header, batch, ended)
+            if kept is not None:
+                return kept
         if is_remembered(self._log.producers, header):
-            return empty(header) if header.record_count else batch
-        return b""
+            bare = header.without_records() if header.record_count else header
+            return bare, assemble(bare) if header.record_count else batch
+        return None
+
+    def _filtered(
+        self, header: BatchHeader, batch: bytes, ended: bool
+    ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
+        """The batch with those of its records that stay; None if there are none."""
+        if header.is_control or self._filter.keeps_all(header):
+            fates = bytearray([STAYS]) * (header.last_offset_delta + 1)
+        else:
+            found = yield from self._fates(header, batch)
+            fates = self._filter.retained(header, found)
+        if not any(fates):
+            return None
+        if not (ended or TOMBSTONE in fates) and fates.count(STAYS) >= header.record_count:
+            return header, batch
+        records, at = _records(header, batch)
+        spans: list[Span] = []
+        for count in _portions(header.record_count):
+            found_spans, at = read_spans(records, at, count, fates)
+            spans += found_spans
+            if self._worked(SPAN_US * count):
+                yield from self._pause()
+        if not spans:
+            return None
+        return self._filter.rewritten(header, batch, records, spans, ended=ended)
+
+    def _fates(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytearray]:
+        """What becomes of each offset of a batch."""
+        fates = self._offsets.fates(header)
+        if header.base_offset < self._offsets.start:
+            for found in _keys(header, *_records(header, batch)):
+                self._offsets.look_up(found, header.base_offset, fates)
+                if self._worked(KEY_US * len(found.keys)):
+                    yield from self._pause()
+        return fates
 
 
-def _records(header: BatchHeader, batch: bytes) -> bytes:
-    return decompress(header.compression, batch[HEADER_BYTES:])
+def _records(header: BatchHeader, batch: bytes) -> tuple[bytes, int]:
+    """A buffer that ends with the batch's decompressed records, and where they begin."""
+    if not header.compression:
+        return batch, HEADER_BYTES
+    return decompress(header.compression, batch[HEADER_BYTES:]), 0
+
+
+def _portions(count: int) -> Iterator[int]:
+    """`count`, in portions of what a slice of time allows."""
+    for done in range(0, count, RECORDS_PER_SLICE):
+        yield min(count - done, RECORDS_PER_SLICE)
+
+
+def _keys(header: BatchHeader, records: bytes, at: int) -> Iterator[Keys]:
+    """The keys of the batch, a limited number at a time."""
+    for count in _portions(header.record_count):
+        found, at = read_keys(records, at, count)
+        yield found

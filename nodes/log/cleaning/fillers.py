@@ -25,29 +25,29 @@ class Fillers:
     def __init__(self) -> None:
         self._run: BatchHeader | None = None
 
-    def remove(self, header: BatchHeader) -> bytes:
-        """A batch is removed; return the filler that is complete now, or nothing."""
+    def remove(self, header: BatchHeader) -> BatchHeader | None:
+        """A batch is removed; return the header of the filler that is complete now, if any."""
         before, new = self._run, as_filler(header)
         if before is None:
             self._run = new
-            return b""
+            return None
         delta = new.last_offset - before.base_offset
         if before.partition_leader_epoch != new.partition_leader_epoch or (
             delta > MAX_RELATIVE_OFFSET
         ):
             self._run = new
-            return assemble(before)
+            return before
         self._run = before._replace(
             last_offset_delta=delta,
             base_timestamp=min(before.base_timestamp, new.base_timestamp),
             max_timestamp=max(before.max_timestamp, new.max_timestamp),
         )
-        return b""
+        return None
 
-    def take(self) -> bytes:
-        """The filler of the run that ends here, or nothing."""
+    def take(self) -> BatchHeader | None:
+        """The header of the filler of the run that ends here, if any."""
         run, self._run = self._run, None
-        return b"" if run is None else assemble(run)
+        return run
 
 
 def as_filler(header: BatchHeader) -> BatchHeader:

@@ -14,10 +14,12 @@ log all those that the producer state remembers, so that every replica has the s
 from collections.abc import Sequence
 
 from nodes.log.batch import BatchHeader, assemble, varint
-from nodes.log.cleaning.offset_map import OffsetMap
+from nodes.log.cleaning.offset_map import GONE, TOMBSTONE, OffsetMap
 from nodes.log.cleaning.spans import Span
 from nodes.log.compression import compress
 from nodes.log.producer_state import Producers
+
+_TOMBSTONES, _GONE = bytes([TOMBSTONE]), bytes([GONE])
 
 
 class RecordFilter:
@@ -36,18 +38,9 @@ class RecordFilter:
         """Whether the batch's tombstones or marker may be removed."""
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
-    def retained(self, header: BatchHeader, spans: Sequence[Span]) -> list[Span]:
-        """Those of the records that stay."""
-        base, latest = header.base_offset, self._offsets.latest_offset
-        last_offset, tombstones = self._offsets.last_offset, not self.horizon_is_over(header)
-        kept = []
-        for span in spans:
-            offset, key = base + span[2], span[5]
-            if offset > latest or (
-                key is not None and (span[6] or tombstones) and offset >= last_offset(key)
-            ):
-                kept.append(span)
-        return kept
+    def retained(self, header: BatchHeader, fates: bytearray) -> bytearray:
+        """The fates of the batch's offsets, without tombstones whose time is over."""
+        return fates.replace(_TOMBSTONES, _GONE) if self.horizon_is_over(header) else fates
 
     def rewritten(
         self,
@@ -57,19 +50,19 @@ class RecordFilter:
         kept: Sequence[Span],
         *,
         ended: bool,
-    ) -> bytes:
-        """The batch with the records `kept`, of which there is at least one.
+    ) -> tuple[BatchHeader, bytes]:
+        """The batch with the records `kept`, of which there is at least one, and its header.
 
-        `records` are decompressed. `ended`: it is the marker of a transaction without batches.
-        A batch in which everything stays is returned as it is.
+        `records` are decompressed; positions count from their first byte. `ended`: it is the marker
+        of a transaction without batches. A batch in which everything stays is returned as it is.
         """
-        waits = ended or not all(span[6] for span in kept)
+        waits = ended or not all(span[4] for span in kept)
         sets_horizon = waits and not header.has_delete_horizon
         if len(kept) == header.record_count and not sets_horizon:
-            return batch
+            return header, batch
         new = header._replace(record_count=len(kept))
         if not header.has_append_time:
-            latest = header.base_timestamp + max(span[3] for span in kept)
+            latest = header.base_timestamp + max([span[2] for span in kept])
             new = new._replace(max_timestamp=latest)
         if sets_horizon:
             new = new.with_delete_horizon(self._horizon_ms)
@@ -78,12 +71,12 @@ class RecordFilter:
             body = b"".join([_shifted(records, span, shift) for span in kept])
         else:
             body = b"".join([records[span[0] : span[1]] for span in kept])
-        return assemble(new, compress(header.compression, body))
+        return new, assemble(new, compress(header.compression, body))
 
 
 def _shifted(records: bytes, span: Span, shift: int) -> bytes:
     """The record with a timestamp delta that is larger by `shift`."""
-    _, stop, _, stamp, rest, _, _ = span
+    _, stop, stamp, rest, _ = span
     changed = bytes(1) + varint(stamp + shift) + records[rest:stop]
     return varint(len(changed)) + changed
 
@@ -100,8 +93,3 @@ def is_remembered(producers: Producers, header: BatchHeader) -> bool:
     if not known.batches:
         return header.is_control and header.producer_epoch == known.epoch
     return any(batch.last_offset == header.last_offset for batch in known.batches)
-
-
-def empty(header: BatchHeader) -> bytes:
-    """The batch without its records."""
-    return assemble(header.without_records())

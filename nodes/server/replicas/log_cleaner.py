@@ -128,9 +128,10 @@ class LogCleaner:
         settings, disk = self._settings, replica.log.segments.disk
         cleaning = Cleaning(
             replica.log,
-            found.first_dirty,
             found.end,
-            offsets=OffsetMap(settings.dedupe_buffer_bytes, settings.buffer_load_factor),
+            offsets=OffsetMap(
+                found.first_dirty, settings.dedupe_buffer_bytes, settings.buffer_load_factor
+            ),
             now_ms=self._wall_clock_ms(),
             window_bytes=settings.io_buffer_bytes,
         )

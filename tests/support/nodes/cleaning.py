@@ -58,9 +58,9 @@ def keyed(
     )
 
 
-def small_map(keys: int = 1 << 20) -> OffsetMap:
-    """An offset map for so many keys."""
-    return OffsetMap(keys * BYTES_PER_KEY)
+def small_map(keys: int = 1 << 20, start: int = 0) -> OffsetMap:
+    """An offset map for so many keys, and few superseded records of theirs."""
+    return OffsetMap(Offset(start), keys * BYTES_PER_KEY + BYTES_PER_KEY // 2)
 
 
 def cleaning(
@@ -76,9 +76,8 @@ def cleaning(
     stable = log.segments.of(log.last_stable_offset(log.end_offset)).base_offset
     return Cleaning(
         log,
-        Offset(max(first_dirty, log.start_offset)),
         stable if end is None else Offset(end),
-        offsets=small_map(keys),
+        offsets=small_map(keys, max(first_dirty, log.start_offset)),
         now_ms=now_ms,
         window_bytes=300,
     )

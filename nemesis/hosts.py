@@ -15,6 +15,8 @@ from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
 from nemesis.concurrency import TaskRunner, ThreadTaskRunner
 from nemesis.fault_state import FaultState
+from nemesis.requests import RequestFilter as RequestFilter
+from nemesis.requests import WatchedRequests as WatchedRequests
 
 CLIENTS: Final = 0
 """Stands for the clients' machine in place of a node id."""
@@ -161,6 +163,36 @@ class Links(Protocol):
 
     def counters(self, link: tuple[int, int], layer: str) -> LinkCounters | None:
         """What the layer has done to the link's packets; None without such a layer."""
+        ...
+
+    def watch_requests(
+        self,
+        links: Sequence[tuple[int, int]],
+        layer: str,
+        port: int,
+        hold: RequestFilter | None,
+        note: RequestFilter | None,
+    ) -> None:
+        """Hold the first request on each link (src, dst) that `hold` matches and that is sent to
+        `port`, with everything that follows it on its connection; remember the requests that `note`
+        matches. A repeated call of a layer changes its filters, and lets nothing go.
+        """
+        ...
+
+    def let_requests_go(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Let the held requests of a layer pass, with what followed them; do nothing for a missing
+        layer or a machine that is gone. No other request is held in their place.
+        """
+        ...
+
+    def unwatch_requests(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Let the held requests pass and remove the layer; do nothing for a missing layer or a
+        machine that is gone.
+        """
+        ...
+
+    def watched_requests(self, link: tuple[int, int], layer: str) -> WatchedRequests | None:
+        """What the layer has seen on the link; None without such a layer."""
         ...
 
     def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:

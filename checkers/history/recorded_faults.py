@@ -22,6 +22,7 @@ CLIENTS = 0
 _PROCESSES = ("kill", "restart", "rolling-restart", "crash-loop", "kill-during-recovery")
 _HOLDING = (
     "pause", "disk.slow", "disk.stall", "link.slow", "link.limited", "link.lossy", "link.bad",
+    "request-delayed",
 )  # fmt: skip
 _DELAYING = (*_HOLDING, "link.reordered", "link.duplicated")
 _LINKS = ("cuts", "drops", "links")

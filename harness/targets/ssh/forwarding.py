@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from harness.targets.agent.power_loss import PowerAwareClient
 from harness.targets.parallel import in_parallel
 from nemesis.hosts import CLIENTS, Clocks, Cut, Disks, LinkCounters, LinkQuality, Links, PowerCut
+from nemesis.requests import RequestFilter, WatchedRequests
 
 R = TypeVar("R")
 Link = tuple[int, int]
@@ -134,14 +135,7 @@ class RemoteLinks:
 
     def restore(self, links: Sequence[Link], layer: str) -> None:
         """See the protocol."""
-
-        def work(machine: int, own: list[Link]) -> None:
-            if machine == CLIENTS:
-                self._here.restore(own, layer)
-            elif machine in self._nodes():
-                self._agents(machine).call(Links.restore, own, layer)
-
-        _on_each_machine(_by_destination(links), work)
+        self._ending(Links.restore, self._here.restore, links, layer)
 
     def counters(self, link: Link, layer: str) -> LinkCounters | None:
         """See the protocol."""
@@ -150,6 +144,40 @@ class RemoteLinks:
         if link[1] not in self._nodes():
             return None
         return self._agents(link[1]).call(Links.counters, link, layer)
+
+    def watch_requests(
+        self,
+        links: Sequence[Link],
+        layer: str,
+        port: int,
+        hold: RequestFilter | None,
+        note: RequestFilter | None,
+    ) -> None:
+        """See the protocol."""
+
+        def work(machine: int, own: list[Link]) -> None:
+            if machine == CLIENTS:
+                self._here.watch_requests(own, layer, port, hold, note)
+            else:
+                self._agents(machine).call(Links.watch_requests, own, layer, port, hold, note)
+
+        _on_each_machine(_by_destination(links), work)
+
+    def let_requests_go(self, links: Sequence[Link], layer: str) -> None:
+        """See the protocol."""
+        self._ending(Links.let_requests_go, self._here.let_requests_go, links, layer)
+
+    def unwatch_requests(self, links: Sequence[Link], layer: str) -> None:
+        """See the protocol."""
+        self._ending(Links.unwatch_requests, self._here.unwatch_requests, links, layer)
+
+    def watched_requests(self, link: Link, layer: str) -> WatchedRequests | None:
+        """See the protocol."""
+        if link[1] == CLIENTS:
+            return self._here.watched_requests(link, layer)
+        if link[1] not in self._nodes():
+            return None
+        return self._agents(link[1]).call(Links.watched_requests, link, layer)
 
     def reset(self, pairs: Sequence[Link], layer: str) -> int:
         """See the protocol."""
@@ -172,6 +200,23 @@ class RemoteLinks:
             self._nodes(), lambda node: self._agents(node).call(Links.connections_reset, layer)
         )
         return self._here.connections_reset(layer) + sum(nodes.values())
+
+    def _ending(
+        self,
+        method: Callable[..., None],
+        here: Callable[..., None],
+        links: Sequence[Link],
+        layer: str,
+    ) -> None:
+        """End what a layer does to links; a machine that is gone has ended it."""
+
+        def work(machine: int, own: list[Link]) -> None:
+            if machine == CLIENTS:
+                here(own, layer)
+            elif machine in self._nodes():
+                self._agents(machine).call(method, own, layer)
+
+        _on_each_machine(_by_destination(links), work)
 
     def _changing(
         self, method: Callable[..., None], here: Callable[..., None], cuts: Sequence[Cut]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nemesis.hosts import ClockReading, Cut, Hosts, LinkCounters, LinkQuality
+from nemesis.requests import RequestFilter, WatchedRequests
 from tests.support.nemesis.administration import FakeAdministration
 from tests.support.nemesis.fake_disks import FakeDisks
 from tests.support.nemesis.fake_power import FakePower
@@ -130,6 +131,7 @@ class FakeLinks:
         self.blocked: dict[Cut, int] = {}
         self.layers: dict[tuple[tuple[int, int], str], LinkQuality] = {}
         self.resets: dict[str, int] = {}
+        self.watches: dict[tuple[tuple[int, int], str], WatchedRequests] = {}
         self.traffic = 7
 
     def block(self, *cuts: Cut) -> None:
@@ -185,6 +187,37 @@ class FakeLinks:
             reordered=n if quality.reordered else 0,
             duplicated=n if quality.duplicated else 0,
         )
+
+    def watch_requests(
+        self,
+        links: Sequence[tuple[int, int]],
+        layer: str,
+        port: int,
+        hold: RequestFilter | None,
+        note: RequestFilter | None,
+    ) -> None:
+        """Every link is watched; a test says what was seen."""
+        for link in links:
+            self._did("watch", link, port, hold, note)
+            self.watches.setdefault((link, layer), WatchedRequests(None, None, ()))
+
+    def let_requests_go(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Every held request has passed after its present age."""
+        for link in links:
+            self._did("let-go", link)
+            seen = self.watches.get((link, layer))
+            if seen is not None and seen.held is not None:
+                self.watches[link, layer] = seen._replace(held_ms=seen.held.age_ms)
+
+    def unwatch_requests(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """No link is watched any more."""
+        for link in links:
+            self._did("unwatch", link)
+            self.watches.pop((link, layer), None)
+
+    def watched_requests(self, link: tuple[int, int], layer: str) -> WatchedRequests | None:
+        """As the test has set it."""
+        return self.watches.get((link, layer))
 
     def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
         """As many connections for each pair as there is traffic."""

@@ -85,6 +85,14 @@ def connect(target: LocalTarget, src: int, dst: int, port: int = PORT) -> socket
         return socket.create_connection((target.address(dst), port), timeout=TIMEOUT_S)
 
 
+def receive(end: socket.socket, size_bytes: int) -> bytes:
+    """So many bytes of a TCP connection, or all that come before its end."""
+    received = b""
+    while len(received) < size_bytes and (data := end.recv(size_bytes - len(received))):
+        received += data
+    return received
+
+
 def round_trip_ms(target: LocalTarget, src: int, dst: int, attempts: int = 5) -> float:
     """The shortest of some round trips of a byte over one TCP connection."""
     times = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.simulation.world.world import MS, NS, World
+from harness.targets.request_stream import RequestWatch
 from nemesis.hosts import Cut, LinkCounters, LinkQuality
 
 FIRST_RETRY_NS: Final = 200 * MS
@@ -103,6 +104,8 @@ class Link:
         self.request_counters: list[CutCounter] = []
         """Counts of requests on their way to a server whose answers are cut."""
         self._layers: dict[str, _Layer] = {}
+        self.watches: dict[str, RequestWatch] = {}
+        """What waits for requests on the link, by layer."""
 
     def fragment(self, size: int) -> int:
         """Return where to split a write of `size` bytes; 0 for no split."""

@@ -9,8 +9,11 @@ from typing import Final
 
 from harness.simulation.world.network.link import CutCounter, Link
 from harness.simulation.world.network.network import Network
+from harness.simulation.world.world import NS
 from harness.targets.base import CLIENTS, UnknownNode
+from harness.targets.request_stream import RequestWatch
 from nemesis.hosts import Cut, LinkCounters, LinkQuality
+from nemesis.requests import RequestFilter, WatchedRequests
 
 ABILITIES: Final = frozenset({"packet-drops", "link-quality", "connection-resets"})
 
@@ -96,6 +99,53 @@ class SimLinks:
     def counters(self, link: tuple[int, int], layer: str) -> LinkCounters | None:
         """Return the counts of a link's layer since it was added; None without that layer."""
         return self._link(*link).counters(layer)
+
+    # -- requests
+
+    def watch_requests(
+        self,
+        links: Sequence[tuple[int, int]],
+        layer: str,
+        port: int,
+        hold: RequestFilter | None,
+        note: RequestFilter | None,
+    ) -> None:
+        """Watch the requests that are sent on links. Raises UnknownNode."""
+        for src, dst in links:
+            self._check_known(src, dst)
+            watch = self._link(src, dst).watches.setdefault(layer, RequestWatch(port))
+            watch.hold, watch.note = hold, note
+
+    def let_requests_go(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Let the held requests of a layer pass; a link without it is ignored."""
+        for src, dst in links:
+            watches = self._link(src, dst).watches
+            connection = watches[layer].connection if layer in watches else None
+            if connection is None:
+                continue
+            watches[layer].let_go(self._now_s())
+            if any(each.connection == connection for each in watches.values()):
+                continue
+            for socket in self._network.sockets_on(src, dst):
+                if socket.own_name == connection:
+                    socket.let_go()
+
+    def unwatch_requests(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Let the held requests pass and remove the layer; a link without it is ignored."""
+        self.let_requests_go(links, layer)
+        for src, dst in links:
+            watches = self._link(src, dst).watches
+            if watches.pop(layer, None) is not None and not watches:
+                for socket in self._network.sockets_on(src, dst):
+                    socket.unwatched()
+
+    def watched_requests(self, link: tuple[int, int], layer: str) -> WatchedRequests | None:
+        """Return what a layer has seen on a link; None without the layer."""
+        watch = self._link(*link).watches.get(layer)
+        return None if watch is None else watch.report(self._now_s())
+
+    def _now_s(self) -> float:
+        return self._network.world.now_ns / NS
 
     # -- resets
 

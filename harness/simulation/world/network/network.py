@@ -193,10 +193,14 @@ class Network:
         """Reset each connection between two machines at both ends; return the number of
         connections.
         """
-        sockets = [s for s in self.sockets.values() if (s.here, s.there) == (one, other)]
+        sockets = self.sockets_on(one, other)
         if one != other:
-            sockets += [s for s in self.sockets.values() if (s.here, s.there) == (other, one)]
+            sockets += self.sockets_on(other, one)
         return sum(socket.reset_both_ends() for socket in sockets)
+
+    def sockets_on(self, src: int, dst: int) -> list[Socket]:
+        """Return the ends on machine `src` of its connections with `dst`."""
+        return [s for s in self.sockets.values() if (s.here, s.there) == (src, dst)]
 
     def _close_listeners(self, loop: HostLoop) -> None:
         for place, listener in list(self._registry.listeners.items()):

@@ -5,6 +5,9 @@ gets through, until TCP gives up. A segment arrives once, in order, or the conne
 that the peer has not read, or has acknowledged with a lost packet, fill a window; `transport`
 manages that window.
 
+A fault may hold a request: the bytes of a connection from that request on wait in the network, and
+with them the connection's end. Other connections pass, and the program notices nothing.
+
 Not simulated: slow start and congestion control, keep-alive, urgent data, Nagle's algorithm.
 """
 
@@ -25,7 +28,8 @@ from harness.simulation.world.network.link import (
     SocketName,
 )
 from harness.simulation.world.network.observer import Observer
-from harness.simulation.world.world import Call, World
+from harness.simulation.world.world import NS, Call, World
+from harness.targets.request_stream import RequestStream
 
 WINDOW_BYTES: Final = 256 << 10
 
@@ -89,6 +93,14 @@ class Socket(ABC):
         self._was_reset = False
         self._powered_off = False
         """The machine lost power: no kernel answers for the socket."""
+        self._requests: RequestStream | None = None
+        """The requests of this end, while something waits for requests on its link."""
+        self._held: list[_Segment] | None = None
+        """The segments that wait in the network with a held request."""
+        self._held_from = 0
+        """The number of the first held segment."""
+        self._reset_held = False
+        """A reset follows the held segments."""
         self.number = self._world.next_number()
         network.sockets[self.number] = self
 
@@ -118,6 +130,8 @@ class Socket(ABC):
         segment = number, data
         if self._network.observer is not None and data is not None:
             self._network.observer.sent(self, number, data)
+        if self._out.watches and data is not None:
+            self._look_for_requests(number, data)
         if self.loop.held is not None:
             # The program is blocked in the middle of an event: none of its bytes can leave.
             self.loop.delivered_at_ns(self._world.now_ns, self._transmit, segment)
@@ -134,6 +148,9 @@ class Socket(ABC):
             self._propagate(segment)
 
     def _propagate(self, segment: _Segment) -> None:
+        if self._held is not None and segment[0] >= self._held_from:
+            self._held.append(segment)
+            return
         peer, data = self.peer, segment[1]
         if peer.loop.dead:  # the peer's kernel answers
             if data is not None:
@@ -228,6 +245,41 @@ class Socket(ABC):
     def _out_name(self) -> str:
         return "{}:{}".format(*self.name.peer)
 
+    # -- held requests
+
+    def _look_for_requests(self, number: int, data: bytes) -> None:
+        """Show the requests in a segment to the link's watches, of which one may hold it."""
+        if self._held is not None:
+            return
+        if self._requests is None:
+            self._requests = RequestStream()
+        watches = [w for w in self._out.watches.values() if w.port == self.name.peer[1]]
+        now_s = self._world.now_ns / NS
+        for request in self._requests.feed(data):
+            decisions = [watch.holds(self.own_name, request, now_s) for watch in watches]
+            if any(decisions):
+                self._held, self._held_from = [], number
+                break
+
+    @property
+    def own_name(self) -> str:
+        """The own address and port, as a text."""
+        return "{}:{}".format(*self.name.own)
+
+    def let_go(self) -> None:
+        """Let everything that is held pass, in its order."""
+        held, self._held = self._held or [], None
+        for segment in held:
+            self._transmit(segment)
+        if self._reset_held:
+            self._reset_held = False
+            self._send_reset(self._arrives_ns)
+        self._forget_if_idle()
+
+    def unwatched(self) -> None:
+        """Nothing waits for requests on the link any more."""
+        self._requests = None
+
     # -- arriving
 
     def nothing_arrives_before(self, when_ns: int) -> None:
@@ -272,6 +324,9 @@ class Socket(ABC):
 
     def _send_reset(self, not_before_ns: int) -> None:
         """Send one reset to the peer; a lost reset is not retransmitted."""
+        if self._held is not None:
+            self._reset_held = True
+            return
         if self._out.cuts and self._out.drops(self._ack_header):
             return
         arrives_ns = max(self._world.now_ns + self._out.delay_ns(0), not_before_ns)
@@ -324,7 +379,8 @@ class Socket(ABC):
 
     def _forget_if_idle(self) -> None:
         """Forget a socket that has no program and nothing left to send."""
-        if (self._ended or self.loop.dead) and not self._undelivered:
+        idle = not self._undelivered and self._held is None
+        if (self._ended or self.loop.dead) and idle:
             self._network.sockets.pop(self.number, None)
 
 

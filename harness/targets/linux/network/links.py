@@ -1,9 +1,9 @@
 """Faults of the run's links. Every call names machines and works in their network namespaces.
 
 Cuts, losses and duplicates are packet rules of the machine where the packets arrive (`firewall`).
-Delay, reordering and rate limits are made by a process there (`holders`). Rules and processes end
-with their namespace. Healing a link of a removed machine is no error, because machines are added
-and removed while links are broken.
+Delays, reordering, rate limits and held requests are made by a process there (`holders`). Rules and
+processes end with their namespace. Healing a link of a removed machine is no error, because
+machines are added and removed while links are broken.
 """
 
 import functools
@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.linux.network import firewall, holders, namespaces
@@ -21,6 +21,7 @@ from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.packets import diagnosis
 from harness.targets.parallel import in_parallel
 from nemesis.hosts import Cut, LinkCounters, LinkQuality
+from nemesis.requests import RequestFilter, SeenRequest, WatchedRequests
 
 Link = tuple[int, int]
 P = ParamSpec("P")
@@ -162,7 +163,7 @@ class LinuxLinks:
                 twice = quality.duplicated, source, network.address(dst)
                 rules[dst].append(firewall.double(f"doubled {what}", *twice))
             if any(holder_layer.values()):
-                rules[dst].append(firewall.hold(f"held {src}>{dst}", src, source))
+                rules[dst].append(firewall.hold(_hold_rule(src, dst), src, source))
 
         def hold(machine: int) -> None:
             for src, dst in links:
@@ -181,7 +182,7 @@ class LinuxLinks:
             names[dst] += [f"{what} {src}>{dst} {layer}" for what in ("seen", "lost", "doubled")]
             runs = self._holders.runs(dst)
             if not runs or not self._command(src, dst, do="unset", layer=layer)["left"]:
-                names[dst].append(f"held {src}>{dst}")
+                names[dst].append(_hold_rule(src, dst))
         self._change(remove=names)
 
     @_one_at_a_time
@@ -205,6 +206,66 @@ class LinuxLinks:
             lost=counts.get(f"lost {what}", 0) + int(held.get("lost", 0)),
             reordered=int(held.get("reordered", 0)),
             duplicated=counts.get(f"doubled {what}", 0),
+        )
+
+    # -- requests
+
+    @_one_at_a_time
+    def watch_requests(
+        self,
+        links: Sequence[Link],
+        layer: str,
+        port: int,
+        hold: RequestFilter | None,
+        note: RequestFilter | None,
+    ) -> None:
+        """Watch the requests that arrive on links. Raises UnknownNode, TargetError, OSError."""
+        network, rules = self._network(), defaultdict[int, list[Rule]](list)
+        for src, dst in links:
+            self._known(src, dst)
+            if self._in_reach(dst):
+                rules[dst].append(firewall.hold(_hold_rule(src, dst), src, network.address(src)))
+
+        def watch(machine: int) -> None:
+            for src, dst in links:
+                if dst == machine:
+                    what = {"port": port, "hold": hold, "note": note}
+                    self._command(src, dst, do="watch", layer=layer, **what)
+
+        in_parallel(rules, watch)
+        self._change(add=rules)
+
+    @_one_at_a_time
+    def let_requests_go(self, links: Sequence[Link], layer: str) -> None:
+        """Let the held requests of a layer pass; a missing layer is no error."""
+        for src, dst in links:
+            if self._in_reach(dst) and self._holders.runs(dst):
+                self._command(src, dst, do="let-go", layer=layer)
+
+    @_one_at_a_time
+    def unwatch_requests(self, links: Sequence[Link], layer: str) -> None:
+        """Let the held requests pass and remove the layer; a missing layer is no error."""
+        names = defaultdict[int, list[str]](list)
+        for src, dst in links:
+            if not self._in_reach(dst) or not self._holders.runs(dst):
+                continue
+            if not self._command(src, dst, do="unwatch", layer=layer)["left"]:
+                names[dst].append(_hold_rule(src, dst))
+        self._change(remove=names)
+
+    @_one_at_a_time
+    def watched_requests(self, link: Link, layer: str) -> WatchedRequests | None:
+        """Return what a layer has seen on a link; None without the layer."""
+        src, dst = link
+        if not self._in_reach(dst) or not self._holders.runs(dst):
+            return None
+        seen = self._command(src, dst, do="seen", layer=layer)
+        if "noted" not in seen:
+            return None
+        return WatchedRequests(
+            held=SeenRequest(*seen["held"]) if seen["held"] else None,
+            held_ms=seen["held_ms"],
+            noted=[SeenRequest(*each) for each in seen["noted"]],
         )
 
     # -- resets
@@ -232,7 +293,7 @@ class LinuxLinks:
         """End the packet holders. The rules end with the machines' namespaces."""
         self._holders.end_all()
 
-    def _command(self, src: int, dst: int, **fields: object) -> dict[str, float]:
+    def _command(self, src: int, dst: int, **fields: object) -> dict[str, Any]:
         netns = self._network().namespace(dst)
         return dict(self._holders.command(dst, netns, queue=src, **fields))
 
@@ -280,6 +341,11 @@ def _holder_layer(quality: LinkQuality) -> dict[str, float]:
         "reordered": quality.reordered,
         "bytes_per_s": quality.bytes_per_s,
     }
+
+
+def _hold_rule(src: int, dst: int) -> str:
+    """Return the name of the rule that hands a link's packets to the packet holder."""
+    return f"held {src}>{dst}"
 
 
 def _cut_rule(cut: Cut) -> str:

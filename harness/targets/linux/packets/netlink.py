@@ -26,7 +26,8 @@ _ATTRIBUTE = struct.Struct("=HH")
 _NESTED = 0x8000
 _TYPE_MASK = 0x3FFF
 _RECEIVE_BYTES = 1 << 17
-_UNASKED_BYTES = 1 << 13
+UNASKED_BYTES: Final = 1 << 13
+"""Room for an unrequested message without a packet's content."""
 _MESSAGES_PER_SEND = 256
 _SO_RCVBUFFORCE = 33
 _SOL_NETLINK, _NO_ENOBUFS = 270, 5
@@ -117,14 +118,16 @@ class Netlink:
         for first in range(0, len(messages), _MESSAGES_PER_SEND):
             self._send(messages[first : first + _MESSAGES_PER_SEND], unanswered=None)
 
-    def pending(self, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (kind, body) of unrequested messages, with at most `limit` reads; never waits."""
+    def pending(self, limit: int, size_bytes: int = UNASKED_BYTES) -> Iterator[tuple[int, bytes]]:
+        """Yield (kind, body) of unrequested messages, with at most `limit` reads of `size_bytes`;
+        never waits.
+        """
         early, self._early = self._early, []
         yield from early
         for _ in range(limit):
             try:
                 # `recv` would wait, `os.read` of the descriptor does not.
-                data = os.read(self._socket.fileno(), _UNASKED_BYTES)
+                data = os.read(self._socket.fileno(), size_bytes)
             except BlockingIOError:
                 return
             for kind, _sequence, body in _parsed(data):

@@ -22,6 +22,7 @@ from tests.support.nemesis.fakes import FakeMachines, Trace
 from tests.support.require import require
 from tests.support.targets import traffic
 from tests.support.targets.machine import local_target
+from tests.support.targets.requests import add_partitions, end_txn
 from tests.support.targets.traffic import Numbered, blocked, connects, passes
 
 
@@ -50,6 +51,10 @@ class InForce:
         found = self.fault.measure_effect(self.hosts, self.injection)
         assert found.confirmed, found.evidence
         return found.evidence
+
+    def measured(self) -> str:
+        """What is measured at the moment."""
+        return self.fault.measure_effect(self.hosts, self.injection).evidence
 
     def counts(self, packets: int) -> dict[str, int]:
         """The counters of one bad link that `packets` have come by on, when they all have."""
@@ -352,3 +357,56 @@ def test_a_flapping_link_does_not_end_a_partition(target: LocalTarget) -> None:
     assert blocked(target, 2, 1)
     partition.heal()
     assert passes(target, 2, 1)
+
+
+def test_a_late_request_arrives_after_those_of_a_newer_connection(target: LocalTarget) -> None:
+    """Although its client has closed the old connection; the evidence names it."""
+    late, again, begins = end_txn("tx", 7), end_txn("tx", 8), add_partitions("tx", 9)
+    until = {"until": "AddPartitionsToTxn", "delay_ms": "0"}
+    with (
+        traffic.listening(target, 1) as server,
+        in_force(target, "request-delayed", 1, 2, id="tx", **until) as fault,
+    ):
+        with traffic.connect(target, CLIENTS, 1) as old:
+            old_end = server.accept()[0]
+            old.sendall(end_txn("other"))
+            assert traffic.receive(old_end, len(end_txn("other"))) == end_txn("other")
+            old.sendall(late)
+            assert kernel.wait_until(
+                lambda: "EndTxn v4 of tx (correlation id 7" in fault.measured(), traffic.TIMEOUT_S
+            )
+        with traffic.connect(target, CLIENTS, 1) as new, server.accept()[0] as new_end:
+            new.sendall(again)
+            assert traffic.receive(new_end, len(again)) == again
+            fault.tick(50)
+            assert "is held" in fault.evidence()
+            new.sendall(begins)
+            assert traffic.receive(new_end, len(begins)) == begins
+            old_end.settimeout(traffic.ABSENCE_S)
+            with pytest.raises(TimeoutError):
+                old_end.recv(1)
+            old_end.settimeout(traffic.TIMEOUT_S)
+            fault.tick(100)
+            with old_end:
+                assert traffic.receive(old_end, len(late)) == late
+                assert old_end.recv(1) == b""
+        assert " was held for " in fault.evidence()
+        assert "then arrived AddPartitionsToTxn v3 of tx (correlation id 9" in fault.evidence()
+
+
+def test_a_request_held_at_the_heal_arrives(target: LocalTarget) -> None:
+    """Also if a slow link holds the packets of the same source."""
+    with traffic.connection(target, CLIENTS, 1) as (client, server):
+        with (
+            in_force(target, "link.slow", 1, delay_ms="20", direction="in", peers="clients"),
+            in_force(target, "request-delayed", 1, delay_ms="600000") as fault,
+        ):
+            client.sendall(end_txn("tx", 7))
+            assert kernel.wait_until(lambda: "is held" in fault.measured(), traffic.TIMEOUT_S)
+            fault.tick(50)
+            server.settimeout(traffic.ABSENCE_S)
+            with pytest.raises(TimeoutError):
+                server.recv(1)
+            server.settimeout(traffic.TIMEOUT_S)
+        assert traffic.receive(server, len(end_txn("tx", 7))) == end_txn("tx", 7)
+    assert passes(target, CLIENTS, 1)

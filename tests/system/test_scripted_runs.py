@@ -73,3 +73,16 @@ def test_a_node_that_refuses_its_damaged_files_is_told_and_the_rest_is_judged(
     ]
     assert told.startswith(f"node {node} refused its damaged files (fault 0, disk.cut-tail"), told
     assert "node cannot run: __cluster_metadata-0" in told
+
+
+@pytest.mark.slow
+def test_faults_hit_the_coordinators_of_a_real_cluster(tmp_path: Path) -> None:
+    """While the coordinator of a transactional id is down, the selector means its successor."""
+    ended = run("coordinator-faults", "nodes", tmp_path)
+    assert ended.verdict["verdict"] == "VALID", ended.verdict["reasons"]
+    found = faults_of(ended)
+    assert {name for name, row in found.items() if row["took_effect"]} == {"dies", "slow", "group"}
+    targets = {name: json.loads(row["targets"]) for name, row in found.items()}
+    assert targets["dies"]["resolved"] == "transaction coordinator of some-key"
+    assert targets["group"]["resolved"] == "group coordinator of some-key"
+    assert targets["dies"]["meant"] != targets["slow"]["meant"]

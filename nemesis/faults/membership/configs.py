@@ -28,7 +28,7 @@ DRAWN_RATES: Final = ("500", "5000", "50000")
 WAIT_FOR_RESTORE: Final = "not restored yet"
 
 
-def _restored(hosts: Hosts, injection: Injection) -> Measurement:
+def restored(hosts: Hosts, injection: Injection) -> Measurement:
     """Confirmed if no work is pending: the fault lasts until everything is restored."""
     if pending := hosts.cluster.pending_work(layer(injection)):
         return Measurement(confirmed=False, evidence=f"{WAIT_FOR_RESTORE}: {pending}")
@@ -70,8 +70,8 @@ class BrokerConfig(AdminFault):
         )
 
     def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
-        """See `_restored`."""
-        return _restored(hosts, injection)
+        """See `restored`."""
+        return restored(hosts, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,8 @@ class Throttle(AdminFault):
         )
 
     def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
-        """See `_restored`."""
-        return _restored(hosts, injection)
+        """See `restored`."""
+        return restored(hosts, injection)
 
 
 FAULTS: tuple[Fault, ...] = (BrokerConfig(), Throttle())

@@ -83,3 +83,27 @@ def test_broker_that_forgets_where_a_log_starts_inside_a_batch_is_found(
     event = {"at_ms": 200, "fault": "records.delete", "duration_ms": 3000}
     recording = Simulation(prepared(nemesis={"events": [event]})).run()
     assert recording.facts["broken_invariant"]["name"] == "lookups-find-the-first"
+
+
+def test_compacted_topics_are_cleaned_at_once() -> None:
+    """Also those of the coordinators, whose segments are too large to be sealed in a short run."""
+    event = {"at_ms": 1500, "fault": "records.compact", "duration_ms": 3000}
+    simulation = Simulation(
+        prepared(
+            broker={"log.cleaner.backoff.ms": "300"},
+            simulated={"transactional_producers": 2},
+            nemesis={"events": [event]},
+            duration_s=6,
+        )
+    )
+    recording = simulation.run()
+    assert recording.failure is None
+    (row,) = recording.faults.named()
+    assert row["took_effect"], row
+    assert "__transaction_state/" in str(row["effect"])
+    assert " clean up to " in str(row["effect"])
+    assert simulation.invariants is not None
+    name = ConfigResource(TOPIC_RESOURCE, "__transaction_state")
+    left = simulation.invariants.images.newest.configs[name]
+    assert "min.cleanable.dirty.ratio" not in left
+    assert "segment.ms" not in left

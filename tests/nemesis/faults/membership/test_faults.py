@@ -329,3 +329,37 @@ def test_a_vote_is_removed_only_while_enough_voters_remain(
     assert fault.measure_effect(hosts, injection).confirmed
     with pytest.raises(NotApplicable, match="cannot give up a vote"):
         fault.inject(hosts, aimed("quorum.remove-voter", 3)[1])
+
+
+def test_compacted_topics_are_cleaned_and_their_checkpoints_prove_it(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """Only compacted topics change; a checkpoint that stays, or of another topic, is no proof."""
+    cluster.placed["b", 0] = Placement(1, (1,), (1,))
+    cluster.settings |= {("a", "cleanup.policy"): "compact,delete"}
+    path = "data/log/cleaner-offset-checkpoint"
+    machines.disks.contents[1][path] = b"0\n2\na 0 5\nb 0 5\n"
+    fault, injection = aimed("records.compact")
+    hosts = machines.hosts()
+    fault.inject(hosts, injection)
+    assert cluster.settings["a", "min.cleanable.dirty.ratio"] == "0"
+    assert cluster.settings["a", "segment.ms"] == "100"
+    assert ("b", "segment.ms") not in cluster.settings
+    machines.disks.contents[1][path] = b"0\n2\na 0 5\nb 0 9\n"
+    assert not fault.measure_effect(hosts, injection).confirmed
+    machines.disks.contents[1][path] = b"0\n3\na 0 7\na 1 2\nb 0"
+    found = fault.measure_effect(hosts, injection)
+    assert found.confirmed
+    assert found.evidence == (
+        "node 1 a/0 clean up to 7, before up to 5; node 1 a/1 clean up to 2, before up to 0"
+    )
+    cluster.debts = "segment.ms of a is to be restored"
+    assert not fault.measure_heal(hosts, injection).confirmed
+
+
+def test_without_a_compacted_topic_nothing_is_cleaned(machines: FakeMachines) -> None:
+    """Also if a topic is named that is not compacted."""
+    for params in ({}, {"topic": "a"}):
+        fault, injection = aimed("records.compact", **params)
+        with pytest.raises(NotApplicable, match="no topic is compacted"):
+            fault.inject(machines.hosts(), injection)

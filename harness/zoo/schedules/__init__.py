@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.systems.node_roles import Layout
-from harness.zoo.schedules import disks, partitions, producers, quorum
+from harness.zoo.schedules import compaction, disks, partitions, producers, quorum, transactions
+from harness.zoo.schedules.clients import ONE_COORDINATOR
 from harness.zoo.schedules.stage import PATIENT, MessageSchedule
 
 SESSION_MS: Final = 12_000
@@ -36,27 +37,57 @@ _UNKNOWN_EPOCHS: Final = MessageSchedule(
 )
 _LEADER_DIES: Final = MessageSchedule(play=partitions.leader_dies, overrides=IMPATIENT)
 _LEADER_ALONE: Final = MessageSchedule(play=partitions.leader_alone, overrides=IMPATIENT)
+_KEYS: Final = MessageSchedule(play=compaction.keys, overrides=compaction.OFTEN, settles_s=0)
+_OPEN_FOR_LONG: Final = MessageSchedule(
+    play=transactions.open_for_long,
+    overrides={
+        **ONE_COORDINATOR,
+        "producer.id.expiration.ms": 3000,
+        "log.retention.check.interval.ms": 1000,
+    },
+)
 _REPEAT: Final = MessageSchedule(play=producers.repeat)
 
 SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
+    "aborts_without_fencing": MessageSchedule(
+        play=transactions.timed_out, overrides=ONE_COORDINATOR
+    ),
+    "accepts_earlier_markers": MessageSchedule(
+        play=transactions.late_marker, overrides=ONE_COORDINATOR
+    ),
     "accepts_gaps": MessageSchedule(play=producers.gap),
     "ack_before_replication": MessageSchedule(play=partitions.leader_dies_first, overrides=PATIENT),
     "acknowledges_before_flush": MessageSchedule(play=disks.flushed_first),
     "beats_while_the_disk_hangs": MessageSchedule(play=disks.hanging_disk),
+    "begins_without_asking": MessageSchedule(
+        play=transactions.late_batch, overrides=ONE_COORDINATOR
+    ),
     "believes_the_cache": MessageSchedule(play=disks.failed_sync),
+    "cleans_uncommitted_records": _KEYS,
     "commits_below_min_isr": _LEADER_ALONE,
     "commits_by_proposed_isr": _LEADER_ALONE,
     "commits_earlier_epochs": MessageSchedule(
         play=quorum.leader_dies_before_hearing_of_commit, layout=_three
     ),
     "counts_zombies": _ZOMBIE,
+    "drops_markers_early": _KEYS,
+    "drops_the_last_batch": _KEYS,
+    "drops_tombstones_early": _KEYS,
     "elects_who_lags": MessageSchedule(
         play=partitions.only_lagging_replica_left, overrides=IMPATIENT
     ),
+    "ends_the_next_transaction": MessageSchedule(
+        play=transactions.late_end, overrides=ONE_COORDINATOR
+    ),
+    "forgets_aborted_transactions": _KEYS,
+    "forgets_open_transactions": _OPEN_FOR_LONG,
     "forgets_sequences": _REPEAT,
     "goes_on_after_errors": MessageSchedule(play=disks.failing_disk),
     "isr_of_one": _LEADER_ALONE,
     "joins_below_epoch_start": MessageSchedule(play=partitions.late_follower, overrides=IMPATIENT),
+    "keeps_truncated_transactions": MessageSchedule(
+        play=transactions.truncated_beginning, overrides={**ONE_COORDINATOR, **PATIENT}
+    ),
     "last_replica_standing": MessageSchedule(
         play=partitions.last_in_sync_replica_loses_power, overrides=IMPATIENT
     ),
@@ -67,9 +98,16 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
     ),
     "leads_an_epoch_twice": MessageSchedule(play=quorum.lost_tail, layout=_three),
     "leads_without_majority": MessageSchedule(play=quorum.minority_leads, layout=_split),
+    "maps_the_keys_of_markers": MessageSchedule(
+        play=compaction.keys_of_markers, overrides=compaction.OFTEN, settles_s=0
+    ),
     "metadata_in_page_cache": _LEADER_DIES,
     "never_compares_epochs": _LEADER_DIES,
     "readds_the_fenced": MessageSchedule(play=partitions.follower_without_controller),
+    "reads_into_open_transactions": _OPEN_FOR_LONG,
+    "refuses_a_repeated_end": MessageSchedule(
+        play=transactions.repeated_end, overrides=ONE_COORDINATOR
+    ),
     "refuses_repeats": _REPEAT,
     "same_leader_skips_truncation": _ZOMBIE,
     "serves_zombies": _ZOMBIE,
@@ -77,6 +115,9 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
     "stands_without_asking": MessageSchedule(play=quorum.voter_comes_back, layout=_three),
     "takes_high_watermark_first": _UNKNOWN_EPOCHS,
     "truncate_to_high_watermark": _LEADER_DIES,
+    "trusts_an_old_verification": MessageSchedule(
+        play=transactions.marker_before_append, overrides=ONE_COORDINATOR
+    ),
     "trusts_old_incarnations": MessageSchedule(
         play=partitions.late_request,
         overrides={

@@ -19,9 +19,18 @@ from harness.zoo.entry import load_entries
 from nodes.controller import isr, partition_changes
 from nodes.controller.elections import TopicPolicy
 from nodes.controller.sessions import BrokerSessions
+from nodes.coordinators.transactions import decisions as transaction_decisions
+from nodes.log.cleaning import cleaner
+from nodes.log.cleaning.cleaned_segment import CleanedSegment
+from nodes.log.cleaning.cleaner import Cleaning
+from nodes.log.cleaning.filtering import RecordFilter
+from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.health import Health
 from nodes.log.producer_state import Producers
+from nodes.log.producer_state_manager import ProducerStateManager
 from nodes.log.segment import Segment
+from nodes.log.transactions.unstable import UnstableTransactions
+from nodes.log.transactions.verification import Verifications
 from nodes.raft.elections import Elections
 from nodes.raft.leadership import Leadership
 from nodes.raft.voters import Voter
@@ -31,6 +40,7 @@ from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.quorum.member import QuorumMember
 from nodes.server.quorum.metadata_log import MetadataLog
 from nodes.server.replicas.isr import IsrManager
+from nodes.server.replicas.log_cleaner import LogCleaner
 from nodes.server.replicas.log_directory import LogDirectory
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch import read
@@ -48,6 +58,8 @@ DECIDE: tuple[Any, ...] = (
     Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher,
     ReplicaFetcherManager,
     IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, OffsetsHandler, QuorumMember, Replica,
+    transaction_decisions, Verifications, UnstableTransactions, ProducerStateManager,
+    cleaner, Cleaning, CleanedSegment, CleanedTransactions, RecordFilter, LogCleaner,
 )  # fmt: skip
 """The classes and modules that mutants patch."""
 

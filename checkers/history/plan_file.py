@@ -56,9 +56,16 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
             yield f"{section}: expected an object"
         elif found is not None:
             yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
-    processing = (plan.get("workload") or {}).get("processing")
-    if processing is not None and processing not in PROCESSING:
-        yield f"workload.processing: expected one of {', '.join(PROCESSING)}, found {processing!r}"
+    further = plan.get("more_workloads") or []
+    if not isinstance(further, list) or not all(isinstance(each, dict) for each in further):
+        yield "more_workloads: expected a list of objects"
+        return
+    for processing in (each.get("processing") for each in (plan.get("workload") or {}, *further)):
+        if processing is not None and processing not in PROCESSING:
+            yield (
+                f"workload.processing: expected one of {', '.join(PROCESSING)}, "
+                f"found {processing!r}"
+            )
     try:
         of_plan(plan)
     except BadExpectation as error:

@@ -36,6 +36,7 @@ EXACTLY_ONCE = "exactly-once"
 """A group commits offsets in the transactions that write the results."""
 PROCESSING = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 """What a workload promises of the records that its groups read."""
+_GROUP_TOPICS = ("topic", "input", "output")
 TRANSACTION_VERSION = "transaction.version"
 """The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
 
@@ -105,9 +106,23 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
         transaction_version=int(broker.get(TRANSACTION_VERSION, 2)),
-        processing=workload.get("processing"),
-        group_metadata=bool(workload.get("group_metadata", True)),
+        processing=_processing(plan, topic),
+        group_metadata=all(each.get("group_metadata", True) for each in _groups(plan, topic)),
     )
+
+
+def _groups(plan: Mapping[str, Any], topic: str | None) -> list[Mapping[str, Any]]:
+    """Return the workloads that say how a group processes the records of a topic, or what it writes
+    to it. A plan with one workload means all topics."""
+    further: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
+    named = [each for each in further if topic in (each.get(name) for name in _GROUP_TOPICS)]
+    return [plan.get("workload") or {}, *named]
+
+
+def _processing(plan: Mapping[str, Any], topic: str | None) -> str | None:
+    """Return the least promise of the workloads of a topic; None without any."""
+    found = {each["processing"] for each in _groups(plan, topic) if each.get("processing")}
+    return min(found, key=PROCESSING.index, default=None)
 
 
 def _retention(configs: Mapping[str, Any]) -> tuple[int, int]:

@@ -34,14 +34,20 @@ from harness.plans.errors import PlanError as PlanError
 from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
 from harness.plans.simulated import Simulated as Simulated
+from harness.plans.workloads import MAX_COUNT as MAX_COUNT
+from harness.plans.workloads import (
+    PRODUCE,
+    FurtherWorkload,
+    kind_of,
+    split,
+)
+from harness.plans.workloads import ClientName as ClientName
+from harness.plans.workloads import Workload as Workload
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, ScheduleFile, read
 
 FIRST_LIGHT = "first-light"
 """The packaged plan that `highwater run` takes when no plan is named."""
-
-MAX_COUNT: Final = (1 << 31) - 1
-"""No count is larger: clients and brokers keep them in 32 bits."""
 
 
 class _Frozen(BaseModel):
@@ -77,40 +83,6 @@ class Topic(_Frozen):
     """Producers are idempotent (KIP-98)."""
     configs: dict[str, str] = {}
     """Further topic configs, by Kafka's names."""
-
-
-ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
-"""The client library of producers and consumers; `own` is our asyncio client."""
-
-
-class Workload(_Frozen):
-    """What the clients of each topic do."""
-
-    client: ClientName = "librdkafka"
-    """The client library; `own` is highwater's own asyncio client."""
-    producers: int = Field(default=2, ge=1, le=100)
-    """Per topic."""
-    consumers: int = Field(default=1, ge=0, le=100)
-    """Per topic; each consumer reads all partitions of the topic."""
-    rate_per_s: float = Field(default=200.0, ge=0, le=10_000_000)
-    """Sends per second of each producer; 0 means as fast as it can."""
-    value_bytes: int = Field(default=128, ge=64, le=1_000_000)
-    """Size of a record's value, bytes."""
-    max_in_flight: int = Field(default=1000, ge=1, le=MAX_COUNT)
-    """How many sends of one producer may wait for their outcome."""
-    linger_ms: float = Field(default=2.0, ge=0, le=900_000)
-    """How long a producer waits for more records before it sends a batch, ms."""
-    message_timeout_ms: int = Field(default=10_000, ge=1, le=MAX_COUNT)
-    """A send without an answer is given up after this time, and its outcome is unknown."""
-    sends_per_producer: int = Field(default=0, ge=0, le=MAX_COUNT)
-    """After so many sends a producer ends and a new one begins, with a new producer id; 0 means
-    never. In one run about 900 clients of a topic can begin; the last of them stay."""
-    insists: bool = False
-    """Only for client `own`: when a broker has refused a sequence number, send again the records
-    that may have been written, as other clients do, instead of giving them up."""
-    zombie_batches: bool = False
-    """Only for client `own`: a producer that has begun a new epoch (KIP-360) sends one batch of its
-    last epoch again. Brokers must refuse it."""
 
 
 _Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
@@ -265,7 +237,10 @@ class Plan(_Frozen):
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
     """The topics."""
     workload: Workload = Workload()
-    """The clients."""
+    """The producers and consumers. A list, `[[workload]]`, has further workloads beside them, by
+    their `kind`: `produce` (or none) is this one."""
+    more_workloads: tuple[FurtherWorkload, ...] = ()
+    """The further workloads. Write them into the list `[[workload]]`."""
     nemesis: Nemesis = Nemesis()
     """The faults."""
     expect: Expect = ()
@@ -305,6 +280,19 @@ class Plan(_Frozen):
         Raises PlanError.
         """
         return properties.resolved(self.broker, "broker")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _entries_are_workloads(cls, raw: object) -> object:
+        """Read a list of workloads."""
+        if not isinstance(raw, dict) or not isinstance(raw.get("workload"), list):
+            return raw
+        own, further = split(raw["workload"])
+        if not further:
+            return {**raw, "workload": own}
+        if "more_workloads" in raw:
+            raise ValueError("more_workloads: write all workloads into the list [[workload]]")
+        return {**raw, "workload": own, "more_workloads": further}
 
     @model_validator(mode="before")
     @classmethod
@@ -400,6 +388,17 @@ def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     return dict(found)
 
 
+def _with_load(raw: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> object:
+    """Return the workloads with other producers and consumers. A list without them stays."""
+    found = raw.get("workload", {})
+    if isinstance(found, list):
+        return [
+            {**each, **changes} if isinstance(each, dict) and kind_of(each) == PRODUCE else each
+            for each in found
+        ]
+    return {**_table(raw, "workload", where), **changes}
+
+
 _PLAIN_FLAGS: Final = (
     "seed", "duration_s", "rotate_s", "nodes", "target", "inventory", "system", "kafka_home",
     "broker_module", "name",
@@ -427,8 +426,9 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         merged["system"] = given.get("system", "external")
         servers = {"bootstrap_servers": given["bootstrap_servers"]}
         merged["external"] = {**_table(merged, "external", where), **servers}
-    if workload := {name: given[name] for name in ("client", "rate_per_s") if name in given}:
-        merged["workload"] = {**_table(merged, "workload", where), **workload}
+    load: dict[str, Any] = {n: given[n] for n in ("client", "rate_per_s") if n in given}
+    if load:
+        merged["workload"] = _with_load(merged, load, where)
     nemesis = _table(merged, "nemesis", where)
     if "faults" in given:
         mix = _table(nemesis, "mix", f"{where}: nemesis")

@@ -11,6 +11,7 @@ from typing import Final
 from checkers import expectations
 from checkers.contract.risks import Risk, risks
 from harness.brokers.modules import module_exists
+from harness.plans import workload_topics
 from harness.plans.plan import FaultMix, Nemesis, Plan, PlanError, acks_name
 from nemesis import conditions, selectors
 from nemesis.base import BadSchedule, NemesisError
@@ -78,6 +79,7 @@ def prepare(
     check_system(plan)
     check_configs(plan)
     _check_topics(plan, where)
+    workload_topics.check(plan, where)
     _check_expectations(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]
     try:

@@ -48,8 +48,11 @@ from nemesis.record import FaultRecord
 
 WATCH_S: Final = 0.25
 """How often each node is asked for its view: one question costs as much as many sends."""
-ADDED_LATER: Final = ("compacting_producers",)
-"""Keys of `[simulated]` that were added later. Without them a plan writes the bytes that it wrote
+ADDED_LATER: Final = (
+    ("simulated", "compacting_producers"),
+    ("workload", "topics"),
+)
+"""Keys of a plan's tables that were added later. Without them a plan writes the bytes that it wrote
 before, so the digest of its run stays the same."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
@@ -406,9 +409,11 @@ def _run_id(prepared: Prepared) -> str:
     equal bytes.
     """
     plan = prepared.plan.to_json()
-    for key in ADDED_LATER:
-        if not plan["simulated"][key]:
-            del plan["simulated"][key]
+    for section, key in ADDED_LATER:
+        if not plan[section][key]:
+            del plan[section][key]
+    if not plan["more_workloads"]:
+        del plan["more_workloads"]
     text = json.dumps(plan, sort_keys=True).encode()
     both = text + prepared.schedule.to_json()
     return hashlib.blake2b(both, digest_size=8).hexdigest()

@@ -23,6 +23,9 @@ TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "Plan": ("Top level", ""),
     "Topic": ("Topics", "[[topics]]"),
     "Workload": ("Workload", "[workload]"),
+    "GroupWorkload": ("Further workload: a consumer group", "[[workload]]"),
+    "CopyWorkload": ("Further workload: copies", "[[workload]]"),
+    "TransactionWorkload": ("Further workload: transactions", "[[workload]]"),
     "Nemesis": ("Faults", "[nemesis]"),
     "Event": ("Scripted faults", "[[nemesis.events]]"),
     "FaultMix": ("One fault of a random mix", '[nemesis.mix."kill"]'),
@@ -62,6 +65,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "Workload": {
         "client": "aiokafka",
+        "topics": ["orders"],
         "producers": 2,
         "consumers": 1,
         "rate_per_s": 200,
@@ -72,6 +76,47 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "sends_per_producer": 100,
         "insists": True,
         "zombie_batches": True,
+    },
+    "GroupWorkload": {
+        "kind": "group",
+        "topic": "orders",
+        "processing": "at-most-once",
+        "client": "own",
+        "group": "readers",
+        "members": 3,
+        "protocol": "consumer",
+        "static": True,
+        "session_timeout_ms": 10_000,
+        "member_life_s": 30,
+    },
+    "CopyWorkload": {
+        "kind": "copy",
+        "input": "orders",
+        "output": "copies",
+        "processing": "at-least-once",
+        "group_metadata": False,
+        "value_bytes": 128,
+        "transaction_timeout_ms": 20_000,
+        "client": "own",
+        "group": "readers",
+        "members": 3,
+        "protocol": "consumer",
+        "static": True,
+        "session_timeout_ms": 10_000,
+        "member_life_s": 30,
+    },
+    "TransactionWorkload": {
+        "kind": "transactions",
+        "client": "own",
+        "topics": ["orders"],
+        "producers": 3,
+        "rate_per_s": 50,
+        "records": 10,
+        "partitions": 3,
+        "abort_share": 0.5,
+        "open_share": 0.1,
+        "value_bytes": 128,
+        "transaction_timeout_ms": 20_000,
     },
     "Nemesis": {
         "faults": ["kill", "partition.*"],
@@ -118,7 +163,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Model -> key -> a value that is not the default."""
 
-NOT_WRITTEN: Final = {("Event", "id")}
+NOT_WRITTEN: Final = {("Event", "id"), ("Plan", "more_workloads")}
 """Keys that the harness sets."""
 
 
@@ -184,6 +229,8 @@ def _type(schema: Schema) -> str:
             return _type(first)
         case {"anyOf": several}:
             return " or ".join(dict.fromkeys(map(_type, several)))
+        case {"const": value}:
+            return f"`{_written(value)}`"
         case {"enum": values}:
             return "one of " + ", ".join(f"`{_written(value)}`" for value in values)
         case {"type": "array", "prefixItems": [first, _]}:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from checkers.history.settings import (
+    AT_LEAST_ONCE,
     EXACTLY_ONCE,
     Settings,
     read_changes,
@@ -118,3 +119,14 @@ def test_a_plan_says_what_its_workload_promises() -> None:
     untold = topic_settings({}, "t")
     assert (untold.processing, untold.group_metadata) == (None, True)
     assert untold.transaction_version == 2
+
+
+def test_a_topic_has_the_least_promise_of_the_workloads_that_name_it() -> None:
+    """A group promises something of the topic that it reads, a copy also of its output."""
+    copy = {"kind": "copy", "input": "in", "output": "out", "processing": EXACTLY_ONCE}
+    group = {"kind": "group", "topic": "in", "processing": AT_LEAST_ONCE}
+    plan = {"more_workloads": [{**copy, "group_metadata": False}, group]}
+    told = {name: topic_settings(plan, name) for name in ("in", "out", "other")}
+    assert told["in"].processing == AT_LEAST_ONCE
+    assert (told["out"].processing, told["out"].group_metadata) == (EXACTLY_ONCE, False)
+    assert (told["other"].processing, told["other"].group_metadata) == (None, True)

@@ -1,0 +1,188 @@
+"""The workloads of a plan: producers and consumers, and further ones beside them.
+
+`Workload` has the producers and consumers. A plan names further workloads in the list
+`[[workload]]`, where each entry has a `kind`: consumer groups, copies from topic to topic,
+transactions. This module has a class for each kind. `harness.plans.workload_topics` says which
+workload uses which topic.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.plans.problems import nearest
+
+PRODUCE: Final = "produce"
+"""The kind of `Workload`, and of an entry without a kind."""
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
+"""The client library of producers and consumers; `own` is our asyncio client."""
+
+
+MAX_COUNT: Final = (1 << 31) - 1
+"""No count is larger: clients and brokers keep them in 32 bits."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Workload(_Frozen):
+    """The producers and consumers of each topic."""
+
+    client: ClientName = "librdkafka"
+    """The client library; `own` is highwater's own asyncio client."""
+    producers: int = Field(default=2, ge=0, le=100)
+    """Per topic."""
+    consumers: int = Field(default=1, ge=0, le=100)
+    """Per topic; each consumer reads all partitions of the topic."""
+    rate_per_s: float = Field(default=200.0, ge=0, le=10_000_000)
+    """Sends per second of each producer; 0 means as fast as it can."""
+    value_bytes: int = Field(default=128, ge=64, le=1_000_000)
+    """Size of a record's value, bytes."""
+    max_in_flight: int = Field(default=1000, ge=1, le=MAX_COUNT)
+    """How many sends of one producer may wait for their outcome."""
+    linger_ms: float = Field(default=2.0, ge=0, le=900_000)
+    """How long a producer waits for more records before it sends a batch, ms."""
+    message_timeout_ms: int = Field(default=10_000, ge=1, le=MAX_COUNT)
+    """A send without an answer is given up after this time, and its outcome is unknown."""
+    sends_per_producer: int = Field(default=0, ge=0, le=MAX_COUNT)
+    """After so many sends a producer ends and a new one begins, with a new producer id; 0 means
+    never. In one run about 900 clients of a topic can begin; the last of them stay."""
+    insists: bool = False
+    """Only for client `own`: when a broker has refused a sequence number, send again the records
+    that may have been written, as other clients do, instead of giving them up."""
+    zombie_batches: bool = False
+    """Only for client `own`: a producer that has begun a new epoch (KIP-360) sends one batch of its
+    last epoch again. Brokers must refuse it."""
+    topics: tuple[str, ...] = ()
+    """The topics with these clients, by name. Empty means all topics that no further workload names
+    to write to."""
+
+
+class _Kind(_Frozen):
+    client: Literal["own"] = "own"
+    """The client library; only `own` runs this kind of workload."""
+
+
+class _Members(_Kind):
+    """The members of one consumer group."""
+
+    group: _Name
+    """The group's id."""
+    members: int = Field(default=2, ge=1, le=100)
+    """Members at a time."""
+    protocol: Literal["classic", "consumer"] = "classic"
+    """The protocol of the group: `classic` (JoinGroup), or `consumer` (KIP-848)."""
+    static: bool = False
+    """Members are static (KIP-345): a replaced member comes back with the same instance id."""
+    session_timeout_ms: int = Field(default=6_000, ge=1, le=1_800_000)
+    """After this time without a heartbeat a member is removed; the time for a rebalance, too."""
+    member_life_s: float = Field(default=20.0, ge=0, le=31_622_400)
+    """About how long a member takes part before another one replaces it; 0 means until the end.
+    Half of the members leave the group, the others vanish."""
+
+
+class GroupWorkload(_Members):
+    """Members of a consumer group that read one topic."""
+
+    kind: Literal["group"]
+    """The kind of workload."""
+    topic: str
+    """The topic that the group reads."""
+    processing: Literal["at-most-once", "at-least-once"] = "at-least-once"
+    """What the group promises: `at-most-once` commits an offset before its record counts as
+    processed, `at-least-once` afterwards."""
+
+
+class CopyWorkload(_Members):
+    """A consumer group that copies the records of one topic to another one."""
+
+    kind: Literal["copy"]
+    """The kind of workload."""
+    input: str
+    """The topic that the group reads."""
+    output: str
+    """The topic that gets the copies; nothing else writes to it."""
+    processing: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    """What the group promises: `exactly-once` writes the copies and the offsets in one transaction,
+    `at-least-once` commits the offsets after the copies were acknowledged."""
+    group_metadata: bool = True
+    """Offsets are sent to a transaction with the member and its generation (KIP-447)."""
+    value_bytes: int = Field(default=128, ge=64, le=1_000_000)
+    """Size of a copy's value, bytes."""
+    transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)
+    """After this time the coordinator aborts a transaction."""
+
+
+class TransactionWorkload(_Kind):
+    """Producers that write transactions."""
+
+    kind: Literal["transactions"]
+    """The kind of workload."""
+    topics: tuple[str, ...] = ()
+    """The topics with these producers, by name; empty means all but the output of copies."""
+    producers: int = Field(default=2, ge=1, le=100)
+    """Per topic, each with a transactional id of its own."""
+    rate_per_s: float = Field(default=10.0, ge=0, le=1_000_000)
+    """Transactions per second of each producer; 0 means as fast as it can."""
+    records: int = Field(default=4, ge=1, le=10_000)
+    """Records of a transaction."""
+    partitions: int = Field(default=2, ge=1, le=1_000)
+    """Partitions that a transaction writes to."""
+    abort_share: _Share = 0.2
+    """Share of the transactions that their producer aborts."""
+    open_share: _Share = 0.02
+    """Share of the transactions whose producer vanishes before their end. Another producer takes
+    over its transactional id."""
+    value_bytes: int = Field(default=128, ge=64, le=1_000_000)
+    """Size of a record's value, bytes."""
+    transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)
+    """After this time the coordinator aborts a transaction."""
+
+
+FurtherWorkload = Annotated[
+    GroupWorkload | CopyWorkload | TransactionWorkload, Field(discriminator="kind")
+]
+"""A workload beside the plan's own one."""
+
+
+KINDS: Final = (PRODUCE, "group", "copy", "transactions")
+
+
+def split(entries: Sequence[object]) -> tuple[object, list[object]]:
+    """Return the producers and consumers, and the further workloads, of a list `[[workload]]`.
+
+    Without an entry of kind `produce` there are no producers and consumers. Raises ValueError if
+    there are several such entries, or for a kind that does not exist.
+    """
+    if unknown := [kind for each in entries if (kind := kind_of(each)) not in KINDS]:
+        raise ValueError(
+            f"workload: there is no kind {unknown[0]!r}{nearest(str(unknown[0]), KINDS)} "
+            f"(kinds: {', '.join(KINDS)})"
+        )
+    own = [each for each in entries if kind_of(each) == PRODUCE]
+    if len(own) > 1:
+        raise ValueError(
+            f"workload: {len(own)} entries have kind {PRODUCE} (or no kind), and a plan has one; "
+            "remove the others"
+        )
+    further = [each for each in entries if kind_of(each) != PRODUCE]
+    if not own:
+        return {"producers": 0, "consumers": 0}, further
+    found = own[0]
+    if isinstance(found, dict):
+        found = {name: value for name, value in found.items() if name != "kind"}
+    return found, further
+
+
+def kind_of(entry: object) -> object:
+    """Return the kind of an entry of `[[workload]]`."""
+    return entry.get("kind", PRODUCE) if isinstance(entry, dict) else PRODUCE

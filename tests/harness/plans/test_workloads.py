@@ -1,0 +1,104 @@
+"""A plan may have several workloads: which topics each one uses, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from harness.plans import workload_topics
+from harness.plans.plan import Plan, PlanError, build
+from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
+from harness.run.prepare import prepare
+
+TOPICS = [{"name": name, "acks": "all"} for name in ("in", "out", "txn")]
+COPY = {"kind": "copy", "group": "copiers", "input": "in", "output": "out"}
+GROUP = {"kind": "group", "group": "readers", "topic": "in"}
+TRANSACTIONS = {"kind": "transactions", "topics": ["txn"]}
+
+
+def plan_with(*workloads: dict[str, Any]) -> Plan:
+    """Return a plan with the three topics and these entries of `[[workload]]`."""
+    raw = {"seed": 1, "topics": TOPICS, "workload": list(workloads)}
+    return build(raw, where="plan p")
+
+
+def names(topics: tuple[Any, ...]) -> list[str]:
+    """Return the names of topics."""
+    return [topic.name for topic in topics]
+
+
+def test_each_entry_of_the_list_becomes_a_workload_of_its_kind() -> None:
+    """The producers and consumers are apart from the others, which keep their order."""
+    plan = plan_with(COPY, {"kind": "produce", "producers": 7}, GROUP, TRANSACTIONS)
+    assert plan.workload.producers == 7
+    assert [type(each) for each in plan.more_workloads] == [
+        CopyWorkload,
+        GroupWorkload,
+        TransactionWorkload,
+    ]
+    assert prepare(plan).plan == plan
+
+
+def test_a_table_and_a_list_of_one_table_mean_the_same() -> None:
+    """`[workload]` stays what it was, and an entry needs no kind."""
+    one = build({"seed": 1, "workload": {"producers": 3}}, where="plan p")
+    assert build({"seed": 1, "workload": [{"producers": 3}]}, where="plan p") == one
+    assert one.more_workloads == ()
+
+
+def test_a_plan_with_several_workloads_survives_a_round_trip() -> None:
+    """plan.json has the further workloads beside the first one."""
+    plan = plan_with({}, COPY, GROUP, TRANSACTIONS)
+    assert Plan.from_json(plan.to_json(), "plan.json") == plan
+
+
+def test_producers_leave_topics_alone_that_others_write_to() -> None:
+    """By default. A list of topics may also name such a topic."""
+    plan = plan_with({}, COPY, TRANSACTIONS)
+    assert names(workload_topics.of_producers(plan)) == ["in"]
+    plan = plan_with({"topics": ["in", "txn"]}, COPY, TRANSACTIONS)
+    assert names(workload_topics.of_producers(plan)) == ["in", "txn"]
+
+
+def test_without_an_entry_for_them_there_are_no_producers() -> None:
+    """A list of transactions only has transactions only, in all topics."""
+    plan = plan_with({"kind": "transactions"})
+    assert workload_topics.of_producers(plan) == ()
+    assert workload_topics.written(plan) == {"in", "out", "txn"}
+
+
+def test_topics_are_transactional_if_somebody_writes_transactions_to_them() -> None:
+    """Transactions leave the output of copies alone; copies at least once are no transactions."""
+    every = {"kind": "transactions"}
+    assert workload_topics.transactional(plan_with(every, COPY)) == {"in", "out", "txn"}
+    plain = {**COPY, "processing": "at-least-once"}
+    assert workload_topics.transactional(plan_with(every, plain)) == {"in", "txn"}
+
+
+def test_a_flag_changes_the_producers_in_a_list() -> None:
+    """Other workloads have no such setting."""
+    raw = {"seed": 1, "topics": TOPICS, "workload": [{}, COPY, TRANSACTIONS]}
+    plan = build(raw, where="plan p", flags={"client": "own", "rate_per_s": 5})
+    assert (plan.workload.client, plan.workload.rate_per_s) == ("own", 5)
+    assert plan.more_workloads == plan_with({}, COPY, TRANSACTIONS).more_workloads
+
+
+@pytest.mark.parametrize(
+    ("workloads", "said"),
+    [
+        ([{"kind": "grop"}], "there is no kind 'grop'; did you mean group? (kinds: produce, "),
+        ([{}, {"kind": "produce"}], "2 entries have kind produce (or no kind), and a plan has one"),
+        ([{"kind": "group", "topic": "in"}], "more_workloads.0.group: is missing"),
+        ([{}, {**GROUP, "topic": "inn"}], "workload group: there is no topic inn; did you mean in"),
+        ([{"topics": ["out", "x"]}], "workload: there is no topic x (topics: in, out, txn)"),
+        ([{}, GROUP, {**COPY, "group": "readers"}], "two workloads have group readers"),
+        ([{"topics": ["in", "out"]}, COPY], "workload copy: its output out is the input, or"),
+        ([{}, {**COPY, "output": "in"}], "workload copy: its output in is the input, or"),
+        ([{}, COPY, {**COPY, "group": "g"}], "something else writes to it; give the copies a"),
+        ([{"topics": ["in"]}, COPY], "topic txn: no workload writes to it; remove it, or add it"),
+    ],
+)
+def test_workloads_that_make_no_sense_are_refused(workloads: list[Any], said: str) -> None:
+    """The error names the workload or the topic, and says what to do."""
+    with pytest.raises(PlanError) as refused:
+        prepare(plan_with(*workloads))
+    assert said in str(refused.value)

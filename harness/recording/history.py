@@ -151,6 +151,13 @@ class OperationWriter(ABC):
         acks: int | None = None,
         node: int | None = None,
         error: str | None = None,
+        *,
+        txn: int | None = None,
+        group: str | None = None,
+        generation: int | None = None,
+        transactional_id: str | None = None,
+        copies: int | None = None,
+        isolation: int | None = None,
     ) -> None:
         """Append one row. Negative offsets and epochs mean "unknown" and become null."""
         if offset is not None and offset < 0:
@@ -160,7 +167,8 @@ class OperationWriter(ABC):
         self.append(
             (
                 op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
-                leader_epoch, acks, node, None, None, error, None, None, None, None,
+                leader_epoch, acks, node, txn, group, error, generation, transactional_id, copies,
+                isolation,
             )
         )  # fmt: skip
 

@@ -22,6 +22,13 @@ class Read(NamedTuple):
 class Reads(ClientHistory):
     """The reads of one consumer. Only the thread or task that polls may use it."""
 
+    isolation: int | None = None
+    """The isolation level: 0 read_uncommitted, 1 read_committed; None: nobody writes transactions.
+    """
+    group: str | None = None
+    """The group that the consumer is a member of."""
+    generation: int | None = None
+    """The present generation of the group, or epoch of the member."""
     _next: dict[int, int] = field(default_factory=dict)
 
     def assigned(
@@ -57,7 +64,8 @@ class Reads(ClientHistory):
             self._next[partition] = offset + 1
             self.writer.record(
                 op, self.client, "poll", "ok", invoke_ns, complete_ns, self.topic, partition,
-                value, offset, leader_epoch, None, node, error,
+                value, offset, leader_epoch, None, node, error, group=self.group,
+                generation=self.generation, isolation=self.isolation,
             )  # fmt: skip
         self.tally.read += read
         return read

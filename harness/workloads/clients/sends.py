@@ -83,7 +83,7 @@ class Sends(ClientHistory):
             self.note(error)
         if self.acks == 0:
             offset = None  # no broker answered, so a reported offset is not real
-        self._count(outcome, invoke_ns, at_ns)
+        self.tally.ended(outcome, None if at_ns is None else at_ns - invoke_ns)
         self.writer.record(
             op, self.client, "send", outcome.value, invoke_ns, at_ns, self.topic, partition,
             value, offset, None, self.acks, node, error,
@@ -93,17 +93,6 @@ class Sends(ClientHistory):
         """Record all pending sends as `info`."""
         for value in list(self._pending):
             self.end(value, Outcome.INFO, at_ns=None, error=UNFINISHED)
-
-    def _count(self, outcome: Outcome, invoke_ns: int, complete_ns: int | None) -> None:
-        match outcome:
-            case Outcome.OK:
-                assert complete_ns is not None
-                self.tally.acked += 1
-                self.tally.latencies_ns.append(complete_ns - invoke_ns)
-            case Outcome.FAIL:
-                self.tally.failed += 1
-            case Outcome.INFO:
-                self.tally.info += 1
 
 
 def wait_for_outcomes(sends: Sends, poll: Callable[[float], None], timeout_s: float) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 from checkers.history.history import HISTORY
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
+from harness.workloads.clients.transaction_sends import TransactionSends
 
 CODEC = PayloadCodec("run", 64)
 
@@ -53,6 +55,16 @@ class Recorded:
     def reads(self) -> Reads:
         """The reads of a consumer."""
         return Reads(**self._common)
+
+    def transactions(
+        self, transactional_id: str = "id", group: str | None = None
+    ) -> TransactionSends:
+        """The transactions of a producer."""
+        return TransactionSends(**self._common, transactional_id=transactional_id, group=group)
+
+    def membership(self, group: str = "g") -> Membership:
+        """What a member of a group goes through."""
+        return Membership(**self._common, group=group)
 
     @property
     def _common(self) -> dict[str, Any]:

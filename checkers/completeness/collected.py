@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from checkers.frames.frames import Frames
 from checkers.history.history import TP
-from checkers.history.plan_file import planned_partitions
+from checkers.history.plan_file import planned_partitions, topics_of_producers
 from checkers.history.recorded_faults import read_fault
 
 NAMED: Final = 5
@@ -40,6 +40,11 @@ class Collected:
     def topics(self) -> Mapping[str, Mapping[str, Any]]:
         """The plan's topics by name."""
         return {topic["name"]: topic for topic in self.plan.get("topics") or ()}
+
+    @cached_property
+    def produced(self) -> frozenset[str]:
+        """The topics with the producers and consumers that the plan has for each topic."""
+        return frozenset(topics_of_producers(self.plan))
 
     @cached_property
     def partitions(self) -> Sequence[Partition]:

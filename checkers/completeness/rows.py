@@ -27,7 +27,7 @@ def starts(e: Collected) -> Iterator[str]:
 
 def enough_clients(e: Collected) -> Iterator[str]:
     """As many clients recorded rows as the plan has."""
-    wanted = len(e.topics) * (e.planned("producers") + e.planned("consumers"))
+    wanted = len(e.produced) * (e.planned("producers") + e.planned("consumers"))
     apart = e.clients("watermark", "final-read-end")
     workers = e.clients("start") - apart
     if len(workers) < wanted:
@@ -45,7 +45,7 @@ def polled(e: Collected) -> Iterator[str]:
     if e.planned("consumers"):
         read = {topic for topic, _ in e.places("poll")}
         held = {topic for topic, _ in e.places("final-read")}
-        silent = sorted(name for name in e.topics if name in held and name not in read)
+        silent = sorted(name for name in e.produced if name in held and name not in read)
         if silent:
             yield f"consumers returned no record of {some(silent)}"
 
@@ -53,7 +53,8 @@ def polled(e: Collected) -> Iterator[str]:
 def assigned(e: Collected) -> Iterator[str]:
     """Some consumer was assigned each partition."""
     if e.planned("consumers"):
-        missing = [p for p in e.partitions if p not in e.places("assign")]
+        wanted = [p for p in e.partitions if p[0] in e.produced]
+        missing = [p for p in wanted if p not in e.places("assign")]
         if missing:
             yield f"no consumer was assigned {listed(missing)}"
 

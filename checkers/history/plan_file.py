@@ -44,6 +44,18 @@ def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | N
     }
 
 
+def topics_of_producers(plan: Mapping[str, Any]) -> list[str]:
+    """Return the topics that have the producers and consumers of the plan's `workload`: those that
+    it names, else all that no further workload names to write to."""
+    names = [topic["name"] for topic in plan.get("topics") or ()]
+    if chosen := (plan.get("workload") or {}).get("topics"):
+        return [name for name in names if name in chosen]
+    taken = set()
+    for each in plan.get("more_workloads") or ():
+        taken |= {each.get("output"), *(each.get("topics") or ())}
+    return [name for name in names if name not in taken]
+
+
 def wrong_with(plan: Mapping[str, Any]) -> str | None:
     """Return the first error that prevents judging by a plan; None without any."""
     return next(_wrongs(plan), None)
@@ -60,7 +72,11 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(further, list) or not all(isinstance(each, dict) for each in further):
         yield "more_workloads: expected a list of objects"
         return
-    for processing in (each.get("processing") for each in (plan.get("workload") or {}, *further)):
+    for each in (plan.get("workload") or {}, *further):
+        processing, topics = each.get("processing"), each.get("topics") or []
+        if not isinstance(topics, list) or not all(isinstance(name, str) for name in topics):
+            yield f"workload.topics: expected a list of names, found {topics!r}"
+            return
         if processing is not None and processing not in PROCESSING:
             yield (
                 f"workload.processing: expected one of {', '.join(PROCESSING)}, "

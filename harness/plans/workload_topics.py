@@ -1,7 +1,9 @@
 """Which workload of a plan uses which topic, and whether that makes sense."""
 
 from collections.abc import Sequence
+from typing import Final
 
+from checkers.history.plan_file import topics_of_producers
 from harness.plans.plan import Plan, PlanError, Topic
 from harness.plans.problems import nearest
 from harness.plans.workloads import (
@@ -11,25 +13,29 @@ from harness.plans.workloads import (
     TransactionWorkload,
 )
 
+MIN_SESSION: Final = "group.min.session.timeout.ms"
+DEFAULT_MIN_SESSION_MS: Final = 6_000
+
 
 def of_producers(plan: Plan) -> tuple[Topic, ...]:
-    """Return the topics with the producers and consumers of `plan.workload`: those that it names,
-    else all that no further workload names to write to."""
-    work = plan.workload
-    if not work.producers + work.consumers:
+    """Return the topics with the producers and consumers of `plan.workload`, if it has any."""
+    if not plan.workload.producers + plan.workload.consumers:
         return ()
-    taken = {name for each in plan.more_workloads for name in _written_by_name(each)}
-    return tuple(
-        topic
-        for topic in plan.topics
-        if (topic.name in work.topics if work.topics else topic.name not in taken)
-    )
+    names = topics_of_producers(plan.to_json())
+    return tuple(topic for topic in plan.topics if topic.name in names)
 
 
 def of_transactions(plan: Plan, workload: TransactionWorkload) -> tuple[Topic, ...]:
     """Return the topics that a workload of transactions writes to."""
     chosen, outputs = workload.topics, _outputs(plan)
     return tuple(t for t in plan.topics if (t.name in chosen if chosen else t.name not in outputs))
+
+
+def of(plan: Plan, workload: FurtherWorkload) -> tuple[Topic, ...]:
+    """Return the topics that a further workload uses."""
+    if isinstance(workload, TransactionWorkload):
+        return of_transactions(plan, workload)
+    return tuple(topic for topic in plan.topics if topic.name in _named(workload))
 
 
 def transactional(plan: Plan) -> frozenset[str]:
@@ -41,6 +47,18 @@ def transactional(plan: Plan) -> frozenset[str]:
         elif isinstance(each, CopyWorkload) and each.processing == "exactly-once":
             found.add(each.output)
     return frozenset(found)
+
+
+def read_by_groups(plan: Plan) -> dict[str, str]:
+    """Return the topic that each group of the plan's workloads reads."""
+    found = {}
+    for each in plan.more_workloads:
+        match each:
+            case GroupWorkload():
+                found[each.group] = each.topic
+            case CopyWorkload():
+                found[each.group] = each.input
+    return found
 
 
 def written(plan: Plan) -> frozenset[str]:
@@ -60,6 +78,7 @@ def check(plan: Plan, where: str) -> None:
             "give each its own"
         )
     _check_outputs(plan, where)
+    _check_sessions(plan, where)
     present = written(plan)
     if idle := [topic.name for topic in plan.topics if topic.name not in present]:
         raise PlanError(
@@ -85,9 +104,6 @@ def _check_outputs(plan: Plan, where: str) -> None:
     """Check that the copies have their output for themselves."""
     outputs, further = _outputs(plan), plan.more_workloads
     others = {topic.name for topic in of_producers(plan)}
-    others |= {
-        n for each in further if not isinstance(each, CopyWorkload) for n in _written_by_name(each)
-    }
     for each in further:
         if not isinstance(each, CopyWorkload):
             continue
@@ -95,6 +111,20 @@ def _check_outputs(plan: Plan, where: str) -> None:
             raise PlanError(
                 f"{where}: workload copy: its output {each.output} is the input, or something "
                 "else writes to it; give the copies a topic of their own"
+            )
+
+
+def _check_sessions(plan: Plan, where: str) -> None:
+    """Check that brokers accept the session timeouts of members."""
+    least_ms = int(str(plan.broker.get(MIN_SESSION, DEFAULT_MIN_SESSION_MS)))
+    for each in plan.more_workloads:
+        if isinstance(each, TransactionWorkload) or each.protocol != "classic":
+            continue
+        if each.session_timeout_ms < least_ms and plan.system != "external":
+            raise PlanError(
+                f"{where}: workload {each.kind}: brokers refuse session_timeout_ms "
+                f"{each.session_timeout_ms}, which is below {MIN_SESSION} {least_ms}; raise it, or "
+                f"set {MIN_SESSION} in [broker]"
             )
 
 
@@ -108,15 +138,5 @@ def _named(workload: FurtherWorkload) -> Sequence[str]:
             return (workload.topic,)
         case CopyWorkload():
             return (workload.input, workload.output)
-        case TransactionWorkload():
-            return workload.topics
-
-
-def _written_by_name(workload: FurtherWorkload) -> Sequence[str]:
-    match workload:
-        case GroupWorkload():
-            return ()
-        case CopyWorkload():
-            return (workload.output,)
         case TransactionWorkload():
             return workload.topics

@@ -84,7 +84,9 @@ class _Members(_Kind):
     static: bool = False
     """Members are static (KIP-345): a replaced member comes back with the same instance id."""
     session_timeout_ms: int = Field(default=6_000, ge=1, le=1_800_000)
-    """After this time without a heartbeat a member is removed; the time for a rebalance, too."""
+    """After this time without a heartbeat a member of the classic protocol is removed. With
+    protocol `consumer` the broker's `group.consumer.session.timeout.ms` decides. A rebalance may
+    take so long, too."""
     member_life_s: float = Field(default=20.0, ge=0, le=31_622_400)
     """About how long a member takes part before another one replaces it; 0 means until the end.
     Half of the members leave the group, the others vanish."""
@@ -131,6 +133,8 @@ class TransactionWorkload(_Kind):
     """The topics with these producers, by name; empty means all but the output of copies."""
     producers: int = Field(default=2, ge=1, le=100)
     """Per topic, each with a transactional id of its own."""
+    consumers: int = Field(default=1, ge=0, le=100)
+    """Per topic; each consumer reads all partitions of the topic at read_committed."""
     rate_per_s: float = Field(default=10.0, ge=0, le=1_000_000)
     """Transactions per second of each producer; 0 means as fast as it can."""
     records: int = Field(default=4, ge=1, le=10_000)
@@ -140,8 +144,8 @@ class TransactionWorkload(_Kind):
     abort_share: _Share = 0.2
     """Share of the transactions that their producer aborts."""
     open_share: _Share = 0.02
-    """Share of the transactions whose producer vanishes before their end. Another producer takes
-    over its transactional id."""
+    """Share of the transactions that their producer leaves open. Another producer takes over its
+    transactional id, and then the old one tries to go on."""
     value_bytes: int = Field(default=128, ge=64, le=1_000_000)
     """Size of a record's value, bytes."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)

@@ -446,7 +446,7 @@ class Runner:
         """Wait until every topic has an acknowledgement, so that faults hit a working cluster."""
         deadline_s = time.monotonic() + self._plan.start_timeout_s
         while not self._stop.is_set():
-            waiting = [name for name, seen in workload.stats().items() if not seen.get("acked")]
+            waiting = workload.silent()
             if not waiting:
                 return
             if time.monotonic() > deadline_s:

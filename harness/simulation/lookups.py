@@ -20,7 +20,7 @@ from harness.workloads.clients.own.offsets import (
     find,
 )
 from harness.workloads.clients.own.recording import connect
-from harness.workloads.own import ClientEnvironment
+from harness.workloads.environment import ClientEnvironment
 
 CLIENT: Final = 3
 """The number in this client's client id."""

@@ -36,11 +36,12 @@ from harness.simulation.world.world import MS, NS, World
 from harness.systems.node_roles import Layout
 from harness.systems.observer.watcher import Watcher
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import ClientConfig
+from harness.workloads.config import AnyConfig
+from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
-from harness.workloads.own import ClientEnvironment, run_workload
+from harness.workloads.launch import STOP_TIMEOUT_S, client_configs, further_configs
+from harness.workloads.own import run_workload
 from harness.workloads.own_final_reads import read_everything
 from nemesis.executor import Nemesis
 from nemesis.hosts import Hosts
@@ -123,7 +124,9 @@ class Simulation:
             poll_s=WATCH_S,
         )
         self._watching: SimTask | None = None
-        self._tallies: dict[str, list[Tally]] = {topic.name: [] for topic in plan.topics}
+        self._configs: list[AnyConfig] = []
+        self._tallies: dict[str, list[Tally]] = {}
+        """By the name of the clients' configuration."""
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
         self._unrecorded = UnrecordedClients(plan, self._client_environment, self._unless_excused)
@@ -181,6 +184,8 @@ class Simulation:
         with self._phase("create topics"):
             self._system.create_topics((*self._plan.topics, *self._unrecorded.topics()))
         self._watching = self._on_harness(self._watcher.watch())
+        self._configs = self._client_configs()
+        self._tallies = {config.name: [] for config in self._configs}
         self._clients = self.cluster.run_client(self._client_program)
         with self._phase("warm up"):
             self._await_acks()
@@ -295,14 +300,7 @@ class Simulation:
         return self._task_runner.call(lambda: self._watcher.settled(timeout_s, quiet=quiet))
 
     def _final_reads(self) -> bool:
-        config = FinalReadConfig(
-            run_id=self.recording.run_id,
-            base_ns=self._base_ns,
-            history_dir="",
-            bootstrap=self._system.bootstrap,
-            topics={topic.name: topic.partitions for topic in self._plan.topics},
-            value_bytes=self._plan.workload.value_bytes,
-        )
+        config = FinalReadConfig.of(self._plan, self._system.bootstrap, self._unstored())
         history = self._history("final-reads", FINAL_READS_CLIENT)
         client_world = self._client_environment("final reads")
         return self._task_runner.call(lambda: read_everything(config, history, client_world))
@@ -321,28 +319,33 @@ class Simulation:
     # -- the clients
 
     async def _client_program(self) -> None:
-        """The clients of all topics, in one process."""
+        """The clients of all topics and further workloads, in one process."""
         async with asyncio.TaskGroup() as group:
             for each in self._unrecorded.work(self._system.bootstrap, self._stop_clients):
                 group.create_task(each)
-            for config in self._client_configs():
-                history = self._history(
-                    f"{config.topic}.{config.first_client}", config.first_client
-                )
-                tallies = self._tallies[config.topic]
-                client_world = self._client_environment(config.topic)
+            for config in self._configs:
+                name = config.name
+                history = self._history(f"{name}.{config.first_client}", config.first_client)
+                tallies = self._tallies[name]
+                client_world = self._client_environment(name)
                 group.create_task(
                     run_workload(config, history, client_world, self._stop_clients, tallies)
                 )
 
-    def _client_configs(self) -> list[ClientConfig]:
-        unstored = Run(
+    def _client_configs(self) -> list[AnyConfig]:
+        bootstrap, run = self._system.bootstrap, self._unstored()
+        return [
+            *client_configs(self._plan, bootstrap, run),
+            *further_configs(self._plan, bootstrap, run),
+        ]
+
+    def _unstored(self) -> Run:
+        return Run(
             path=Path("simulated"),
             run_id=self.recording.run_id,
             started_wall_ns=self.recording.started_wall_ns,
             base_ns=self._base_ns,
         )
-        return client_configs(self._plan, self._system.bootstrap, unstored)
 
     def _client_environment(self, purpose: str) -> ClientEnvironment:
         rng = self.world.stream("clients", purpose)
@@ -351,9 +354,9 @@ class Simulation:
     def _await_acks(self) -> None:
         deadline_s = self._task_runner.now_s() + self._plan.start_timeout_s
         while waiting := [
-            topic
-            for topic, tallies in self._tallies.items()
-            if not any(tally.acked for tally in tallies)
+            config.name
+            for config in self._configs
+            if config.writes and not any(tally.acked for tally in self._tallies[config.name])
         ]:
             if self._task_runner.now_s() > deadline_s:
                 self._note("no send was acknowledged in time", waiting)

@@ -95,6 +95,8 @@ def _incomplete_run(recording: Recording) -> Iterator[str]:
         yield "the leaders' epochs are not known"
     if recording.prepared.plan.expect:
         yield "the plan has expectations"
+    if recording.prepared.plan.more_workloads:
+        yield "the plan has workloads that only the checkers judge"
 
 
 def _faults(recording: Recording) -> Iterator[str]:

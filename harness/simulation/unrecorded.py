@@ -28,7 +28,7 @@ from harness.simulation.transaction_work import (
 )
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.recording import connect
-from harness.workloads.own import ClientEnvironment
+from harness.workloads.environment import ClientEnvironment
 
 FIRST_CLIENT: Final = 500
 """The number in the client id of the first of these clients."""

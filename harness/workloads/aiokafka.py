@@ -48,4 +48,4 @@ async def run_workload(
 
 
 if __name__ == "__main__":
-    sys.exit(process.main(sys.argv, run_workload))
+    sys.exit(process.main(sys.argv, run_workload, ClientConfig.load))

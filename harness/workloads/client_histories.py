@@ -6,19 +6,21 @@ from typing import Final
 
 from harness.recording.history import HistoryWriter, OperationWriter
 from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import CLIENTS_PER_PROCESS, ClientConfig
+from harness.workloads.clients.transaction_sends import TransactionSends
+from harness.workloads.config import CLIENTS_PER_PROCESS, AnyConfig, ClientConfig, FurtherConfig
 
 SPARE_CLIENTS: Final = 100
 """Client numbers of a process that are kept for producers that cannot go on."""
 
 
-def open_history(config: ClientConfig) -> HistoryWriter:
+def open_history(config: AnyConfig) -> HistoryWriter:
     """Open the history of a process, which must not exist yet."""
     return HistoryWriter(
-        Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
+        Path(config.history_dir) / f"{config.name}.{config.first_client}.arrows",
         writer_id=config.first_client,
         base_ns=config.base_ns,
         rotate_s=config.rotate_s,
@@ -38,6 +40,7 @@ class ClientHistories:
         self._last_replaceable = config.first_client + CLIENTS_PER_PROCESS - SPARE_CLIENTS
         self._sends_per_producer = config.sends_per_producer or None
         self._clients = itertools.count(config.first_client)
+        self._isolation = config.isolation
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
 
     def sends(self, tally: Tally) -> Sends:
@@ -61,4 +64,77 @@ class ClientHistories:
             writer=self._writer,
             codec=self._codec,
             tally=tally,
+            isolation=self._isolation,
+        )
+
+
+class FurtherHistories:
+    """Gives every client of a further workload its part of the history, with the next client
+    number. Any thread may call it."""
+
+    def __init__(self, config: FurtherConfig, writer: OperationWriter, value_bytes: int) -> None:
+        """`value_bytes` is the size of what the clients write."""
+        self._config = config
+        self._writer = writer
+        self._clients = itertools.count(config.first_client)
+        self._last_replaceable = config.first_client + CLIENTS_PER_PROCESS - SPARE_CLIENTS
+        self._codec = PayloadCodec(config.run_id, value_bytes)
+
+    def next_client(self) -> int:
+        """Return the number of a new client."""
+        return next(self._clients)
+
+    def is_replaceable(self, client: int) -> bool:
+        """Return whether another client may take the place of this one. The last clients that have
+        a number stay."""
+        return client < self._last_replaceable
+
+    def transactions(
+        self, client: int, topic: str, transactional_id: str, tally: Tally, group: str | None = None
+    ) -> TransactionSends:
+        """Return the transactions of a producer; with `group` it copies what the group reads."""
+        return TransactionSends(
+            client=client,
+            topic=topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+            transactional_id=transactional_id,
+            group=group,
+        )
+
+    def sends(self, client: int, topic: str, tally: Tally, group: str | None = None) -> Sends:
+        """Return the sends of a producer with acks=all; with `group` it copies what the group
+        reads."""
+        return Sends(
+            client=client,
+            topic=topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+            acks=self._config.acks,
+            group=group,
+        )
+
+    def reads(self, client: int, topic: str, tally: Tally, group: str | None = None) -> Reads:
+        """Return the reads of a consumer, or of a member of a group."""
+        return Reads(
+            client=client,
+            topic=topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+            isolation=self._config.isolation(topic),
+            group=group,
+        )
+
+    def membership(self, client: int, topic: str, group: str, tally: Tally) -> Membership:
+        """Return what a member of a group goes through."""
+        return Membership(
+            client=client,
+            topic=topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+            group=group,
         )

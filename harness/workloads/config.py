@@ -1,13 +1,20 @@
 """The configuration of one client process: a flat, frozen record, which is passed as JSON."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from pydantic import TypeAdapter
+
+from harness.plans.workloads import FurtherWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
 
+READ_COMMITTED: Final = 1
+"""An isolation level."""
 CLIENTS_PER_PROCESS: Final = 1_000
 """How many client numbers one process owns. The harness's own clients have lower numbers."""
 
@@ -45,6 +52,23 @@ class ClientConfig:
     zombie_batches: bool = False
     drain_ms: int = 5_000
     rotate_s: float | None = None
+    read_committed: bool = False
+    """Consumers read the records of committed transactions only; else nobody writes any."""
+
+    @property
+    def name(self) -> str:
+        """The name of the process."""
+        return self.topic
+
+    @property
+    def writes(self) -> bool:
+        """Whether the process has producers."""
+        return self.producers > 0
+
+    @property
+    def isolation(self) -> int | None:
+        """The isolation level of the consumers; None: nobody writes transactions."""
+        return READ_COMMITTED if self.read_committed else None
 
     def producer_options(self, access: Access) -> ProducerOptions:
         """Return the options of each producer. `access` is not saved, because it has secrets."""
@@ -65,3 +89,60 @@ class ClientConfig:
     def load(cls, path: Path) -> "ClientConfig":
         """Read what `save` wrote. Raises OSError, ValueError, TypeError for any other file."""
         return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherConfig:
+    """The clients of one further workload of the plan.
+
+    `workload` is the plan's table. `partitions` has the number of partitions of each topic that the
+    workload uses, and `transactional` the topics among them that get records in transactions. For
+    the other fields see `ClientConfig`.
+    """
+
+    run_id: str
+    base_ns: int
+    history_dir: str
+    first_client: int
+    bootstrap: str
+    name: str
+    workload: Mapping[str, Any]
+    partitions: Mapping[str, int]
+    transactional: Sequence[str] = ()
+    drain_ms: int = 5_000
+    rotate_s: float | None = None
+
+    @property
+    def acks(self) -> int:
+        """What producers wait for: all in-sync replicas."""
+        return -1
+
+    @property
+    def writes(self) -> bool:
+        """Whether the process has producers."""
+        return not isinstance(self.wanted, GroupWorkload)
+
+    @cached_property
+    def wanted(self) -> FurtherWorkload:
+        """The workload, validated."""
+        return _WORKLOAD.validate_python(self.workload)
+
+    def isolation(self, topic: str) -> int | None:
+        """Return the isolation level of the readers of a topic; None: nobody writes transactions to
+        it."""
+        return READ_COMMITTED if topic in self.transactional else None
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+
+
+_WORKLOAD: Final[TypeAdapter[FurtherWorkload]] = TypeAdapter(FurtherWorkload)
+
+AnyConfig = ClientConfig | FurtherConfig
+
+
+def load(path: Path) -> AnyConfig:
+    """Read what `save` wrote. Raises OSError, ValueError, TypeError for any other file."""
+    values = json.loads(path.read_text())
+    return FurtherConfig(**values) if "workload" in values else ClientConfig(**values)

@@ -9,14 +9,14 @@ from typing import Final
 
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import ClientConfig
+from harness.workloads.config import AnyConfig
 
 STAT_INTERVAL_S: Final = 1.0
 
 
-def print_stat(config: ClientConfig, tallies: Iterable[Tally], writer: OperationWriter) -> None:
+def print_stat(config: AnyConfig, tallies: Iterable[Tally], writer: OperationWriter) -> None:
     """Print the present counters as one line."""
-    line = stat_line(config.topic, config.acks, tallies, writer.now_ns())
+    line = stat_line(config.name, config.acks, tallies, writer.now_ns())
     with contextlib.suppress(OSError):  # the reader died, but the history must go on
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

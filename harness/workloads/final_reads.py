@@ -9,18 +9,20 @@ not. The reads end early when no partition made progress for a while. Exit code 
 partition was read to its end, else 2.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from harness.plans import workload_topics
 from harness.plans.plan import Plan
 from harness.recording.history import (
     FLUSH_INTERVAL_S,
@@ -34,6 +36,9 @@ from harness.workloads.clients import access
 from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
 from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.config import READ_COMMITTED
+from harness.workloads.environment import ClientEnvironment
+from harness.workloads.final_commits import record_committed
 
 CLIENT: Final = 2
 """Client number, and writer id, of the final reads."""
@@ -55,7 +60,11 @@ INCOMPLETE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalReadConfig:
-    """The configuration of the process; `topics` has the number of partitions of each topic."""
+    """The configuration of the process; `topics` has the number of partitions of each topic.
+
+    `transactional` are the topics that got records in transactions, and `groups` has the topic of
+    each group that commits offsets.
+    """
 
     run_id: str
     base_ns: int
@@ -63,8 +72,33 @@ class FinalReadConfig:
     bootstrap: str
     topics: Mapping[str, int]
     value_bytes: int
+    transactional: Sequence[str] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
     patience_s: float = PATIENCE_S
     timeout_s: float = TIMEOUT_S
+
+    def isolation(self, topic: str) -> int | None:
+        """Return the isolation level of the reads of a topic; None: nobody writes transactions to
+        it."""
+        return READ_COMMITTED if topic in self.transactional else None
+
+    def topics_of_groups(self) -> dict[str, tuple[str, int]]:
+        """Return the topic that each group reads, with its number of partitions."""
+        return {group: (topic, self.topics[topic]) for group, topic in self.groups.items()}
+
+    @classmethod
+    def of(cls, plan: Plan, bootstrap: str, run: Run) -> "FinalReadConfig":
+        """Return the configuration for a run of the plan."""
+        return cls(
+            run_id=run.run_id,
+            base_ns=run.base_ns,
+            history_dir=str(run.history_dir),
+            bootstrap=bootstrap,
+            topics={topic.name: topic.partitions for topic in plan.topics},
+            value_bytes=plan.workload.value_bytes,
+            transactional=sorted(workload_topics.transactional(plan)),
+            groups=workload_topics.read_by_groups(plan),
+        )
 
 
 class ProgressDeadline:
@@ -94,6 +128,7 @@ def record_end(
     end: int | None,
     reached: int | None,
     why: str | None,
+    isolation: int | None = None,
 ) -> bool:
     """Record the `final-read-end` row of a partition; return whether it was read to its end.
 
@@ -103,6 +138,7 @@ def record_end(
     writer.record(
         op, CLIENT, "final-read-end", "ok" if complete else "info", begun_ns, writer.now_ns(),
         *partition, None, reached, error=None if complete else why or "timeout",
+        isolation=isolation,
     )  # fmt: skip
     return complete
 
@@ -197,6 +233,7 @@ class FinalReader:
         self._writer.record(
             self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, partition[0],
             partition[1], value, message.offset(), message.leader_epoch(), error=problem,
+            isolation=self._config.isolation(partition[0]),
         )  # fmt: skip
 
     def _record_end(self, partition: tuple[str, int]) -> bool:
@@ -208,19 +245,34 @@ class FinalReader:
             end=self._end.get(partition),
             reached=self._next.get(partition),
             why=self._why.get(partition),
+            isolation=self._config.isolation(partition[0]),
         )
 
 
 def read_all(config: FinalReadConfig) -> bool:
-    """Read everything into history/final-reads.arrows; return whether every end was reached."""
+    """Read everything into history/final-reads.arrows, and ask for the committed offsets; return
+    whether all was answered."""
     writer = HistoryWriter(
         Path(config.history_dir) / "final-reads.arrows", writer_id=CLIENT, base_ns=config.base_ns
     )
     writer.start(CLIENT)
     complete = FinalReader(config, writer).run()
+    if config.groups:
+        complete = asyncio.run(_committed(config, writer)) and complete
     writer.end(CLIENT)
     writer.close()
     return complete
+
+
+async def _committed(config: FinalReadConfig, writer: HistoryWriter) -> bool:
+    return await record_committed(
+        config.bootstrap,
+        config.topics_of_groups(),
+        client=CLIENT,
+        writer=writer,
+        world=ClientEnvironment.of_this_process(),
+        patience_s=config.patience_s,
+    )
 
 
 def run_final_reads(
@@ -232,14 +284,7 @@ def run_final_reads(
     into: Access = OPEN,
 ) -> bool:
     """Run the process on the clients' machine and wait for it; return whether all was read."""
-    config = FinalReadConfig(
-        run_id=run.run_id,
-        base_ns=run.base_ns,
-        history_dir=str(run.history_dir),
-        bootstrap=bootstrap,
-        topics={topic.name: topic.partitions for topic in plan.topics},
-        value_bytes=plan.workload.value_bytes,
-    )
+    config = FinalReadConfig.of(plan, bootstrap, run)
     path = run.path / "clients" / "final-reads.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(asdict(config), indent=2) + "\n")

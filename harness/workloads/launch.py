@@ -1,7 +1,8 @@
 """Starts the workload's client processes on a target, follows their counters, and stops them.
 
 There is one process per topic, so that acks modes do not slow each other down inside one
-interpreter, and a process that dies ends only the clients of one topic.
+interpreter, and a process that dies ends only the clients of one topic. Each further workload has a
+process, too.
 """
 
 import json
@@ -14,11 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.plans import workload_topics
 from harness.plans.plan import ClientName, Plan
 from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.clients.access import OPEN, Access
-from harness.workloads.config import CLIENTS_PER_PROCESS, ClientConfig
+from harness.workloads.config import (
+    CLIENTS_PER_PROCESS,
+    AnyConfig,
+    ClientConfig,
+    FurtherConfig,
+)
 
 MODULES: Final[Mapping[ClientName, str]] = {
     "librdkafka": "harness.workloads.librdkafka",
@@ -36,7 +43,7 @@ STOP_TIMEOUT_S: Final = 25.0
 class ClientProcess:
     """One running process and the last line of counters that it printed."""
 
-    config: ClientConfig
+    config: AnyConfig
     process: subprocess.Popen[bytes]
     log_path: Path
     stat: Mapping[str, Any]
@@ -58,24 +65,32 @@ class Workload:
     def __init__(self, clients: list[ClientProcess]) -> None:
         self._clients = clients
         self._readers = [
-            threading.Thread(target=client.follow, name=client.config.topic, daemon=True)
+            threading.Thread(target=client.follow, name=client.config.name, daemon=True)
             for client in clients
         ]
         for reader in self._readers:
             reader.start()
 
     def stats(self) -> dict[str, Mapping[str, Any]]:
-        """Return each topic's last counters: sent, acked, failed, info, read, p50_ms, p99_ms."""
-        return {client.config.topic: client.stat for client in self._clients}
+        """Return each process's last counters: sent, acked, failed, info, read, p50_ms, p99_ms."""
+        return {client.config.name: client.stat for client in self._clients}
 
     def processes(self) -> dict[str, subprocess.Popen[bytes]]:
-        """Return each topic's process."""
-        return {client.config.topic: client.process for client in self._clients}
+        """Return each process by its name."""
+        return {client.config.name: client.process for client in self._clients}
+
+    def silent(self) -> list[str]:
+        """Return the processes with producers and without an acknowledgement, by name."""
+        return [
+            client.config.name
+            for client in self._clients
+            if client.config.writes and not client.stat.get("acked")
+        ]
 
     def problems(self) -> list[str]:
         """Return the processes that ended with an error, in words."""
         return [
-            f"the clients of {client.config.topic} ended with code {client.process.returncode}; "
+            f"the clients of {client.config.name} ended with code {client.process.returncode}; "
             f"see {client.log_path}"
             for client in self._clients
             if client.process.poll() not in (None, 0)
@@ -97,7 +112,7 @@ class Workload:
             except subprocess.TimeoutExpired:
                 client.process.kill()
                 client.process.wait()
-                hung.append(f"the clients of {client.config.topic} did not end and were killed")
+                hung.append(f"the clients of {client.config.name} did not end and were killed")
         for reader in self._readers:
             reader.join(1.0)
         return hung or self.problems()
@@ -108,16 +123,21 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
     folder = run.path / "clients"
     folder.mkdir(exist_ok=True)
     clients = []
-    for config in client_configs(plan, bootstrap, run):
-        path = folder / f"{config.topic}.json"
+    wanted: list[tuple[ClientName, AnyConfig]] = [
+        *((plan.workload.client, each) for each in client_configs(plan, bootstrap, run)),
+        *((each.wanted.client, each) for each in further_configs(plan, bootstrap, run)),
+    ]
+    for client, config in wanted:
+        path = folder / f"{config.name}.json"
         config.save(path)
-        clients.append(_spawn(MODULES[plan.workload.client], config, target, path, access))
+        clients.append(_spawn(MODULES[client], config, target, path, access))
     return Workload(clients)
 
 
 def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
-    """Return the configuration of each client process, in the plan's order of topics."""
-    workload = plan.workload
+    """Return the configuration of each topic's client process, in the plan's order of topics."""
+    workload, transactional = plan.workload, workload_topics.transactional(plan)
+    used = workload_topics.of_producers(plan)
     return [
         ClientConfig(
             run_id=run.run_id,
@@ -140,13 +160,38 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
             insists=workload.insists,
             zombie_batches=workload.zombie_batches,
             rotate_s=plan.rotate_s,
+            read_committed=topic.name in transactional,
         )
         for index, topic in enumerate(plan.topics)
+        if topic in used
     ]
 
 
+def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]:
+    """Return the configuration of each further workload's process, in the plan's order."""
+    transactional = workload_topics.transactional(plan)
+    found = []
+    for index, workload in enumerate(plan.more_workloads):
+        topics = workload_topics.of(plan, workload)
+        found.append(
+            FurtherConfig(
+                run_id=run.run_id,
+                base_ns=run.base_ns,
+                history_dir=str(run.history_dir),
+                first_client=(len(plan.topics) + index + 1) * CLIENTS_PER_PROCESS,
+                bootstrap=bootstrap,
+                name=f"{workload.kind}@{index + 1}",
+                workload=workload.model_dump(mode="json"),
+                partitions={topic.name: topic.partitions for topic in topics},
+                transactional=[t.name for t in topics if t.name in transactional],
+                rotate_s=plan.rotate_s,
+            )
+        )
+    return found
+
+
 def _spawn(
-    module: str, config: ClientConfig, target: Target, path: Path, access: Access
+    module: str, config: AnyConfig, target: Target, path: Path, access: Access
 ) -> ClientProcess:
     log_path = path.with_suffix(".log")
     # The kernel closes the process's standard input when the harness dies, and then the clients

@@ -1,4 +1,5 @@
-"""The clients of one topic with our own asyncio client: in a process, or on any event loop.
+"""The clients of a topic or of a further workload with our own asyncio client: in a process, or on
+any event loop.
 
     python -m harness.workloads.own CONFIG.json
 
@@ -7,56 +8,39 @@ starts no thread, so that a simulated loop can run it.
 """
 
 import asyncio
-import random
 import sys
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 
 from harness.recording.history import OperationWriter
 from harness.workloads import process
-from harness.workloads.clients import access
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
-from harness.workloads.clients.own.cluster import Cluster, Timing
-from harness.workloads.clients.own.consumer import ConsumerSettings
+from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.partition_queue import Limits
 from harness.workloads.clients.own.producer import ProducerSettings
-from harness.workloads.clients.own.recording import (
-    WORKLOAD_CONSUMER,
-    RecordingConsumer,
-    RecordingProducer,
-    connect,
-)
+from harness.workloads.clients.own.recording import RecordingConsumer, RecordingProducer, connect
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import ClientConfig
+from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
 from harness.workloads.coroutines import run_clients
-from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
-
-
-@dataclass(slots=True, kw_only=True)
-class ClientEnvironment:
-    """What clients get from outside: randomness, the time of day, time limits, and the sizes of
-    fetches."""
-
-    rng: random.Random
-    wall_clock_ms: Callable[[], int]
-    timing: Timing = field(default_factory=Timing)
-    consumer: ConsumerSettings = WORKLOAD_CONSUMER
-    security: ClientSecurity = PLAINTEXT_CLIENT
+from harness.workloads.environment import ClientEnvironment
+from harness.workloads.own_further import run_further
 
 
 async def run_workload(
-    config: ClientConfig,
+    config: AnyConfig,
     writer: OperationWriter,
     world: ClientEnvironment,
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """Run the clients of one topic; see `run_clients`."""
-    await run_clients(config, _Own(config, world), writer, stop, tallies)
+    """Run the clients until `stop` is set; see `run_clients` and `run_further`."""
+    if isinstance(config, FurtherConfig):
+        await run_further(config, writer, world, stop, tallies)
+    else:
+        await run_clients(config, _Own(config, world), writer, stop, tallies)
 
 
 class _Own:
@@ -65,6 +49,7 @@ class _Own:
     def __init__(self, config: ClientConfig, world: ClientEnvironment) -> None:
         self._bootstrap = config.bootstrap
         self._world = world
+        self._read_committed = config.read_committed
         self._producer = ProducerSettings(
             acks=config.acks,
             idempotence=config.idempotence,
@@ -85,7 +70,8 @@ class _Own:
 
     async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> RecordingConsumer:
         """Make a consumer."""
-        return RecordingConsumer(self._cluster(reads), self._world.consumer, reads, offsets)
+        settings = replace(self._world.consumer, read_committed=self._read_committed)
+        return RecordingConsumer(self._cluster(reads), settings, reads, offsets)
 
     def _cluster(self, history: ClientHistory) -> Cluster:
         world = self._world
@@ -100,15 +86,11 @@ class _Own:
 
 
 async def _run(
-    config: ClientConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
+    config: AnyConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
-    world = ClientEnvironment(
-        rng=random.Random(),
-        wall_clock_ms=lambda: time.time_ns() // 1_000_000,
-        security=access.of_this_process().channel(),
-    )
+    world = ClientEnvironment.of_this_process()
     await run_workload(config, writer, world, stop, tallies)
 
 
 if __name__ == "__main__":
-    sys.exit(process.main(sys.argv, _run))
+    sys.exit(process.main(sys.argv, _run, load))

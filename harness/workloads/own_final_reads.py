@@ -6,6 +6,7 @@ process.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from harness.recording.history import OperationWriter
@@ -16,8 +17,9 @@ from harness.workloads.clients.own.recording import connect
 from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.environment import ClientEnvironment
+from harness.workloads.final_commits import record_committed
 from harness.workloads.final_reads import CLIENT, FinalReadConfig, ProgressDeadline, record_end
-from harness.workloads.own import ClientEnvironment
 
 SETTINGS: Final = ConsumerSettings(max_wait_s=0.1)
 RETRY_S: Final = 0.1
@@ -27,7 +29,8 @@ CHECK_S: Final = 1.0
 async def read_everything(
     config: FinalReadConfig, writer: OperationWriter, world: ClientEnvironment
 ) -> bool:
-    """Read all topics until every partition's end or the deadline; return whether all were read."""
+    """Read all topics until every partition's end or the deadline, and ask for the committed
+    offsets; return whether all was answered."""
     writer.start(CLIENT)
     codec = PayloadCodec(config.run_id, config.value_bytes)
     op, begun_ns = writer.next_op(), writer.now_ns()
@@ -35,10 +38,20 @@ async def read_everything(
     async with asyncio.TaskGroup() as group:
         readers = []
         for topic, partitions in config.topics.items():
-            reader = _TopicReader(topic, partitions, op, writer, codec, deadline)
+            reader = _TopicReader(topic, partitions, op, writer, codec, deadline, config)
             readers.append(reader)
             group.create_task(reader.run(config.bootstrap, world))
     complete = [reader.record_ends(begun_ns) for reader in readers]
+    complete.append(
+        await record_committed(
+            config.bootstrap,
+            config.topics_of_groups(),
+            client=CLIENT,
+            writer=writer,
+            world=world,
+            patience_s=config.patience_s,
+        )
+    )
     writer.end(CLIENT)
     return all(complete)
 
@@ -54,7 +67,9 @@ class _TopicReader:
         writer: OperationWriter,
         codec: PayloadCodec,
         deadline: ProgressDeadline,
+        config: FinalReadConfig,
     ) -> None:
+        self._isolation = config.isolation(topic)
         self._topic = topic
         self._partitions = range(partitions)
         self._op = op
@@ -72,7 +87,8 @@ class _TopicReader:
     async def run(self, bootstrap: str, world: ClientEnvironment) -> None:
         """Read until every end or the deadline, in the loop's time."""
         cluster = connect(bootstrap, self._topic, client=CLIENT, rng=world.rng, timing=world.timing)
-        reading = Consumer(cluster, SETTINGS, {}, self, now_ns=self._writer.now_ns)
+        settings = replace(SETTINGS, read_committed=self._isolation is not None)
+        reading = Consumer(cluster, settings, {}, self, now_ns=self._writer.now_ns)
         loop = asyncio.get_running_loop()
         begins = [loop.create_task(self._begin(cluster, reading, p)) for p in self._partitions]
         while (left_s := self._deadline.left_s(loop.time())) and any(
@@ -119,6 +135,7 @@ class _TopicReader:
                 end=None if partition in self._truncated else self._end.get(partition),
                 reached=self._next.get(partition),
                 why=self._why.get(partition),
+                isolation=self._isolation,
             )
             for partition in self._partitions
         ]
@@ -135,6 +152,7 @@ class _TopicReader:
                 self._writer.record(
                     self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, self._topic,
                     partition, value, record.offset, record.leader_epoch, None, node, error,
+                    isolation=self._isolation,
                 )  # fmt: skip
             self._read[partition] = fetched.next_offset
         self._progressed()

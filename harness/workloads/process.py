@@ -11,26 +11,28 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import uvloop
 
 from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
 from harness.workloads.client_histories import open_history
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import ClientConfig
+from harness.workloads.config import AnyConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 
-Clients = Callable[[ClientConfig, OperationWriter, asyncio.Event, list[Tally]], Awaitable[None]]
-"""Runs the topic's clients until the event is set, and appends a tally of each to the list."""
+C = TypeVar("C", bound=AnyConfig)
+Clients = Callable[[C, OperationWriter, asyncio.Event, list[Tally]], Awaitable[None]]
+"""Runs the clients until the event is set, and appends a tally of each to the list."""
 
 
-def main(argv: list[str], clients: Clients) -> int:
+def main(argv: list[str], clients: Clients[C], read: Callable[[Path], C]) -> int:
     """Run the process; `argv` has the path of its configuration. Return the exit code."""
-    code: int = uvloop.run(run(ClientConfig.load(Path(argv[1])), clients))
+    code: int = uvloop.run(run(read(Path(argv[1])), clients))
     return code
 
 
-async def run(config: ClientConfig, clients: Clients) -> int:
+async def run(config: C, clients: Clients[C]) -> int:
     """Run the workload of one process until the stop; return the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

@@ -110,6 +110,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "client": "own",
         "topics": ["orders"],
         "producers": 3,
+        "consumers": 2,
         "rate_per_s": 50,
         "records": 10,
         "partitions": 3,

@@ -28,7 +28,8 @@ from harness.simulation.world.trace import Trace
 from harness.simulation.world.world import World
 from harness.systems.node_roles import Layout
 from harness.workloads.clients.counts import Tally
-from harness.workloads.own import ClientEnvironment, run_workload
+from harness.workloads.environment import ClientEnvironment
+from harness.workloads.own import run_workload
 from harness.zoo.schedules.load import Client, make_topics
 from tests.support.clients.own_client_worlds import config
 

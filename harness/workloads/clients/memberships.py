@@ -38,16 +38,20 @@ class Membership(ClientHistory):
         """Record that the member gives up partitions, and may still commit their offsets."""
         self._gave_up(REVOKED, partitions, generation)
 
-    def lost(self, partitions: Collection[int], generation: int) -> None:
+    def lost(
+        self, partitions: Collection[int], generation: int, *, error: str | None = None
+    ) -> None:
         """Record that the member has lost partitions: another member may have them already."""
-        self._gave_up(LOST, partitions, generation)
+        self._gave_up(LOST, partitions, generation, error)
 
-    def _gave_up(self, f: str, partitions: Collection[int], generation: int) -> None:
+    def _gave_up(
+        self, f: str, partitions: Collection[int], generation: int, error: str | None = None
+    ) -> None:
         op, now_ns = self.writer.next_op(), self.now_ns()
         for partition in sorted(partitions) or (None,):
             self.writer.record(
                 op, self.client, f, "ok", now_ns, now_ns,
-                None if partition is None else self.topic, partition,
+                None if partition is None else self.topic, partition, error=error,
                 group=self.group, generation=generation,
             )  # fmt: skip
 

@@ -23,13 +23,15 @@ class Sends(ClientHistory):
     """The sends of one producer. Only the thread or task that sends may use it."""
 
     acks: int
+    group: str | None = None
+    """The group whose records the sends copy."""
     limit: int | None = None
     """After how many sends another producer takes over; None: never."""
     in_flight: dict[int, int] = field(default_factory=dict)
     """Sends without an outcome, by partition."""
     _sequence: int = 0
-    _pending: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    # value -> op, invoke_ns, partition
+    _pending: dict[int, tuple[int, int, int, int | None]] = field(default_factory=dict)
+    # value -> op, invoke_ns, partition, the value that it copies
 
     @property
     def pending(self) -> int:
@@ -50,12 +52,12 @@ class Sends(ClientHistory):
         """Return whether the send of this value is pending."""
         return value in self._pending
 
-    def begin(self, partition: int) -> tuple[int, bytes]:
-        """Begin a send; return its value and its payload."""
+    def begin(self, partition: int, *, copies: int | None = None) -> tuple[int, bytes]:
+        """Begin a send, maybe of a copy; return its value and its payload."""
         self._sequence += 1
         value = value_of(self.client, self._sequence)
         payload = self.codec.encode(self.client, self._sequence)
-        self._pending[value] = (self.writer.next_op(), self.writer.now_ns(), partition)
+        self._pending[value] = (self.writer.next_op(), self.writer.now_ns(), partition, copies)
         self.in_flight[partition] = self.in_flight.get(partition, 0) + 1
         self.tally.sent += 1
         return value, payload
@@ -77,7 +79,7 @@ class Sends(ClientHistory):
         found = self._pending.pop(value, None)
         if found is None:
             return
-        op, invoke_ns, partition = found
+        op, invoke_ns, partition, copies = found
         self.in_flight[partition] -= 1
         if error is not None:
             self.note(error)
@@ -86,7 +88,8 @@ class Sends(ClientHistory):
         self.tally.ended(outcome, None if at_ns is None else at_ns - invoke_ns)
         self.writer.record(
             op, self.client, "send", outcome.value, invoke_ns, at_ns, self.topic, partition,
-            value, offset, None, self.acks, node, error,
+            value, offset, None, self.acks, node, error, copies=copies,
+            group=None if copies is None else self.group,
         )  # fmt: skip
 
     def abandon(self) -> None:

@@ -94,6 +94,10 @@ def test_a_flag_changes_the_producers_in_a_list() -> None:
         ([{"topics": ["in", "out"]}, COPY], "workload copy: its output out is the input, or"),
         ([{}, {**COPY, "output": "in"}], "workload copy: its output in is the input, or"),
         ([{}, COPY, {**COPY, "group": "g"}], "something else writes to it; give the copies a"),
+        (
+            [{}, {**GROUP, "session_timeout_ms": 2_000}],
+            "workload group: brokers refuse session_timeout_ms 2000, which is below group.min.sess",
+        ),
         ([{"topics": ["in"]}, COPY], "topic txn: no workload writes to it; remove it, or add it"),
     ],
 )

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.simulation.recording import History
 from harness.workloads.clients.own.cluster import Cluster, Timing
+from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.own import ClientEnvironment
 from harness.workloads.own_final_reads import read_everything
 from tests.support.clients.scripted_brokers import (
     FETCH,

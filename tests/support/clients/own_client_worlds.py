@@ -13,8 +13,9 @@ from harness.simulation.world.world import World
 from harness.systems.node_roles import Layout
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
+from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.own import ClientEnvironment, run_workload
+from harness.workloads.own import run_workload
 from harness.workloads.own_final_reads import read_everything
 from harness.zoo.schedules.load import make_topics
 from tests.support.clients.workloads import client_config

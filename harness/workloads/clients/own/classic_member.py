@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from harness.workloads.clients.own import subscriptions
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator
-from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings
+from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings, identity
 
 NO_GENERATION: Final = -1
 PROTOCOL: Final = "range"
@@ -25,18 +25,18 @@ class ClassicMember:
     owned: frozenset[int] = frozenset()
     member_id: str = ""
     generation: int = NO_GENERATION
-    _coordinator: Coordinator = field(init=False)
+    coordinator: Coordinator = field(init=False)
     _offsets: GroupOffsets = field(init=False)
 
     def __post_init__(self) -> None:
-        self._coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
-        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self._coordinator)
+        self.coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
+        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self.coordinator)
 
     async def join(self) -> ErrorCode:
         """See `Member`; the members of the group wait here for each other."""
         self.owned = frozenset()
         settings = self.settings
-        answer = await self._coordinator.ask(
+        answer = await self.coordinator.ask(
             "join_group",
             timeout_s=settings.rebalance_s + settings.session_s,
             group_id=settings.group,
@@ -49,7 +49,7 @@ class ClassicMember:
                 {"name": PROTOCOL, "metadata": subscriptions.subscription([self.cluster.topic])}
             ],
         )
-        code = self._coordinator.check(answer.error_code)
+        code = self.coordinator.check(answer.error_code)
         if code is ErrorCode.member_id_required:
             self.member_id = str(answer.member_id)
         elif code is ErrorCode.none:
@@ -67,7 +67,7 @@ class ClassicMember:
                 {"member_id": each, "assignment": subscriptions.assignment(self.topic, share)}
                 for each, share in shares.items()
             ]
-        answer = await self._coordinator.ask(
+        answer = await self.coordinator.ask(
             "sync_group",
             timeout_s=self.settings.rebalance_s + self.settings.session_s,
             group_id=self.settings.group,
@@ -76,10 +76,15 @@ class ClassicMember:
             group_instance_id=self.settings.instance_id,
             assignments=rows,
         )
-        code = self._coordinator.check(answer.error_code)
+        code = self.coordinator.check(answer.error_code)
         if code is ErrorCode.none:
             self.owned = frozenset(subscriptions.assigned(answer.assignment, self.topic))
         return self._result(code)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """See `Member`."""
+        return identity(self.settings, self.member_id, self.generation)
 
     @property
     def topic(self) -> str:
@@ -88,17 +93,17 @@ class ClassicMember:
 
     async def heartbeat(self) -> ErrorCode:
         """See `Member`."""
-        answer = await self._coordinator.ask("heartbeat", **self._membership())
-        return self._result(self._coordinator.check(answer.error_code))
+        answer = await self.coordinator.ask("heartbeat", **self._membership())
+        return self._result(self.coordinator.check(answer.error_code))
 
     async def leave(self) -> ErrorCode:
         """See `Member`."""
         rows = [{"member_id": self.member_id, "group_instance_id": self.settings.instance_id}]
-        answer = await self._coordinator.ask(
+        answer = await self.coordinator.ask(
             "leave_group", group_id=self.settings.group, members=rows
         )
         self.owned, self.generation = frozenset(), NO_GENERATION
-        return self._coordinator.check(answer.error_code)
+        return self.coordinator.check(answer.error_code)
 
     async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, ErrorCode]:
         """See `Member`."""

@@ -1,6 +1,5 @@
 """Reads a partition as a consumer with isolation.level=read_committed does (KIP-98)."""
 
-import heapq
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -9,14 +8,13 @@ from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
+from harness.workloads.clients.own.records import Aborted
 from nodes.log.batch import Record, decode_records, iter_batches
 from nodes.wire.errors import ChannelError
 
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 FETCH_BYTES: Final = 1 << 20
-ABORT: Final = 0
-"""The type of an abort marker, in the last two bytes of its key."""
 
 
 class Stable(NamedTuple):
@@ -35,25 +33,13 @@ def visible(
 
     `aborted` has producer id and first offset of each aborted transaction in the range.
     """
-    begins = [(first, producer) for producer, first in aborted]
-    heapq.heapify(begins)
-    ended: set[int] = set()
+    filtered = Aborted(aborted)
     found: list[Record] = []
     for at, header in iter_batches(data):
-        while begins and begins[0][0] <= header.last_offset:
-            ended.add(heapq.heappop(begins)[1])
-        if header.is_control:
-            markers = decode_records(data, at)  # none if compaction removed it
-            if markers and _is_abort(markers[0]):
-                ended.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in ended):
+        if not filtered.hides(data, at, header):
             found += [each for each in decode_records(data, at) if each.offset >= offset]
         offset = max(offset, header.next_offset)
     return found, offset
-
-
-def _is_abort(marker: Record) -> bool:
-    return int.from_bytes((marker.key or b"")[2:4], "big") == ABORT
 
 
 async def read_on(cluster: Cluster, partition: int, offset: int, *, wait_s: float = 0.0) -> Stable:

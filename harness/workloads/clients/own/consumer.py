@@ -25,6 +25,9 @@ from harness.workloads.clients.own.records import Fetched, decode
 from nodes.log.errors import CorruptBatch
 from nodes.wire.errors import ChannelError, ConnectFailed
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""Isolation levels."""
 OUT_OF_RANGE: Final = "OFFSET_OUT_OF_RANGE"
 TRUNCATED: Final = "LOG_TRUNCATION"
 
@@ -41,6 +44,8 @@ class ConsumerSettings:
     fetch_bytes: int = 8 << 20
     rewind_records: int = 1_000
     """How many records the consumer goes back when the log was truncated below its position."""
+    read_committed: bool = False
+    """Read the records of committed transactions only (isolation.level)."""
 
 
 class Reader(Protocol):
@@ -98,6 +103,8 @@ class Consumer:
     ) -> None:
         self.fatal: str | None = None
         """Why nothing can be read any more."""
+        self.paused = False
+        """Whether no further fetches are sent; call `fetch_due` after its end."""
         self._cluster = cluster
         self._settings = settings
         self._reader = reader
@@ -115,13 +122,21 @@ class Consumer:
         self._positions[partition] = _Position(offset=offset)
         self.fetch_due()
 
+    def drop(self, partition: int) -> None:
+        """Stop reading a partition; an answer that is under way is ignored."""
+        position = self._positions.pop(partition, None)
+        if position is not None:
+            position.over = True
+        if (reset := self._resets.pop(partition, None)) is not None:
+            reset.cancel()
+
     def position(self, partition: int) -> int:
         """Return the offset that is read next."""
         return self._positions[partition].offset
 
     def fetch_due(self) -> None:
         """Send a fetch to every leader that has none in flight."""
-        if self._closed:
+        if self._closed or self.paused:
             return
         by_node: dict[int, list[_Wanted]] = {}
         now_s = self._loop.time()
@@ -203,6 +218,7 @@ class Consumer:
             max_wait=timedelta(seconds=settings.max_wait_s),
             min_bytes=1,
             max_bytes=settings.fetch_bytes,
+            isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
             topics=({"topic": self._cluster.topic, "partitions": rows},),
         )
 
@@ -235,6 +251,8 @@ class Consumer:
         rows = {int(row.partition): row for topic in answer.topics for row in topic.partitions}
         for each in asked:
             row = rows.get(each.partition)
+            if each.position.over:
+                continue
             if row is None or row.error_code is not ErrorCode.none:
                 name = "NO_ANSWER" if row is None else row.error_code.name.upper()
                 self._failed(each, name)
@@ -259,6 +277,8 @@ class Consumer:
 
     def _fetched_one(self, wanted: _Wanted, answer: Any, row: Any) -> Fetched | None:
         position = wanted.position
+        if position.over:
+            return None
         if row is None:
             self._failed(wanted, "NO_ANSWER")
             return None
@@ -275,7 +295,12 @@ class Consumer:
             self._truncated(wanted, TRUNCATED, int(diverging.end_offset))
             return None
         try:
-            fetched = decode(row.records or b"", offset=position.offset, epoch=position.epoch)
+            fetched = decode(
+                row.records or b"",
+                offset=position.offset,
+                epoch=position.epoch,
+                aborted=self._aborted(row),
+            )
         except CorruptBatch:
             self._failed(wanted, "CORRUPT_MESSAGE")
             return None
@@ -285,6 +310,15 @@ class Consumer:
         position.offset, position.epoch = fetched.next_offset, fetched.last_epoch
         position.checked_epoch = max(position.checked_epoch, wanted.leader.epoch)
         return fetched
+
+    def _aborted(self, row: Any) -> Sequence[tuple[int, int]]:
+        """Return producer id and first offset of aborted transactions among a row's records."""
+        if not self._settings.read_committed:
+            return ()
+        return [
+            (int(each.producer_id), int(each.first_offset))
+            for each in row.aborted_transactions or ()
+        ]
 
     def _failed(self, wanted: _Wanted, error: str) -> None:
         position, cluster = wanted.position, self._cluster

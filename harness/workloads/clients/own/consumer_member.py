@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator
-from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings
+from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings, identity
 
 
 @dataclass(slots=True)
@@ -26,12 +26,22 @@ class ConsumerMember:
     owned: frozenset[int] = frozenset()
     member_id: str = ""
     epoch: int = 0
-    _coordinator: Coordinator = field(init=False)
+    coordinator: Coordinator = field(init=False)
     _offsets: GroupOffsets = field(init=False)
 
     def __post_init__(self) -> None:
-        self._coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
-        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self._coordinator)
+        self.coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
+        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self.coordinator)
+
+    @property
+    def generation(self) -> int:
+        """See `Member`."""
+        return self.epoch
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """See `Member`."""
+        return identity(self.settings, self.member_id, self.epoch)
 
     async def join(self) -> ErrorCode:
         """See `Member`."""
@@ -41,7 +51,7 @@ class ConsumerMember:
     async def heartbeat(self) -> ErrorCode:
         """See `Member`."""
         settings = self.settings
-        answer = await self._coordinator.ask(
+        answer = await self.coordinator.ask(
             "consumer_group_heartbeat",
             group_id=settings.group,
             member_id=self.member_id,
@@ -51,7 +61,7 @@ class ConsumerMember:
             subscribed_topic_names=[self.cluster.topic],
             topic_partitions=self._owned_rows(),
         )
-        code = self._coordinator.check(answer.error_code)
+        code = self.coordinator.check(answer.error_code)
         if code is ErrorCode.none:
             self.member_id, self.epoch = str(answer.member_id), int(answer.member_epoch)
             if answer.assignment is not None:
@@ -68,7 +78,7 @@ class ConsumerMember:
 
     async def leave(self) -> ErrorCode:
         """See `Member`."""
-        answer = await self._coordinator.ask(
+        answer = await self.coordinator.ask(
             "consumer_group_heartbeat",
             group_id=self.settings.group,
             member_id=self.member_id,
@@ -76,7 +86,7 @@ class ConsumerMember:
             instance_id=self.settings.instance_id,
         )
         self.owned, self.epoch = frozenset(), 0
-        return self._coordinator.check(answer.error_code)
+        return self.coordinator.check(answer.error_code)
 
     async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, ErrorCode]:
         """See `Member`."""

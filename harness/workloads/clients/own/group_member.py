@@ -37,11 +37,41 @@ class GroupSettings:
     instance_id: str | None = None
 
 
+def identity(settings: GroupSettings, member_id: str, generation: int) -> dict[str, Any]:
+    """Return what a request says of a member: its group knows it by id and generation."""
+    return {
+        "member_id": member_id,
+        "generation_id": generation,
+        "group_instance_id": settings.instance_id,
+    }
+
+
+NOBODY: Final = identity(
+    GroupSettings(group="", partitions=0, session_s=0, rebalance_s=0), member_id="", generation=-1
+)
+"""What a request says without the metadata of a group."""
+
+
 class Member(Protocol):
     """A member of a group."""
 
     owned: frozenset[int]
     """The partitions that it was told to own."""
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group, or the member's epoch."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What a request to commit offsets in a transaction says of the member (KIP-447)."""
+        ...
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator of the group."""
+        ...
 
     async def join(self) -> ErrorCode:
         """Become a member of the present generation; `none` if it is one."""

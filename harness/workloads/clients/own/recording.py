@@ -86,9 +86,9 @@ class RecordingProducer:
         """Why this instance cannot send any more."""
         return USED_UP if self._sends.used_up else self._producer.fatal
 
-    def send(self, partition: int) -> None:
+    def send(self, partition: int, *, copies: int | None = None) -> None:
         """Start one send; its outcome is recorded later."""
-        value, payload = self._sends.begin(partition)
+        value, payload = self._sends.begin(partition, copies=copies)
         self._producer.send(partition, value, payload)
 
     async def close(self, timeout_s: float) -> None:

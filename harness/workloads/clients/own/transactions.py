@@ -212,7 +212,7 @@ class TransactionalProducer:
     async def commit_offsets(
         self, coordinator: Coordinator, group: str, offsets: Mapping[int, int], **member: Any
     ) -> None:
-        """Commit offsets of `group` in the transaction.
+        """Commit offsets of `group` in the transaction, of the topic of `coordinator`'s cluster.
 
         `coordinator` is the group's; `member` has generation_id, member_id and group_instance_id
         (KIP-447).
@@ -228,7 +228,7 @@ class TransactionalProducer:
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[{"name": self.cluster.topic, "partitions": rows}],
+            topics=[{"name": coordinator.topic, "partitions": rows}],
             **member,
         )
         for topic in answer.topics:

@@ -1,0 +1,33 @@
+"""What our own clients get from outside, so that a simulated loop can run them."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from harness.workloads.clients import access
+from harness.workloads.clients.own.cluster import Timing
+from harness.workloads.clients.own.consumer import ConsumerSettings
+from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientEnvironment:
+    """What clients get from outside: randomness, the time of day, time limits, and the sizes of
+    fetches."""
+
+    rng: random.Random
+    wall_clock_ms: Callable[[], int]
+    timing: Timing = field(default_factory=Timing)
+    consumer: ConsumerSettings = WORKLOAD_CONSUMER
+    security: ClientSecurity = PLAINTEXT_CLIENT
+
+    @classmethod
+    def of_this_process(cls) -> "ClientEnvironment":
+        """Return the environment of a real process."""
+        return cls(
+            rng=random.Random(),
+            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+            security=access.of_this_process().channel(),
+        )

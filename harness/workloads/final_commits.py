@@ -1,0 +1,66 @@
+"""Asks the coordinators of the plan's groups which offsets are committed, after the run.
+
+Each partition that a group reads gets a `final-committed` row: ok with the offset (none: nothing is
+committed), or info with the reason why the coordinator gave no answer. An answer is stable: no
+transaction that commits offsets is open.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from harness.recording.history import OperationWriter
+from harness.workloads.clients.own.coordinator import GROUP, Coordinator, Unavailable
+from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings
+from harness.workloads.clients.own.recording import connect
+from harness.workloads.environment import ClientEnvironment
+
+FINAL_COMMITTED: Final = "final-committed"
+RETRY_S: Final = 0.1
+
+
+async def record_committed(
+    bootstrap: str,
+    groups: Mapping[str, tuple[str, int]],
+    *,
+    client: int,
+    writer: OperationWriter,
+    world: ClientEnvironment,
+    patience_s: float,
+) -> bool:
+    """Record the offsets of each group, with its topic and the topic's number of partitions, as
+    operations of `client`; return whether all coordinators answered."""
+    complete = True
+    for group, (topic, partitions) in groups.items():
+        op, begun_ns = writer.next_op(), writer.now_ns()
+        cluster = connect(
+            bootstrap, topic, client=client, rng=world.rng, timing=world.timing,
+            security=world.security,
+        )  # fmt: skip
+        settings = GroupSettings(group=group, partitions=partitions, session_s=0, rebalance_s=0)
+        offsets = GroupOffsets(topic, settings, Coordinator(cluster, group, GROUP))
+        found, why = await _ask(offsets, frozenset(range(partitions)), patience_s)
+        await cluster.close()
+        for partition in range(partitions):
+            offset = None if found is None else found.get(partition)
+            writer.record(
+                op, client, FINAL_COMMITTED, "info" if found is None else "ok", begun_ns,
+                writer.now_ns(), topic, partition, None, offset, error=why, group=group,
+            )  # fmt: skip
+        complete = complete and found is not None
+    return complete
+
+
+async def _ask(
+    offsets: GroupOffsets, partitions: frozenset[int], patience_s: float
+) -> tuple[Mapping[int, int] | None, str | None]:
+    """Return the answer, or None and why there was none."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + patience_s
+    while True:
+        try:
+            return await offsets.committed(partitions), None
+        except Unavailable as error:
+            if loop.time() > deadline_s:
+                return None, str(error)
+        await asyncio.sleep(RETRY_S)

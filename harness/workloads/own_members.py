@@ -1,0 +1,109 @@
+"""Members of a consumer group with our own client: one takes the place of the other until the stop.
+
+What a member does with its records is left to its owner (`own_groups`, `own_copies`).
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harness.plans.workloads import CopyWorkload, GroupWorkload
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.own.classic_member import ClassicMember
+from harness.workloads.clients.own.cluster import Cluster
+from harness.workloads.clients.own.consumer_member import ConsumerMember
+from harness.workloads.clients.own.group_member import GroupSettings, Member
+from harness.workloads.clients.own.recording import connect
+from harness.workloads.clients.own.subscribed import Subscribed
+from harness.workloads.config import FurtherConfig
+from harness.workloads.environment import ClientEnvironment
+
+HEARTBEATS: Final = 6
+"""How many heartbeats a member sends in the time after which it is removed."""
+LEAVES: Final = 0.5
+"""Share of the members that leave the group at their end; the others vanish."""
+LOOK_S: Final = 0.1
+
+BeforeRevocation = Callable[[Collection[int]], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Members:
+    """The members of one group, of which each reads `topic`."""
+
+    config: FurtherConfig
+    wanted: GroupWorkload | CopyWorkload
+    topic: str
+    histories: FurtherHistories
+    world: ClientEnvironment
+    stop: asyncio.Event
+
+    def connect(self, topic: str, client: int) -> Cluster:
+        """Return a client's own view of the cluster and of a topic."""
+        world = self.world
+        return connect(
+            self.config.bootstrap,
+            topic,
+            client=client,
+            rng=world.rng,
+            timing=world.timing,
+            security=world.security,
+        )
+
+    async def subscribe(
+        self, client: int, index: int, tally: Tally, before_revocation: BeforeRevocation
+    ) -> Subscribed | None:
+        """Make the member number `index`; None if the stop comes first."""
+        wanted, topic = self.wanted, self.topic
+        cluster = self.connect(topic, client)
+        member = await self._member(cluster, index)
+        if member is None:
+            await cluster.close()
+            return None
+        reads = self.histories.reads(client, topic, tally, wanted.group)
+        return Subscribed(
+            member,
+            cluster,
+            replace(self.world.consumer, read_committed=reads.isolation is not None),
+            reads,
+            self.histories.membership(client, topic, wanted.group, tally),
+            heartbeat_s=wanted.session_timeout_ms / 1000 / HEARTBEATS,
+            before_revocation=before_revocation,
+        )
+
+    async def _member(self, cluster: Cluster, index: int) -> Member | None:
+        wanted = self.wanted
+        settings = GroupSettings(
+            group=wanted.group,
+            partitions=self.config.partitions[self.topic],
+            session_s=wanted.session_timeout_ms / 1000,
+            rebalance_s=wanted.session_timeout_ms / 1000,
+            instance_id=f"{wanted.group}-{index}" if wanted.static else None,
+        )
+        if wanted.protocol == "classic":
+            return ClassicMember(cluster, settings)
+        while not self.stop.is_set():
+            if cluster.topic_id is not None:
+                return ConsumerMember(cluster, settings, cluster.topic_id)
+            await asyncio.sleep(LOOK_S)
+        return None
+
+    def end_s(self, client: int, rng: random.Random) -> float:
+        """Return when a member that begins now ends, in the loop's time. The last clients that have
+        a number stay."""
+        life_s = self.wanted.member_life_s
+        if not life_s or not self.histories.is_replaceable(client):
+            return float("inf")
+        return asyncio.get_running_loop().time() + life_s * rng.uniform(0.5, 1.5)
+
+    def goes_on(self, subscribed: Subscribed, end_s: float) -> bool:
+        """Return whether a member takes part any longer."""
+        now_s = asyncio.get_running_loop().time()
+        return not (self.stop.is_set() or subscribed.over or now_s >= end_s)
+
+    def leaves(self, rng: random.Random) -> bool:
+        """Return whether a member leaves the group at its end."""
+        return self.stop.is_set() or rng.random() < LEAVES

@@ -19,7 +19,8 @@ from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
-from checkers.contract.processing_rules import LOST_COMMIT, OFFSETS_TOPIC
+from checkers.contract.processing_rules import DELIVERED, LOST_COMMIT, OFFSETS_TOPIC
+from checkers.contract.transaction_rules import HANGING, TRANSACTIONS_TOPIC
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.registry import DETECTORS, Detector
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
@@ -30,7 +31,7 @@ from checkers.frames.log_starts import PREFIX
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
 from checkers.history.recorded_faults import first_delay_ns
-from checkers.history.settings import FOREVER_NS, Settings
+from checkers.history.settings import FOREVER_NS, Settings, of_group
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 
@@ -46,7 +47,10 @@ DETECTOR_TIMEOUT_S = 600.0
 ROW_S = 20e-6
 """The addition to the time limit for each row of the history."""
 
-GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
+KEPT_IN = {LOST_COMMIT: OFFSETS_TOPIC, DELIVERED: OFFSETS_TOPIC, HANGING: TRANSACTIONS_TOPIC}
+"""The kinds that are judged by the settings of an internal topic."""
+
+GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id", "group"]
 
 T = TypeVar("T")
 
@@ -241,8 +245,9 @@ def _anomaly(
     removal = None if start is None else start.removal(whole_run)
     if start is not None and removal is not Removal.TOO_EARLY:
         text = start.text(whole_run)
-    kept = (OFFSETS_TOPIC, None) if kind == LOST_COMMIT else (topic, partition)
+    kept = (KEPT_IN[kind], None) if kind in KEPT_IN else (topic, partition)
     settings = _settings(frames, kept[0], cause, examples)
+    settings = of_group(settings, frames.plan, group["group"])
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
         in_force(settings),
@@ -277,6 +282,7 @@ def _anomaly(
         aspect=group["aspect"],
         cause=text,
         permission=rule.permission,
+        group=group["group"],
         examples=tuple(examples[: EXAMPLES if grave else FEW_EXAMPLES]),
     )
 

@@ -69,7 +69,8 @@ class Assumption:
 class Anomaly:
     """All instances of one kind with one judgement for one reason.
 
-    count: exact. examples: the first few rows of evidence (columns of EVIDENCE).
+    count: exact. examples: the first few rows of evidence (columns of EVIDENCE). group: the
+    consumer group whose promise counts.
     """
 
     kind: str
@@ -82,6 +83,7 @@ class Anomaly:
     aspect: str | None = None
     cause: str | None = None
     permission: Permission | None = None
+    group: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -95,12 +97,13 @@ class Anomaly:
             "count": self.count,
             "part_of_log": self.aspect if self.kind == "lost-write" else None,
             "aspect": self.aspect if self.kind != "lost-write" else None,
+            "group": self.group,
             "cause": self.cause,
             "rule": self.rule,
             **(self.permission.as_json() if self.permission else {}),
             "examples": [dict(row) for row in self.examples],
         }
-        optional = ("partition", "part_of_log", "aspect", "cause")
+        optional = ("partition", "part_of_log", "aspect", "group", "cause")
         return {
             key: value for key, value in made.items() if value is not None or key not in optional
         }

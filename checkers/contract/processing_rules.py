@@ -12,8 +12,12 @@ from typing import Final
 from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
+    BELOW_COMMIT,
+    BOTH_COMMITTED,
+    COMMIT_LOST,
     DELIVERED_AGAIN,
     IN_TRANSACTION,
+    MEMBER_CUT,
     RISKY_SETTINGS_OR_FAULTS,
     Condition,
     otherwise,
@@ -28,7 +32,8 @@ NO_PROMISE = Condition(
     "the workload does not say how it processes records", lambda c: c.processing is None
 )
 LOST_COMMIT: Final = "lost-commit"
-"""The anomaly that is judged by the settings of the topic with the committed offsets."""
+DELIVERED: Final = "delivered-again"
+"""This anomaly and LOST_COMMIT are judged by the settings of the topic with committed offsets."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SEMANTICS = "Kafka: message delivery semantics"
 
@@ -69,6 +74,81 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
     )  # fmt: skip
 
 
+_MAY_HAVE_LOST_COMMITS: Final = Condition(
+    f"{OFFSETS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
+)
+
+_DELIVERIES = (
+    rule(
+        NO_PROMISE, "skipped-record", _INFORMATIONAL,
+        "whether this is wrong depends on when the group commits",
+        "-",
+    ),
+    rule(
+        Condition(
+            "processing=at-most-once, and a member ended or had to give up the partition",
+            lambda c: c.processing == AT_MOST_ONCE and c.aspect is not None,
+        ), "skipped-record", _PERMITTED,
+        "an offset is committed before its record is processed",
+        _SEMANTICS,
+        permissions.AT_MOST_ONCE,
+    ),
+    rule(
+        Condition(
+            "the record of a member ends before another member went on",
+            lambda c: c.aspect == MEMBER_CUT,
+        ), "skipped-record", Judgement.UNKNOWN,
+        "the member may have got the record",
+        "-",
+    ),
+    rule(
+        otherwise("any other processing"), "skipped-record", _FORBIDDEN,
+        "a group gets every record below the offsets that its members commit",
+        f"{_SEMANTICS}; Kafka: consumer position",
+    ),
+    rule(
+        Condition("the commit was lost", lambda c: c.aspect == COMMIT_LOST),
+        DELIVERED, _INFORMATIONAL,
+        "lost-commit is judged instead",
+        "-",
+    ),
+    rule(
+        Condition("below a commit", lambda c: c.aspect == BELOW_COMMIT) & _MAY_HAVE_LOST_COMMITS,
+        DELIVERED, Judgement.UNKNOWN,
+        "the topic may have lost the commit with permission; the record does not show its leaders",
+        "-",
+    ),
+    rule(
+        Condition("below a commit", lambda c: c.aspect == BELOW_COMMIT), DELIVERED, _FORBIDDEN,
+        "a member goes on from the last commit of its group",
+        "Kafka: group coordinator, OffsetFetch",
+    ),
+    rule(
+        Condition("processing=at-least-once", lambda c: c.processing == AT_LEAST_ONCE),
+        DELIVERED, _PERMITTED,
+        "a record that was not committed when its member lost the partition is delivered again",
+        _SEMANTICS,
+        permissions.AT_LEAST_ONCE,
+    ),
+    rule(
+        otherwise("any other processing"), DELIVERED, _INFORMATIONAL,
+        "the record was not committed, so it has no effect yet; copies show what was done twice",
+        _SEMANTICS,
+    ),
+    rule(
+        Condition(
+            "both committed as owners", lambda c: c.aspect == BOTH_COMMITTED
+        ), "two-owners", _FORBIDDEN,
+        "a coordinator assigns a partition to one member at a time",
+        "Kafka: group coordinator; KIP-429; KIP-848",
+    ),
+    rule(
+        otherwise("any other overlap"), "two-owners", _INFORMATIONAL,
+        "a member that was removed may not know it yet; the coordinator refuses its commits",
+        "Kafka: session.timeout.ms, ILLEGAL_GENERATION",
+    ),
+)  # fmt: skip
+
 PROCESSING_RULES: tuple[Rule, ...] = (
     rule(
         NO_PROMISE, "uncopied", _INFORMATIONAL,
@@ -87,13 +167,11 @@ PROCESSING_RULES: tuple[Rule, ...] = (
         "an offset is committed only with, or after, the copies of all records below it",
         f"{_SEMANTICS}; KIP-98",
     ),
+    *_DELIVERIES,
     *_repetition_rules("copied-twice"),
     *_repetition_rules("copied-out-of-order"),
     rule(
-        Condition(
-            f"{OFFSETS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
-        ),
-        LOST_COMMIT, Judgement.UNKNOWN,
+        _MAY_HAVE_LOST_COMMITS, LOST_COMMIT, Judgement.UNKNOWN,
         "the topic may have lost the commit with permission; the record does not show its leaders",
         "-",
     ),

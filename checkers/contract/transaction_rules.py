@@ -7,19 +7,27 @@ Sources: KIP-98 (transactions); KIP-360 (fencing); KIP-890 and KAFKA-17754 (a de
 earlier transaction counts for the next one, before transaction version 2).
 """
 
+from typing import Final
+
 from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
     AT_READ_UNCOMMITTED,
     IN_TRANSACTION,
     MIN_ISR_1,
+    NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
+    RISKY_SETTINGS_OR_FAULTS,
     UNCLEAN_ELECTION,
     Condition,
 )
 from checkers.contract.rules import Judgement, Rule, open_rules, rule, state_loss_rules
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
+
+HANGING: Final = "hanging-transaction"
+"""The anomaly that is judged by the settings of the topic with the states of transactions."""
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 DELAYED_REQUEST = Condition(
     "transaction.version=0 or 1, and a fault had delayed requests",
@@ -62,6 +70,25 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         ANY, "false-abort", _FORBIDDEN,
         "a transaction whose abort was acknowledged, or whose commit was refused, is not committed",
         "KIP-98",
+    ),
+    _delayed_rule(HANGING),
+    rule(
+        NOT_SETTLED, HANGING, Judgement.UNKNOWN,
+        "a marker can be written only when the partition has a leader",
+        "-",
+    ),
+    rule(
+        Condition(
+            f"{TRANSACTIONS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
+        ), HANGING, Judgement.UNKNOWN,
+        "the topic may have lost the transaction with permission; the record does not show its "
+        "leaders",
+        "-",
+    ),
+    rule(
+        ANY, HANGING, _FORBIDDEN,
+        "a coordinator ends each transaction by its timeout, with a marker in every partition",
+        "KIP-98; KIP-664; KIP-890",
     ),
     rule(
         ANY, "zombie-write", _FORBIDDEN,

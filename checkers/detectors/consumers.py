@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from checkers.engines.engine import Column, Frame, div
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.ownership import ASSIGNED
 from checkers.history.history import TP
 
 BUCKET_OFFSETS = 1 << 8
@@ -63,7 +64,9 @@ def _odd_polls(frames: Frames) -> Frame:
     none = F.lit(None).cast("bigint")
     # A negative assigned offset is a place (the beginning, the end) and not a number.
     assigned = frames.other_rows.where(
-        (F.col("f") == F.lit("assign")) & (F.col("type") == F.lit("ok"))
+        F.col("f").isin("assign", ASSIGNED)
+        & (F.col("type") == F.lit("ok"))
+        & F.col("partition").isNotNull()
     ).select(
         "op", "client", *TP, none.alias("records"), none.alias("first_offset"),
         none.alias("last_offset"),

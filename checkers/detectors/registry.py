@@ -8,9 +8,11 @@ from checkers.detectors.availability import unavailability
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
 from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.copies import judged_copies
+from checkers.detectors.deliveries import deliveries_again, skipped_records, two_owners
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.detectors.groups import lost_commits, stale_commits
+from checkers.detectors.hanging import hanging_transactions
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
@@ -20,6 +22,7 @@ from checkers.detectors.transactions import false_aborts, torn_transactions, zom
 from checkers.frames.census import Census
 from checkers.frames.ended import ABORT, COMMIT, INIT
 from checkers.frames.frames import Detect
+from checkers.frames.ownership import ASSIGNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,10 @@ def _transactions(census: Census) -> str | None:
     return None if ended else "no end of a transaction is recorded"
 
 
+def _producers(census: Census) -> str | None:
+    return None if census.rows(INIT) else _transactions(census)
+
+
 def _groups(census: Census) -> str | None:
     return None if census.rows("final-committed") else "no committed offset of a group is recorded"
 
@@ -90,6 +97,11 @@ def _groups(census: Census) -> str | None:
 def _commits(census: Census) -> str | None:
     committed = census.rows("offset-commit", "ok")
     return _clocks(census) if committed else "no group committed an offset"
+
+
+def _members(census: Census) -> str | None:
+    assigned = census.rows(ASSIGNED)
+    return _clocks(census) if assigned else "no member of a group was assigned a partition"
 
 
 def _fencing(census: Census) -> str | None:
@@ -121,9 +133,18 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(name="false-abort", find=false_aborts, lacking=_transactions, decisive=_never),
     Detector(name="zombie-write", find=zombie_writes, lacking=_fencing, decisive=_never),
+    Detector(
+        name="hanging-transaction",
+        find=hanging_transactions,
+        lacking=_producers,
+        decisive=_never,
+    ),
     Detector(name="copies", find=judged_copies, lacking=_groups, decisive=_never),
     Detector(name="lost-commit", find=lost_commits, lacking=_commits, decisive=_never),
     Detector(name="stale-commit", find=stale_commits, lacking=_commits, decisive=_never),
+    Detector(name="skipped-record", find=skipped_records, lacking=_commits, decisive=_never),
+    Detector(name="delivered-again", find=deliveries_again, lacking=_members, decisive=_never),
+    Detector(name="two-owners", find=two_owners, lacking=_members, decisive=_never),
     Detector(name="phantom", find=phantoms, lacking=_reads),
     Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
     Detector(

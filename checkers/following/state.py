@@ -117,7 +117,7 @@ class HistoryState:
                 yield from self._surely_failed(row)
             case "poll", "ok" if row["offset"] is not None:
                 yield from self._polled(row)
-            case "assign", "ok":
+            case "assign" | "assigned", "ok":
                 offset = row["offset"]
                 known = offset is not None and offset >= 0
                 positions = self._partition(row).positions

@@ -23,6 +23,7 @@ EVIDENCE: Mapping[str, str] = {
     "other_offset": "bigint",
     "node": "int",
     "detail": "string",
+    "group": "string",  # the consumer group, whose promise the contract judges by
 }
 """Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
 

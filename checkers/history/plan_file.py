@@ -61,13 +61,7 @@ def wrong_with(plan: Mapping[str, Any]) -> str | None:
     return next(_wrongs(plan), None)
 
 
-def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
-    for section in _SECTIONS:
-        found = plan.get(section)
-        if found is not None and not isinstance(found, dict):
-            yield f"{section}: expected an object"
-        elif found is not None:
-            yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
+def _wrong_workloads(plan: Mapping[str, Any]) -> Iterator[str]:
     further = plan.get("more_workloads") or []
     if not isinstance(further, list) or not all(isinstance(each, dict) for each in further):
         yield "more_workloads: expected a list of objects"
@@ -76,12 +70,20 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
         processing, topics = each.get("processing"), each.get("topics") or []
         if not isinstance(topics, list) or not all(isinstance(name, str) for name in topics):
             yield f"workload.topics: expected a list of names, found {topics!r}"
-            return
-        if processing is not None and processing not in PROCESSING:
-            yield (
-                f"workload.processing: expected one of {', '.join(PROCESSING)}, "
-                f"found {processing!r}"
-            )
+        if processing not in (None, *PROCESSING):
+            known = ", ".join(PROCESSING)
+            yield f"workload.processing: expected one of {known}, found {processing!r}"
+        yield from _no_numbers(each, ("transaction_timeout_ms",), "workload.")
+
+
+def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
+    for section in _SECTIONS:
+        found = plan.get(section)
+        if found is not None and not isinstance(found, dict):
+            yield f"{section}: expected an object"
+        elif found is not None:
+            yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
+    yield from _wrong_workloads(plan)
     try:
         of_plan(plan)
     except BadExpectation as error:

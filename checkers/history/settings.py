@@ -37,6 +37,7 @@ EXACTLY_ONCE = "exactly-once"
 PROCESSING = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 """What a workload promises of the records that its groups read."""
 _GROUP_TOPICS = ("topic", "input", "output")
+DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION_VERSION = "transaction.version"
 """The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
 
@@ -123,6 +124,28 @@ def _processing(plan: Mapping[str, Any], topic: str | None) -> str | None:
     """Return the least promise of the workloads of a topic; None without any."""
     found = {each["processing"] for each in _groups(plan, topic) if each.get("processing")}
     return min(found, key=PROCESSING.index, default=None)
+
+
+def of_group(settings: Settings, plan: Mapping[str, Any], group: str | None) -> Settings:
+    """Return the settings with the promise of a group, if a further workload of the plan makes
+    one."""
+    workloads: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
+    for each in workloads:
+        if group is not None and each.get("group") == group:
+            return replace(
+                settings,
+                processing=each.get("processing"),
+                group_metadata=bool(each.get("group_metadata", True)),
+            )
+    return settings
+
+
+def transaction_timeout_ms(plan: Mapping[str, Any]) -> int:
+    """Return after how long a coordinator aborts a transaction of the plan's clients."""
+    workloads = [plan.get("workload") or {}, *(plan.get("more_workloads") or ())]
+    planned = [int(each["transaction_timeout_ms"]) for each in workloads
+               if "transaction_timeout_ms" in each]  # fmt: skip
+    return max(planned, default=DEFAULT_TRANSACTION_TIMEOUT_MS)
 
 
 def _retention(configs: Mapping[str, Any]) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row
 from checkers.interchange.jepsen_import import REBALANCED, UNSAID
 from checkers.interchange.jepsen_ops import End, Key, Op, Poll, Record, Send, Step
 
-_SENDS, _ASSIGNS, _FINAL = ("send",), ("assign",), ("final-read", "final-read-end")
+_SENDS, _ASSIGNS, _FINAL = ("send",), ("assign", "assigned"), ("final-read", "final-read-end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,8 @@ def to_ops(rows: Iterable[Row], plan: Mapping[str, Any]) -> Exported:
 def _wanted(row: Row, origin: Mapping[str, Any]) -> bool:
     if row["f"] in _FINAL:
         return not origin or bool(origin.get("final_reads"))
+    if row["f"] in _ASSIGNS and row["partition"] is None:
+        return False
     return row["f"] in (*_SENDS, "poll", *_ASSIGNS) and row["error"] not in UNSAID
 
 
@@ -162,7 +164,8 @@ class _Writer:
         before = self._held.get(first["client"], {})
         subscribed = self._jepsens and first["group"] == SUBSCRIBED
         offsets = {self._key(row): row["offset"] for row in unit}
-        to = {key: offset if offset >= 0 else None for key, offset in offsets.items()}
+        known = ((key, at) for key, at in offsets.items() if at is not None and at >= 0)
+        to = dict.fromkeys(offsets) | dict(known)
         after = to if self._jepsens else before | to
         beginning = self._jepsens and set(offsets.values()) == {BEGINNING}
         # What a group moves, and a seek to the beginning, Jepsen understands by itself.

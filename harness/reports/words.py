@@ -42,6 +42,11 @@ MEANINGS: Mapping[str, str] = {
     "lost-commit": "A group's position is below an offset whose commit had been acknowledged.",
     "stale-commit": "A commit was acknowledged although another member had been assigned the "
     "partition in a later generation.",
+    "hanging-transaction": "The final read of committed records stopped below the high watermark, "
+    "although no transaction can be open any more.",
+    "skipped-record": "A group committed an offset above a record that none of its members got.",
+    "delivered-again": "A group got a record again after its partition had been assigned again.",
+    "two-owners": "Two members of a group owned a partition at the same time.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",
@@ -88,6 +93,18 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     "lost-commit": ("lost {n} committed offset", "lost {n} committed offsets"),
     "stale-commit": (
         "accepted {n} commit of an old generation", "accepted {n} commits of old generations",
+    ),
+    "hanging-transaction": (
+        "left a transaction open in {n} partition", "left a transaction open in {n} partitions",
+    ),
+    "skipped-record": (
+        "skipped {n} record of a group", "skipped {n} records of a group",
+    ),
+    "delivered-again": (
+        "delivered {n} committed record again", "delivered {n} committed records again",
+    ),
+    "two-owners": (
+        "gave {n} partition to two members at once", "gave {n} partitions to two members at once",
     ),
     "contradicted-evidence": (
         "gave {n} answer that other evidence contradicts",

@@ -40,7 +40,7 @@ def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
              "move", "swap", "cut-read", "end-early", "again", "transaction",
              "failed-poll", "ended", "taken-over", "early", "copied",
-             "committed", "assigned")  # fmt: skip
+             "committed", "assigned", "revoked", "got", "hung")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -99,7 +99,14 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                     row.update(copies=v(source, offset % 5 + 1), group="copiers")
                 where = {"topic": source, "partition": 0, "offset": offset, "group": "copiers"}
                 story.row("final-committed", CONSUMER[source], 60, **where)
-            case "committed" | "assigned":
+            case "got":
+                member = (CONSUMER[topic], ASKER)[sequence % 2]
+                records = {offset % 4: v(topic, offset % 4 + 1)}
+                story.poll(topic, at_s, records, client=member, group="copiers")
+            case "hung":
+                for row in story.rows("final-read-end", topic):
+                    row.update(type="info", error="timeout", offset=offset, isolation=1)
+            case "committed" | "assigned" | "revoked":
                 member = (CONSUMER[topic], ASKER)[sequence % 2]
                 where = {"topic": topic, "partition": 0, "offset": offset % 4, "group": "copiers"}
                 f = {"committed": "offset-commit"}.get(what, what)

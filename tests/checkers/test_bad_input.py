@@ -157,6 +157,9 @@ def test_damaged_pages_are_unknown(run_dir: Path) -> None:
         ('{"topics": [{"name": "a", "partitions": "many"}]}', "partitions: expected a number"),
         ('{"workload": 3}', "workload: expected an object"),
         ('{"workload": {"processing": "twice"}}', "processing: expected one of at-most-once"),
+        ('{"more_workloads": {"group": "a"}}', "more_workloads: expected a list of objects"),
+        ('{"more_workloads": [{"processing": "twice"}]}', "workload.processing: expected"),
+        ('{"more_workloads": [{"transaction_timeout_ms": "1"}]}', "expected a number, found '1'"),
         ('{"bounds": {"unavailable_ms": "long"}}', "bounds.unavailable_ms: expected a number"),
     ],
 )

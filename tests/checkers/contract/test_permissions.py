@@ -10,7 +10,12 @@ from checkers.causes.cause import Cause, CauseKind
 from checkers.causes.producer_epochs import IN_FLIGHT
 from checkers.causes.retention import Removal
 from checkers.causes.state_loss import StateLoss
-from checkers.contract.conditions import AT_READ_UNCOMMITTED, DELIVERED_AGAIN, IN_TRANSACTION
+from checkers.contract.conditions import (
+    AT_READ_UNCOMMITTED,
+    DELIVERED_AGAIN,
+    IN_TRANSACTION,
+    MEMBER_ENDED,
+)
 from checkers.contract.contract import CONTRACT, Context, Judgement, judge
 from checkers.contract.permissions import (
     ACKS_ALL,
@@ -30,7 +35,8 @@ PERMITTED = [row for row in CONTRACT if row.judgement is Judgement.PERMITTED]
 KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))
 ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", IN_FLIGHT)
 SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
-        "uncopied", "copied-twice", "copied-out-of-order")  # fmt: skip
+        "uncopied", "copied-twice", "copied-out-of-order", "hanging-transaction",
+        "skipped-record", "delivered-again")  # fmt: skip
 OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED)
 LOST = (
     None,
@@ -79,7 +85,7 @@ def contexts() -> Iterator[Context]:
             requests_delayed=True,
         )  # fmt: skip
     for processing, metadata, aspect in product(
-        (None, *PROCESSING), (False, True), (None, DELIVERED_AGAIN, IN_TRANSACTION)
+        (None, *PROCESSING), (False, True), (None, DELIVERED_AGAIN, IN_TRANSACTION, MEMBER_ENDED)
     ):
         yield Context(acks=-1, processing=processing, group_metadata=metadata, aspect=aspect)
 

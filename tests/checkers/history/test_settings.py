@@ -7,10 +7,14 @@ import pytest
 
 from checkers.history.settings import (
     AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
     EXACTLY_ONCE,
     Settings,
+    of_group,
     read_changes,
     topic_settings,
+    transaction_timeout_ms,
     weakest,
 )
 
@@ -130,3 +134,20 @@ def test_a_topic_has_the_least_promise_of_the_workloads_that_name_it() -> None:
     assert told["in"].processing == AT_LEAST_ONCE
     assert (told["out"].processing, told["out"].group_metadata) == (EXACTLY_ONCE, False)
     assert (told["other"].processing, told["other"].group_metadata) == (None, True)
+
+
+def test_a_group_has_the_promise_of_its_workload() -> None:
+    """Groups without a further workload have that of the plan."""
+    plan = {
+        "workload": {"processing": AT_MOST_ONCE},
+        "more_workloads": [
+            {"group": "a", "processing": EXACTLY_ONCE, "group_metadata": False},
+            {"kind": "transactions", "transaction_timeout_ms": 5_000},
+        ],
+    }
+    planned = topic_settings(plan, "t")
+    told = of_group(planned, plan, "a")
+    assert (told.processing, told.group_metadata) == (EXACTLY_ONCE, False)
+    assert of_group(planned, plan, "b") == of_group(planned, plan, None) == planned
+    assert transaction_timeout_ms(plan) == 5_000
+    assert transaction_timeout_ms({}) == DEFAULT_TRANSACTION_TIMEOUT_MS

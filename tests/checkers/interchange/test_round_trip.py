@@ -29,12 +29,14 @@ CLUSTERS = {"divergent-replicas", "isr-broken", "metadata-rollback", "two-leader
 ENDS = {"uncommitted-read", "watermark-regression"}
 COPIES = {"uncopied", "copied-twice", "copied-out-of-order"}
 COMMITS = {"lost-commit", "stale-commit"}
-ENDED = {"torn-transaction", "false-abort", "zombie-write"}
+DELIVERIES = {"skipped-record", "delivered-again", "two-owners"}
+ENDED = {"torn-transaction", "hanging-transaction", "false-abort", "zombie-write"}
 WITHOUT_A_FORM = {
     **dict.fromkeys(CLUSTERS, "nodes say what they hold, who leads and who is in sync"),
     **dict.fromkeys(ENDS, "a client asks where a log ends"),
     **dict.fromkeys(COPIES, "a send says from which record it was made"),
     **dict.fromkeys(COMMITS, "members of a group say which offsets they committed, and when"),
+    **dict.fromkeys(DELIVERIES, "polls name a group, and members what they were assigned"),
     **dict.fromkeys(ENDED, "how a transaction ended is said apart from its sends"),
     "refused-head": "a client says why it left its producer epoch",
     "contradicted-evidence": "nodes answer where leader epochs begin, and who is in sync",

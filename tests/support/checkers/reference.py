@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.checkers.reference_deliveries import find_deliveries
 from tests.support.checkers.reference_groups import find_in_groups
 from tests.support.checkers.reference_transactions import find_in_transactions
 
@@ -37,6 +38,7 @@ def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
         for kind, aspect in _of_partition(rows, excused, log_end, proved, torn):
             found[kind, aspect, topic, partition] += 1
     found += find_in_groups(history)
+    found += find_deliveries(history)
     for topic, partition in _refused(history):
         found["refused-head", None, topic, partition] += 1
     return found
@@ -240,10 +242,12 @@ def _reads(
 
 def _jumps(rows: list[Row], held: set[int]) -> Iterable[tuple[str, str | None]]:
     expected = None
-    moves = [r for r in rows if r["f"] in ("poll", "assign")]
-    for row in sorted(moves, key=lambda r: (r["op"], r["offset"])):
-        if row["f"] == "assign":
-            expected = row["offset"] if row["offset"] >= 0 else None
+    given = [r for r in rows if r["f"] in ("assign", "assigned") and r["type"] == "ok"]
+    moves = [r for r in rows if r["f"] == "poll"] + given
+    for row in sorted(moves, key=lambda r: (r["op"], r["offset"] or 0)):
+        if row["f"] != "poll":
+            known = row["offset"] is not None and row["offset"] >= 0
+            expected = row["offset"] if known else None
             continue
         if expected is not None and row["offset"] < expected:
             yield "nonmonotonic-poll", None

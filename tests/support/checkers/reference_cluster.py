@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from checkers.history.history import METADATA_TOPIC
 from tests.support.checkers.reference import Counts, Row
+from tests.support.checkers.reference_hanging import find_hanging
 from tests.support.histories.story import S, Story
 
 PATIENCE_NS = 10 * S
@@ -32,6 +33,8 @@ def find_in_cluster(story: Story) -> Counts:
             *_isrs(cluster, history, trimmed=_trimmed(story)),
         ):
             found[kind, aspect, topic, partition] += 1
+    for topic, partition in find_hanging(story):
+        found["hanging-transaction", None, topic, partition] += 1
     return found
 
 

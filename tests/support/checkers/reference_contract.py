@@ -20,6 +20,9 @@ _OF_KIND = {
     "copied-twice": INFO,
     "copied-out-of-order": INFO,
     "lost-commit": UNKNOWN,
+    "hanging-transaction": UNKNOWN,
+    "skipped-record": INFO,
+    "delivered-again": INFO,
     "stale-commit": FORBIDDEN,
     "phantom": FORBIDDEN,
     "poll-skip": FORBIDDEN,
@@ -49,6 +52,10 @@ def judged(kind: str, aspect: str | None, acks: int) -> str | None:
             return PERMITTED
         case (("duplicate" | "reordered-send"), _):
             return FORBIDDEN if idempotent else PERMITTED
+        case "delivered-again", "below-commit":
+            return UNKNOWN
+        case "two-owners", _:
+            return FORBIDDEN if aspect else INFO
         case "lost-write", _:
             return {0: PERMITTED, -1: FORBIDDEN}.get(acks)
         case "inconsistent-offset", "read":

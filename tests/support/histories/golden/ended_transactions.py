@@ -33,7 +33,7 @@ def _early_polls(s: Story) -> None:
     s.poll(ALL, 20.05, {20: v(ALL, 97), 21: v(ALL, 98)}, isolation=0)
 
 
-def _old_transactions(s: Story) -> None:
+def old_transactions(s: Story) -> None:
     """The cluster has transaction version 1, and a link was slow."""
     s.plan["broker"] = {"transaction.version": "1"}
     s.faults.append(
@@ -78,14 +78,14 @@ def half_of_a_transaction_lies_beyond_the_final_read(s: Story) -> None:
 def old_transaction_is_torn_after_a_delay(s: Story) -> None:
     """Before transaction version 2 a delayed request may count for the next transaction."""
     _transaction(s, "commit-transaction", visible=(97,))
-    _old_transactions(s)
+    old_transactions(s)
 
 
 @golden("INVALID", {("torn-transaction", None): (F, 1)})
 def new_transaction_is_torn_after_a_delay(s: Story) -> None:
     """Near miss: from version 2 on it may not."""
     _transaction(s, "commit-transaction", visible=(97,))
-    _old_transactions(s)
+    old_transactions(s)
     s.plan["broker"] = {"transaction.version": "2"}
 
 

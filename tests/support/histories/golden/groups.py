@@ -1,7 +1,7 @@
 """What groups committed: lost commits, and commits of an old generation."""
 
-from tests.support.histories.golden.base import F, P, U, golden
-from tests.support.histories.story import CONSUMER, ONE, S, Story
+from tests.support.histories.golden.base import INFO, F, P, U, golden
+from tests.support.histories.story import CONSUMER, ONE, S, Story, v
 
 GROUP = "readers"
 HERE = {"topic": ONE, "partition": 0, "group": GROUP}
@@ -11,6 +11,12 @@ FIRST, SECOND = CONSUMER[ONE], 31
 def _commit(s: Story, at_s: float, offset: int, client: int = FIRST, **more: object) -> None:
     columns = {"offset": offset, "generation": 1} | HERE | more
     s.row("offset-commit", client, at_s, **columns)
+
+
+def _read(s: Story, at_s: float, first: int, last: int, client: int = FIRST) -> None:
+    """A member gets the records between two offsets."""
+    records = {offset: v(ONE, offset + 1) for offset in range(first, last + 1)}
+    s.poll(ONE, at_s, records, client=client, group=GROUP)
 
 
 def _safe(s: Story) -> None:
@@ -57,6 +63,7 @@ def member_went_on_below_a_commit(s: Story) -> None:
     _commit(s, 20, 5)
     _commit(s, 21, 7)
     s.row("assigned", SECOND, 22, offset=5, generation=2, **HERE)
+    _read(s, 23, 5, 6, client=SECOND)
     s.row("final-committed", FIRST, 60, offset=7, **HERE)
 
 
@@ -66,41 +73,47 @@ def member_went_on_while_a_commit_was_in_flight(s: Story) -> None:
     _commit(s, 20, 5)
     _commit(s, 21, 7, complete_ns=23 * S)
     s.row("assigned", SECOND, 22, offset=5, generation=2, **HERE)
+    _read(s, 23, 5, 6, client=SECOND)
+
+
+BOTH = {("two-owners", None): (INFO, 1)}
+"""Nobody told the first member of the second one."""
 
 
 def _moved(s: Story, committed_s: float, **more: object) -> None:
     """The partition moves to the second member at 20 s, in generation 2; the first one commits."""
     s.row("assigned", FIRST, 19, offset=0, generation=1, **HERE)
+    _read(s, 19.5, 0, 2)
     s.row("assigned", SECOND, 20, offset=0, generation=2, **HERE)
     _commit(s, committed_s, 3, **more)
 
 
-@golden("INVALID", {("stale-commit", None): (F, 1)})
+@golden("INVALID", {("stale-commit", None): (F, 1)} | BOTH)
 def member_of_an_old_generation_committed(s: Story) -> None:
     """Its partition had another owner."""
     _moved(s, 21)
 
 
-@golden("VALID")
+@golden("VALID", BOTH)
 def member_committed_before_its_partition_moved(s: Story) -> None:
     """Near miss: the commit began earlier."""
     _moved(s, 20)
 
 
-@golden("VALID")
+@golden("VALID", BOTH)
 def commit_of_an_old_generation_was_refused(s: Story) -> None:
     """Near miss: the coordinator refused it."""
     _moved(s, 21, type="fail")
 
 
-@golden("VALID", {("stale-commit", "transaction"): (P, 1)})
+@golden("VALID", {("stale-commit", "transaction"): (P, 1)} | BOTH)
 def transaction_without_group_metadata_committed_offsets(s: Story) -> None:
     """The coordinator cannot know the generation."""
     s.plan["workload"] |= {"processing": "exactly-once", "group_metadata": False}
     _moved(s, 21, txn=1, transactional_id="id")
 
 
-@golden("INVALID", {("stale-commit", "transaction"): (F, 1)})
+@golden("INVALID", {("stale-commit", "transaction"): (F, 1)} | BOTH)
 def transaction_with_group_metadata_committed_offsets(s: Story) -> None:
     """Near miss: the coordinator knows it, and must refuse."""
     s.plan["workload"] |= {"processing": "exactly-once"}

@@ -1,0 +1,102 @@
+"""Transactions that stay open although nobody has them open."""
+
+from checkers.history.history import METADATA_TOPIC
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.ended_transactions import ID, old_transactions
+from tests.support.histories.story import ALL, PRODUCER, Story
+
+UNREAD = "1 partitions were not read to the end"
+
+
+def _hang(s: Story, *, timeout_ms: int = 10_000) -> None:
+    """Two records of transaction 1 are in the log, nobody answered for its end, and the final read
+    at read_committed waited before them in vain."""
+    s.plan["broker"] = {"min.insync.replicas": "2"}
+    s.plan["workload"]["transaction_timeout_ms"] = timeout_ms
+    s.row("init-producer", PRODUCER[ALL], 18, transactional_id=ID)
+    for number, sequence in enumerate((97, 98)):
+        columns = {"txn": 1, "transactional_id": ID, "type": "info"}
+        s.send(ALL, sequence, None, 20 + number / 100, **columns)
+    for row in s.rows("final-read", ALL):
+        row["isolation"] = 1
+    s.rows("final-read-end", ALL)[0].update(type="info", isolation=1, error="timeout")
+    for row in s.replica_ends:
+        if row["topic"] == ALL:
+            row.update(end_offset=22, high_watermark=22)
+            batch = {"base_offset": 20, "last_offset": 21, "leader_epoch": 1, "crc": 20}
+            batch |= {"digest": "open", "size": 200, "node": row["node"]}
+            s.replicas.append(batch | {"topic": ALL, "partition": 0})
+
+
+def _alone(s: Story) -> None:
+    """Name the metadata logs, so that no other story is judged in one run with this one."""
+    log = {"topic": METADATA_TOPIC, "partition": 0, "start_offset": 0, "end_offset": 0}
+    s.replica_ends += [log | {"high_watermark": 0, "node": node} for node in (1, 2, 3)]
+
+
+@golden("INVALID", {("hanging-transaction", None): (F, 1)})
+def transaction_hangs(s: Story) -> None:
+    """Its timeout was over long before the final read."""
+    _hang(s)
+
+
+@golden("INVALID", {("hanging-transaction", None): (F, 1)})
+def aborted_transaction_hangs(s: Story) -> None:
+    """Its abort was acknowledged, and a marker is missing."""
+    _hang(s, timeout_ms=60_000)
+    s.row("abort-transaction", PRODUCER[ALL], 21, txn=1, transactional_id=ID)
+    for row in s.rows("send", ALL)[-2:]:
+        row["type"] = "fail"
+
+
+@golden("UNKNOWN", because=UNREAD)
+def transaction_is_open(s: Story) -> None:
+    """Near miss: its timeout is not over."""
+    _hang(s, timeout_ms=60_000)
+
+
+@golden("UNKNOWN", because=UNREAD)
+def transaction_ended_just_now(s: Story) -> None:
+    """Near miss: the coordinator may still be writing its markers."""
+    _hang(s)
+    s.row("commit-transaction", PRODUCER[ALL], 59, txn=1, transactional_id=ID)
+
+
+@golden("UNKNOWN", because=UNREAD)
+def final_read_had_another_trouble(s: Story) -> None:
+    """Near miss: the read did not wait for a transaction."""
+    _hang(s)
+    s.rows("final-read-end", ALL)[0]["error"] = "_TRANSPORT"
+
+
+@golden("UNKNOWN", because=UNREAD)
+def cut_producer_may_have_a_transaction_open(s: Story) -> None:
+    """Near miss: the record of another producer ends shortly before the final read."""
+    _hang(s)
+    s.row("start", 51, 18)
+    s.row("init-producer", 51, 50, transactional_id="other")
+    _alone(s)
+
+
+@golden("UNKNOWN", {("hanging-transaction", None): (U, 1)})
+def transaction_of_a_risky_topic_hangs(s: Story) -> None:
+    """The internal topic has min.insync.replicas=1, and may have lost the transaction."""
+    _hang(s)
+    s.plan["broker"] = {}
+
+
+@golden("UNKNOWN", {("hanging-transaction", None): (P, 1)}, because=UNREAD)
+def old_transaction_hangs_after_a_delay(s: Story) -> None:
+    """Before transaction version 2 a late request opens a transaction that nobody ends."""
+    _hang(s)
+    old_transactions(s)
+
+
+@golden("VALID")
+def aborted_transaction_is_at_the_end_of_the_log(s: Story) -> None:
+    """Near miss: the read came to the end, behind the records and the marker."""
+    _hang(s)
+    s.row("abort-transaction", PRODUCER[ALL], 21, txn=1, transactional_id=ID)
+    for row in s.rows("send", ALL)[-2:]:
+        row["type"] = "fail"
+    s.rows("final-read-end", ALL)[0].update(type="ok", error=None, offset=22)

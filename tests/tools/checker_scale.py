@@ -27,6 +27,7 @@ from checkers.engines.engine import Engine
 from checkers.verdict import Verdict
 from harness.judging import judge
 from tests.support.checkers.scale_history import Size, write_run
+from tests.support.process_usage import cpu_s, peak_mb
 
 ALWAYS_THERE = ("unavailable", "recovery", "stale-read")
 
@@ -72,17 +73,17 @@ def _write(run_dir: Path, size: Size) -> None:
 def _judge(
     engine: Engine, run_dir: Path, size: Size, planted: Mapping[str, int], temporary: Path
 ) -> int:
-    before, started = _cpu_s(), time.perf_counter()
+    before, started = cpu_s(), time.perf_counter()
     with _Spill(temporary) as spill:
         verdict = check(run_dir, engine=engine)
-    wall_s, cpu_s = time.perf_counter() - started, _cpu_s() - before
+    wall_s, busy_s = time.perf_counter() - started, cpu_s() - before
     for result in verdict.detectors:
         print(f"{result.seconds:8.2f} s  {result.name} {result.detail}")
     operations = 3 * size.sends
     print(
         f"{operations:,} operations: {wall_s:.2f} s, {operations / wall_s:,.0f}/s; "
-        f"{cpu_s:.2f} s of CPU, {operations / cpu_s:,.0f} per CPU second; "
-        f"peak {_peak_mb()} MB, spilled {spill.peak >> 20} MB"
+        f"{busy_s:.2f} s of CPU, {operations / busy_s:,.0f} per CPU second; "
+        f"peak {peak_mb()} MB, spilled {spill.peak >> 20} MB"
     )
     wrong = differences(verdict, planted)
     print("\n".join(wrong) or f"all {sum(planted.values())} planted anomalies found, no other")
@@ -103,22 +104,6 @@ def differences(verdict: Verdict, planted: Mapping[str, int]) -> list[str]:
     failed = [r.detail for r in verdict.detectors if r.status.value == "crashed"]
     broken = [f"{a.name}: {a.detail}" for a in verdict.assumptions if not a.holds]
     return [*told, *failed, *broken, *verdict.extra_reasons]
-
-
-def _at_work() -> list[Path]:
-    """What /proc says of this process and of its children: the JVM, if there is one."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [Path("/proc/self"), *(Path("/proc", child) for child in children)]
-
-
-def _cpu_s() -> float:
-    fields = [(told / "stat").read_text().rpartition(")")[2].split() for told in _at_work()]
-    return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_mb() -> int:
-    lines = [line.split() for told in _at_work() for line in (told / "status").open()]
-    return sum(int(line[1]) for line in lines if line[0] == "VmHWM:") >> 10
 
 
 class _Spill:

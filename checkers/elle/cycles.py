@@ -7,24 +7,19 @@
 
 Two transactions are in a cycle when each can be reached from the other. So cycles are searched for
 inside strongly connected components, and each component gives one short cycle of each kind. Pure:
-edges in, cycles out.
+edges in, cycles out, as numbers of edges.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-import rustworkx as rx
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
-
-class Dependency(StrEnum):
-    """Why one transaction came before another; see `edges`."""
-
-    WW = "ww"
-    WR = "wr"
-    RW = "rw"
+from checkers.elle.links import RW, WR, WW, Flags, Ints, Links
 
 
 class Phenomenon(StrEnum):
@@ -38,142 +33,176 @@ class Phenomenon(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """One dependency: two transactions, the partition, and the values."""
+class Kind:
+    """What makes a cycle one of a phenomenon: an edge of the kind `through`, and a way back of the
+    kinds `back`, with at least one edge of the kind `needed` among them, if any."""
 
-    src: int
-    dst: int
-    kind: Dependency
-    topic: str
-    partition: int
-    value: int
-    other_value: int
+    phenomenon: Phenomenon
+    through: int
+    back: tuple[int, ...]
+    needed: int | None = None
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "Edge":
-        """An edge from a row of `edges.EDGE`."""
-        return cls(**{**row, "kind": Dependency(row["kind"])})
 
-    @property
-    def text(self) -> str:
-        """Such as `3 wrote 7 to orders-0 before 5 wrote 9`."""
-        where = f"{self.topic}-{self.partition}"
-        match self.kind:
-            case Dependency.WW:
-                return f"{self.src} wrote {self.value} to {where} before {self.dst} wrote " + str(
-                    self.other_value
-                )
-            case Dependency.WR:
-                return f"{self.src} wrote {self.value} to {where}, which {self.dst} read last"
-            case Dependency.RW:
-                return (
-                    f"{self.src} read {where} up to {self.value}, before {self.dst} wrote "
-                    f"{self.other_value}"
-                )
+KINDS: Final = (
+    Kind(phenomenon=Phenomenon.G0, through=WW, back=(WW,)),
+    Kind(phenomenon=Phenomenon.G1C_READS, through=WR, back=(WR,)),
+    Kind(phenomenon=Phenomenon.G1C, through=WR, back=(WW, WR), needed=WW),
+    Kind(phenomenon=Phenomenon.G_SINGLE, through=RW, back=(WW, WR)),
+    Kind(phenomenon=Phenomenon.G2_ITEM, through=RW, back=(WW, WR, RW), needed=RW),
+)
+"""The most severe first."""
+
+SHORTEST: Final = 2
+"""How many edges the smallest cycle has."""
+
+MAX_TRIES: Final = 100
+"""How many edges of one component are tried for a smaller cycle; further edges would show the
+same."""
+
+MAX_WAYS: Final = 10_000
+"""How many ways are tried where the shortest one passes a node twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """A cycle of dependencies: each edge begins where the edge before it ends."""
+    """A cycle of dependencies, as numbers of edges: each begins where the edge before it ends."""
 
     phenomenon: Phenomenon
-    edges: tuple[Edge, ...]
+    edges: tuple[int, ...]
 
 
-MAX_TRIES: Final = 100
-"""How many edges of one component are tried for a cycle; further edges would show the same."""
+def in_cycles(links: Links) -> Links:
+    """Return the edges that are in some cycle, in a fixed order."""
+    return links.at(_homes(links) >= 0).sorted()
 
-Digraph: TypeAlias = "rx.PyDiGraph[int, Edge]"
 
-
-def find_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """Yield a cycle of each kind in each component, the most severe kinds first.
+def find_cycles(links: Links) -> Iterator[Cycle]:
+    """Yield a cycle of each kind in each component, the most severe kinds first. links: the result
+    of `in_cycles`.
 
     A component with a more severe cycle may also have a less severe one; it is yielded if it has an
     edge of its own kind.
     """
-    # Each search below makes a graph of its edges. Most edges are in no cycle at all.
-    inside = {id(edge) for component in components(edges) for edge in component}
-    edges = [edge for edge in edges if id(edge) in inside]
-    ww, wr, rw = Dependency.WW, Dependency.WR, Dependency.RW
-    yield from _through(edges, Phenomenon.G0, through=ww, back=(ww,))
-    yield from _through(edges, Phenomenon.G1C_READS, through=wr, back=(wr,))
-    yield from _through(
-        edges, Phenomenon.G1C, through=wr, back=(ww, wr), unless=lambda found: ww not in found
-    )
-    yield from _through(edges, Phenomenon.G_SINGLE, through=rw, back=(ww, wr))
-    yield from _through(
-        edges, Phenomenon.G2_ITEM, through=rw, back=(ww, wr, rw),
-        unless=lambda found: sum(kind is rw for kind in found) < 2,
-    )  # fmt: skip
+    for kind in KINDS:
+        yield from _of_kind(links, kind)
 
 
-def _through(
-    edges: Iterable[Edge],
-    phenomenon: Phenomenon,
-    *,
-    through: Dependency,
-    back: tuple[Dependency, ...],
-    unless: Callable[[Sequence[Dependency]], bool] = lambda _: False,
-) -> Iterator[Cycle]:
-    """Yield for each component a cycle: an edge `through`, and a path `back` from its end to its
-    start.
+def _of_kind(links: Links, kind: Kind) -> Iterator[Cycle]:
+    """Yield a cycle for each component of the edges of both kinds together."""
+    wanted = np.flatnonzero(np.isin(links.kind, (kind.through, *kind.back)))
+    home = _homes(links.at(wanted))
+    wanted, home = wanted[home >= 0], home[home >= 0]
+    if kind.needed is not None:
+        having = np.unique(home[links.kind[wanted] == kind.needed])
+        wanted, home = wanted[np.isin(home, having)], home[np.isin(home, having)]
+    ways = _Ways(links, wanted[np.isin(links.kind[wanted], kind.back)], kind.needed)
+    start = links.kind[wanted] == kind.through
+    starts, home = wanted[start], home[start]
+    order = np.argsort(home, kind="stable")
+    cuts = np.flatnonzero(np.diff(home[order])) + 1
+    for component in np.split(starts[order], cuts) if len(starts) else ():
+        found = _smallest(links, component[:MAX_TRIES].tolist(), ways)
+        if found is not None:
+            yield Cycle(phenomenon=kind.phenomenon, edges=found)
 
-    The components are those of both kinds of edges together. The path back is a shortest one.
-    """
-    wanted = [edge for edge in edges if edge.kind is through or edge.kind in back]
-    for component in components(wanted):
-        graph, numbers = _graph(edge for edge in component if edge.kind in back)
-        tried = 0
-        for edge in component:
-            if edge.kind is not through:
-                continue
-            tried += 1
-            if tried > MAX_TRIES:
+
+def _smallest(links: Links, starts: Sequence[int], ways: "_Ways") -> tuple[int, ...] | None:
+    """Return the smallest cycle through one of some edges; None without any."""
+    best: tuple[int, ...] | None = None
+    for edge in starts:
+        limit = None if best is None else len(best) - 2
+        way = ways.back(int(links.dst[edge]), int(links.src[edge]), limit)
+        if way is not None:
+            best = (edge, *way)
+            if len(best) == SHORTEST:
                 break
-            way = _way(graph, numbers, edge.dst, edge.src)
-            circle = None if way is None else (edge, *way)
-            if circle is not None and not unless([each.kind for each in circle]):
-                yield Cycle(phenomenon=phenomenon, edges=circle)
-                break
+    return best
 
 
-def components(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Return the edges inside each strongly connected component of two or more nodes."""
-    graph, numbers = _graph(edges)
-    home: dict[int, int] = {}
-    for number, component in enumerate(rx.strongly_connected_components(graph)):
-        home.update(dict.fromkeys(component, number))
-    inside: dict[int, list[Edge]] = {}
-    for edge in edges:
-        src, dst = home[numbers[edge.src]], home[numbers[edge.dst]]
-        if src == dst:
-            inside.setdefault(src, []).append(edge)
-    return list(inside.values())
+class _Ways:
+    """The ways along some edges."""
 
+    def __init__(self, links: Links, edges: Ints, needed: int | None) -> None:
+        # Edges of more severe kinds are gone first.
+        order = np.lexsort((links.kind[edges], links.src[edges]))
+        self._edges = edges[order]
+        self._dst = links.dst[self._edges]
+        self._needs = links.kind[self._edges] == (-1 if needed is None else needed)
+        self._nodes, self._begins = np.unique(links.src[self._edges], return_index=True)
+        self._ends = np.append(self._begins[1:], len(self._edges))
+        self._needed = needed
 
-def _graph(edges: Iterable[Edge]) -> tuple[Digraph, dict[int, int]]:
-    """Return a graph, and the node number of each transaction."""
-    numbers: dict[int, int] = {}
-    listed = [
-        (numbers.setdefault(e.src, len(numbers)), numbers.setdefault(e.dst, len(numbers)), e)
-        for e in edges
-    ]
-    graph: Digraph = rx.PyDiGraph()
-    graph.add_nodes_from(list(numbers))
-    graph.add_edges_from(listed)
-    return graph, numbers
-
-
-def _way(
-    graph: Digraph, numbers: Mapping[int, int], start: int, end: int
-) -> tuple[Edge, ...] | None:
-    """Return the edges of a shortest path; None without one."""
-    if start not in numbers or end not in numbers:
+    def back(self, start: int, end: int, limit: int | None) -> tuple[int, ...] | None:
+        """Return a shortest way, with an edge of the needed kind; None if there is no way of at
+        most `limit` edges."""
+        # A state is a node, and whether an edge of the needed kind is behind it.
+        first = start, self._needed is None
+        before: dict[_State, tuple[_State, int] | None] = {first: None}
+        reached, length = [first], 0
+        while reached and (limit is None or length < limit):
+            length += 1
+            here, reached = reached, []
+            for state in here:
+                for edge, node, needed in self._from(state[0]):
+                    new = node, state[1] or needed
+                    if new in before or new == (end, False):
+                        continue
+                    before[new] = state, edge
+                    if node == end:
+                        way = _traced(before, new)
+                        return way or self._without_a_loop(start, end, limit)
+                    reached.append(new)
         return None
-    first, last = numbers[start], numbers[end]
-    paths = rx.digraph_dijkstra_shortest_paths(graph, first, target=last)
-    if last not in paths:
+
+    def _without_a_loop(self, start: int, end: int, limit: int | None) -> tuple[int, ...] | None:
+        """Return a shortest way that passes no node twice: of all ways, the shorter ones first,
+        until there are too many."""
+        ways: list[tuple[tuple[int, ...], tuple[int, ...], bool]] = [
+            ((), (start,), self._needed is None)
+        ]
+        for way, passed, had in ways:
+            if limit is not None and len(way) >= limit:
+                return None
+            for edge, node, needed in self._from(passed[-1]):
+                if node == end and (had or needed):
+                    return (*way, edge)
+                if node != end and node not in passed and len(ways) < MAX_WAYS:
+                    ways.append(((*way, edge), (*passed, node), had or needed))
         return None
-    path = list(paths[last])
-    return tuple(graph.get_edge_data(one, other) for one, other in pairwise(path))
+
+    def _from(self, node: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield the edges from a node: the edge, the node where it ends, whether its kind is the
+        needed one."""
+        at = int(np.searchsorted(self._nodes, node))
+        if at < len(self._nodes) and self._nodes[at] == node:
+            part = slice(self._begins[at], self._ends[at])
+            columns = (self._edges, self._dst, self._needs)
+            yield from zip(*(column[part].tolist() for column in columns), strict=True)
+
+
+_State = tuple[int, bool]
+
+
+def _traced(
+    before: Mapping[_State, tuple[_State, int] | None], state: _State
+) -> tuple[int, ...] | None:
+    """Return the edges up to a state; None if a node is passed twice."""
+    way, passed = [], [state[0]]
+    while (step := before[state]) is not None:
+        state, edge = step
+        way.append(edge)
+        passed.append(state[0])
+    return tuple(reversed(way)) if len(set(passed)) == len(passed) else None
+
+
+def _homes(links: Links) -> Ints:
+    """Return for each edge the number of the strongly connected component that it is inside of; -1
+    if it is in no cycle."""
+    if not len(links):
+        return np.zeros(0, np.int64)
+    nodes = int(max(links.src.max(), links.dst.max())) + 1
+    weights = np.ones(len(links), np.int8)
+    graph = csr_array((weights, (links.src, links.dst)), shape=(nodes, nodes))
+    _, home = connected_components(graph, directed=True, connection="strong")
+    inside: Flags = home[links.src] == home[links.dst]
+    return np.where(inside, home[links.src], -1)

@@ -1,178 +1,195 @@
-"""The dependency graph of a history, computed by either engine.
+"""The places of a history's transactions in the version order, computed by either engine.
 
-A node is a transaction: all rows that share a `txn`, or a single send or poll (its `op`). The
-version order of a partition is the order of the offsets of its records. An edge says which of two
-transactions came first in a partition.
+The version order of a partition is the order of the offsets of its records. Offsets are ordered as
+in the final log. If that was not read to its end, the order is that of all records that were read,
+and of the acknowledged sends. Offsets with two values order nothing.
 
-    ww   the first wrote a record, and the second wrote a later one
-    wr   the first wrote the last record that the second read
-    rw   the first read up to a record, and the second wrote the next one
-
-Only the last record that a transaction read of a partition counts: the transaction read a range,
-and the writers of earlier records come before the writer of the last one by ww. A read that ended
-inside the writes of one transaction is not a cycle of the two, but a phenomenon of its own (G1b).
-
-Most of the graph cannot be in a cycle and is never computed. In one partition all edges go up, so a
-cycle needs transactions at two places (*connectors*: in two partitions, or twice in one). The graph
-keeps the writes of connectors, the writes that they read last, the write behind each of these, and
-the ww edges between neighbours of the kept writes. Reachability between kept nodes does not change.
-Every other edge that is left out is parallel to a kept ww edge, and its cycle would say less than
-the cycle of that edge. Nodes without an incoming or an outgoing edge are trimmed, round by round.
-
-Offsets are ordered as in the final log. If that was not read to its end, the order is that of all
-records that were read, and of the acknowledged sends. Offsets with two values order nothing.
+`checkers.elle.links` makes edges of the places, and says what a node and an edge is. The engine
+matches values with places and finds the last record that each transaction read of a partition. Of a
+long history it also leaves out the writes that no edge needs.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+
+from checkers.elle.links import Ints, Places, version_order
 from checkers.engines.engine import Column, Engine, Frame, left_join
 from checkers.frames.frames import Frames
+from checkers.frames.repeats import split
 from checkers.history.history import TP
 
-TRIM_ROUNDS: Final = 10
-"""After so many rounds the remaining edges are searched without further trimming."""
+THIN_ABOVE: Final = 5_000_000
+"""From this number of writes on, the engine leaves out the writes that no edge needs."""
 
-EDGE: Final = ["src", "dst", "kind", *TP, "value", "other_value"]
-"""Columns of an edge: two nodes, the kind, the partition, the value that was written or last read
-first, and the value that was written or read later."""
+PLACE: Final = ["txn", *TP, "value", "place"]
+"""Columns of a write, or of the last record that a transaction read of a partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """All writes in version order, and all last reads. nodes: the transactions, by the number of
+    their node. partitions: topic and partition, by their number."""
+
+    writes: Places
+    reads: Places
+    nodes: Ints
+    partitions: tuple[tuple[str, int], ...]
 
 
 class Graph:
     """The graph of one run; each frame is computed once, at its first use."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: Frames, *, thin_above: int = THIN_ABOVE) -> None:
         self._frames = frames
         self._engine: Engine = frames.engine
+        self._thin_above = thin_above
 
     @cached_property
     def places(self) -> Frame:
         """The version order: topic, partition, value, place."""
+        if self._disputed is None:
+            return self._every_place
+        return self._every_place.join(self._disputed, on=[*TP, "place"], how="left_anti")
+
+    @cached_property
+    def _every_place(self) -> Frame:
         F = self._engine.functions
-        frames = self._frames
+        read = left_join(self._frames.placements, self._frames.complete, on=TP)
+        read = read.select(*TP, "value", self._place())
+        told = self._sends.where(F.col("first_offset").isNull() & F.col("final_offset").isNull())
+        every = read.unionByName(told.select(*TP, "value", "place"))
+        return every.where(F.col("place").isNotNull())
+
+    @cached_property
+    def _disputed(self) -> Frame | None:
+        """topic, partition, place of two values or more; None without any."""
+        F = self._engine.functions
+        several, _ = split(self._engine, self._every_place, "place", within=TP)
+        if several is None:
+            return None
+        counts = several.groupBy(*TP, "place").agg(F.count(F.lit(1)).alias("values"))
+        disputed = counts.where(F.col("values") > F.lit(1)).select(*TP, "place")
+        return self._frames.none_if_empty(disputed)
+
+    def _place(self, *others: Column) -> Column:
+        """The column `place` of rows with the columns of `Frames.placements`, and end_offset if the
+        final log was read to its end. others: used where nothing was read."""
+        F = self._engine.functions
+        known = F.coalesce(F.col("final_offset"), F.col("first_offset"), *others)
         read_to_end = F.col("end_offset").isNotNull()
-        place = F.when(read_to_end, F.col("final_offset")).otherwise(
-            F.coalesce(F.col("final_offset"), F.col("first_offset"))
-        )
-        known = left_join(frames.placements, frames.complete, on=TP)
-        read = known.select(*TP, "value", place.alias("place"))
-        told = (
-            frames.acked.where(F.col("offset").isNotNull())
-            .join(frames.placements.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
-            .join(frames.complete.select(*TP), on=TP, how="left_anti")
-            .select(*TP, "value", F.col("offset").alias("place"))
-        )
-        every = self._engine.materialize(read.unionByName(told).where(F.col("place").isNotNull()))
-        twice = every.groupBy(*TP, "place").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
-        return self._engine.materialize(
-            every.join(twice.select(*TP, "place"), [*TP, "place"], "left_anti")
-        )
+        return F.when(read_to_end, F.col("final_offset")).otherwise(known).alias("place")
+
+    @cached_property
+    def _sends(self) -> Frame:
+        """op, txn, type, topic, partition, value, first_offset, final_offset, place of each send;
+        place is null if it is not known."""
+        F = self._engine.functions
+        acked = F.when(F.col("type") == F.lit("ok"), F.col("offset"))
+        sends = left_join(self._frames.send_outcomes, self._frames.complete, on=TP)
+        shown = ["op", "txn", "type", *TP, "value", "first_offset", "final_offset"]
+        return sends.select(*shown, self._place(acked))
 
     @cached_property
     def writes(self) -> Frame:
-        """txn, topic, partition, value, place of every write with a place, and next_txn,
-        next_value, next_place of the write behind it."""
+        """PLACE of every write with a place."""
         F = self._engine.functions
-        sent = self._rows("send").where(F.col("type") != F.lit("fail"))
-        placed = sent.select("txn", *TP, "value").join(self.places, on=[*TP, "value"], how="inner")
-        order = self._engine.window.partitionBy(*TP).orderBy("place")
-        return self._engine.materialize(
-            placed.select(
-                "txn", *TP, "value", "place",
-                F.lead("txn").over(order).alias("next_txn"),
-                F.lead("value").over(order).alias("next_value"),
-                F.lead("place").over(order).alias("next_place"),
-            )
-        )  # fmt: skip
+        kept = (F.col("type") != F.lit("fail")) & F.col("place").isNotNull()
+        placed = self._sends.where(kept).select(self._node(), *PLACE[1:])
+        if self._disputed is not None:
+            placed = placed.join(self._disputed, on=[*TP, "place"], how="left_anti")
+        return self._engine.materialize(placed.select(*PLACE))
 
     @cached_property
     def reads(self) -> Frame:
         """txn, topic, partition, place: the last record that a transaction read of a partition."""
         F = self._engine.functions
-        polled = self._rows("poll").where(
-            (F.col("type") == F.lit("ok")) & F.col("value").isNotNull()
-        )
-        placed = polled.select("txn", *TP, "value").join(
+        polled = self._polls.select(self._node(), *TP, "value")
+        placed = polled.join(
             self.writes.select(*TP, "value", "place"), on=[*TP, "value"], how="inner"
         )
         return self._engine.materialize(
             placed.groupBy("txn", *TP).agg(F.max("place").alias("place"))
         )
 
-    def _rows(self, f: str) -> Frame:
+    @cached_property
+    def _polls(self) -> Frame:
+        """op, txn, topic, partition, value of the records that were polled."""
         F = self._engine.functions
-        rows = self._frames.history.where(F.col("f") == F.lit(f))
-        node = F.coalesce(F.col("txn"), F.col("op")).alias("txn")
-        return rows.select(node, F.col("txn").alias("several"), "type", *TP, "value")
+        rows = self._frames.history.where(
+            (F.col("f") == F.lit("poll")) & (F.col("type") == F.lit("ok"))
+        )
+        return rows.where(F.col("value").isNotNull()).select("op", "txn", *TP, "value")
+
+    def _node(self) -> Column:
+        F = self._engine.functions
+        return F.coalesce(F.col("txn"), F.col("op")).alias("txn")
 
     @cached_property
-    def edges(self) -> Frame:
-        """Every edge that may be in a cycle, with the columns of EDGE."""
+    def _needed_writes(self) -> Frame:
+        """The writes of which an edge may be made; of a short history all."""
+        if self.count(self.writes) < self._thin_above:
+            return self.writes
         F = self._engine.functions
-        places = self.writes.select("txn", *TP).unionByName(self.reads.select("txn", *TP))
-        several = places.groupBy("txn").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
-        connectors = self._engine.materialize(several.select("txn"))
-        reads = self.reads.join(connectors, on="txn", how="left_semi")
-        beside = self._engine.materialize(
-            reads.select(F.col("txn").alias("reader"), *TP, "place").join(
-                self.writes, on=[*TP, "place"], how="inner"
+        every = self.writes.select("txn").unionByName(self.reads.select("txn"))
+        several = every.groupBy("txn").agg(F.count(F.lit(1)).alias("places"))
+        connectors = several.where(F.col("places") > F.lit(1)).select("txn", "places")
+        connectors = self._engine.materialize(connectors)
+        read = self.reads.join(connectors, on="txn", how="left_semi")
+        read = read.select(*TP, "place", F.lit(1).alias("read")).distinct()
+        marked = left_join(left_join(self.writes, connectors, on=["txn"]), read, on=[*TP, "place"])
+        here = F.coalesce(F.col("places"), F.col("read")).isNotNull()
+        marked = marked.select(*PLACE, here.alias("here"))
+        order = self._engine.window.partitionBy(*TP).orderBy("place", "value", "txn")
+        before = F.coalesce(F.lag("here").over(order), F.lit(False))
+        marked = marked.select(*PLACE, "here", before.alias("before"))
+        return self._engine.materialize(
+            marked.where(F.col("here") | F.col("before")).select(*PLACE)
+        )
+
+    @cached_property
+    def size(self) -> int:
+        """How many writes and reads `drawn` has."""
+        return self.count(self._needed_writes) + self.count(self.reads)
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """The writes and reads as arrays."""
+        writes = self._engine.arrow(self._needed_writes.select(*PLACE))
+        reads = self._engine.arrow(self.reads.select("txn", *TP, "place"))
+        nodes, node = _numbered(pa.chunked_array([*writes["txn"].chunks, *reads["txn"].chunks]))
+        topics, topic = _numbered(
+            pa.chunked_array(
+                [each.cast(pa.string()) for t in (writes, reads) for each in t["topic"].chunks],
+                pa.string(),
             )
         )
-        written = self.writes.join(connectors, on="txn", how="left_semi")
-        known = [*TP, "place", "next_place"]
-        here = self._engine.materialize(written.select(*known).unionByName(beside.select(*known)))
-        behind = here.where(F.col("next_place").isNotNull()).select(
-            *TP, F.col("next_place").alias("place")
+        number = pa.chunked_array([*writes["partition"].chunks, *reads["partition"].chunks])
+        homes, home = _numbered(pa.chunked_array([topic << 32 | number.to_numpy()]))
+        cut = len(writes)
+        return Drawn(
+            writes=version_order(
+                Places(
+                    node=node[:cut],
+                    partition=home[:cut],
+                    place=writes["place"].to_numpy(),
+                    value=writes["value"].to_numpy(),
+                )
+            ),
+            reads=Places(
+                node=node[cut:],
+                partition=home[cut:],
+                place=reads["place"].to_numpy(),
+                value=np.zeros(len(reads), np.int64),
+            ),
+            nodes=nodes.to_numpy(),
+            partitions=tuple(
+                (str(topics[at >> 32]), at & ((1 << 32) - 1)) for at in homes.to_pylist()
+            ),
         )
-        kept = here.select(*TP, "place").unionByName(behind).distinct()
-        overtaken = beside.where(F.col("next_txn") != F.col("txn"))
-        edges = (
-            self._following(kept)
-            .unionByName(self._edge(beside, "wr", "txn", "reader", "value", "value"))
-            .unionByName(self._edge(overtaken, "rw", "reader", "next_txn", "value", "next_value"))
-        )
-        apart = edges.where(F.col("dst").isNotNull() & (F.col("src") != F.col("dst")))
-        one_each = apart.groupBy("src", "dst", "kind").agg(
-            *(F.min(name).alias(name) for name in EDGE[3:])
-        )
-        return self._engine.materialize(one_each.select(*EDGE))
-
-    def _following(self, kept: Frame) -> Frame:
-        """ww: an edge from each kept write to the next kept write."""
-        F = self._engine.functions
-        order = self._engine.window.partitionBy(*TP).orderBy("place")
-        writes = self.writes.select("txn", *TP, "value", "place")
-        chain = writes.join(kept, on=[*TP, "place"], how="inner").select(
-            "txn", *TP, "value",
-            F.lead("txn").over(order).alias("next_txn"),
-            F.lead("value").over(order).alias("next_value"),
-        )  # fmt: skip
-        return self._edge(chain, "ww", "txn", "next_txn", "value", "next_value")
-
-    def _edge(self, frame: Frame, kind: str, src: str, dst: str, value: str, other: str) -> Frame:
-        F = self._engine.functions
-        named: list[Column] = [
-            F.col(src).alias("src"),
-            F.col(dst).alias("dst"),
-            F.lit(kind).alias("kind"),
-        ]
-        values = [F.col(value).alias("value"), F.col(other).alias("other_value")]
-        return frame.select(*named, *TP, *values)
-
-    def trimmed(self) -> Frame:
-        """Return the edges without nodes that have no incoming or no outgoing edge."""
-        F = self._engine.functions
-        edges, count = self.edges, self.count(self.edges)
-        for _ in range(TRIM_ROUNDS):
-            entered = edges.select(F.col("dst").alias("src")).distinct()
-            left = edges.select(F.col("src").alias("dst")).distinct()
-            inner = edges.join(entered, on="src", how="left_semi")
-            inner = inner.join(left, on="dst", how="left_semi")
-            edges = self._engine.materialize(inner.select(*EDGE))
-            before, count = count, self.count(edges)
-            if count in (0, before):
-                break
-        return edges
 
     def count(self, frame: Frame) -> int:
         """How many rows a frame has."""
@@ -185,32 +202,26 @@ class Graph:
 
     @cached_property
     def aborted(self) -> Frame:
-        """G1a: topic, partition, value of sends that surely failed and were read."""
+        """G1a: txn, topic, partition, value of sends that surely failed and were read."""
         F = self._engine.functions
-        failed = self._rows("send").where(F.col("type") == F.lit("fail"))
-        return failed.select("txn", *TP, "value").join(
-            self._frames.placements.select(*TP, "value"), on=[*TP, "value"], how="inner"
-        )
-
-    @cached_property
-    def intermediate(self) -> Frame:
-        """G1b: txn, topic, partition, value: a read that ended inside what another transaction
-        wrote to that partition."""
-        F = self._engine.functions
-        last = self.writes.groupBy("txn", *TP).agg(F.max("place").alias("last_place"))
-        inside = self.writes.join(last, on=["txn", *TP], how="inner").where(
-            F.col("place") < F.col("last_place")
-        )
-        writers = inside.select(F.col("txn").alias("writer"), *TP, "value", "place")
-        ended = self.reads.join(writers, on=[*TP, "place"], how="inner")
-        return ended.where(F.col("txn") != F.col("writer")).select("txn", *TP, "value")
+        read = F.coalesce(F.col("first_offset"), F.col("final_offset")).isNotNull()
+        failed = self._sends.where((F.col("type") == F.lit("fail")) & read)
+        return self._engine.materialize(failed.select(self._node(), *TP, "value"))
 
     @cached_property
     def precommitted(self) -> Frame:
         """txn, topic, partition, value: a transaction read what it wrote itself."""
         F = self._engine.functions
-        sent, polled = self._rows("send"), self._rows("poll")
-        mine = sent.where(F.col("several").isNotNull()).select("txn", *TP, "value")
-        return polled.select("txn", *TP, "value").join(
-            mine, on=["txn", *TP, "value"], how="left_semi"
-        )
+        inside = F.col("txn").isNotNull()
+        polled = self._polls.where(inside).select("txn", *TP, "value")
+        mine = self._sends.where(inside).select("txn", *TP, "value")
+        own = polled.join(mine, on=["txn", *TP, "value"], how="left_semi")
+        return self._engine.materialize(own)
+
+
+def _numbered(values: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
+    """Return the different values, and for each value its number among these."""
+    coded = values.combine_chunks()
+    coded = coded if isinstance(coded, pa.Array) else pa.concat_arrays(coded.chunks)
+    coded = coded.dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy().astype(np.int64)

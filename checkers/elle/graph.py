@@ -12,15 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from checkers.contract.contract import Judgement
-from checkers.elle.cycles import Cycle, Edge, Phenomenon, find_cycles
-from checkers.elle.edges import Graph
+from checkers.elle.cycles import Cycle, Phenomenon, find_cycles, in_cycles
+from checkers.elle.dependency import DEPENDENCIES, Edge
+from checkers.elle.edges import Drawn, Graph
+from checkers.elle.links import Links, links, read_inside
 from checkers.engines.engine import EngineTimeout, Frame
 from checkers.frames.frames import Frames
 from checkers.verdict import Outcome
 
-MAX_EDGES: Final = 2_000_000
-"""How many edges one process can search for cycles; more edges make the answer UNKNOWN."""
+MAX_PLACES: Final = 20_000_000
+"""How many writes and reads one process can search for cycles; more make the answer UNKNOWN."""
 
 EXAMPLES: Final = 5
 """Examples kept of each anomaly."""
@@ -105,16 +109,19 @@ def _judged(frames: Frames, checker: str) -> GraphVerdict:
     graph = Graph(frames)
     if frames.engine.is_empty(frames.reads):
         return unknown(checker, "nothing was read, so nothing is known of the order of writes")
-    trimmed = graph.trimmed()
-    edges = graph.count(trimmed)
-    if edges > MAX_EDGES:
-        return unknown(checker, f"{edges} edges may be in cycles; {MAX_EDGES} can be searched")
-    rows = frames.engine.rows(trimmed.orderBy("src", "dst", "kind"))
+    if graph.size > MAX_PLACES:
+        return unknown(
+            checker,
+            f"{graph.size} writes and reads may be in cycles; {MAX_PLACES} can be searched",
+        )
+    drawn = graph.drawn
+    edges = links(drawn.writes, drawn.reads)
+    circular = in_cycles(edges)
     found = [
         *_told(graph, ABORTED, graph.aborted),
         *_told(graph, PRECOMMITTED, graph.precommitted),
-        *_told(graph, INTERMEDIATE, graph.intermediate),
-        *_circles(find_cycles([Edge.of(row) for row in rows])),
+        *_intermediate(drawn),
+        *_circles(find_cycles(circular), circular, drawn),
     ]
     forbidden = [each for each in found if each.judgement is Judgement.FORBIDDEN]
     reasons = [f"{each.count} {each.name}: forbidden: {each.reason}" for each in forbidden]
@@ -123,7 +130,7 @@ def _judged(frames: Frames, checker: str) -> GraphVerdict:
         reasons=tuple(reasons) or ("no dependency that Kafka forbids was found",),
         checker=checker,
         anomalies=tuple(found),
-        edges=edges,
+        edges=len(edges),
     )
 
 
@@ -137,21 +144,62 @@ def _told(graph: Graph, name: str, frame: Frame) -> Iterator[GraphAnomaly]:
     yield _anomaly(
         name,
         count,
-        (
-            (f"{row['txn']}: {row['value']} in {row['topic']}-{row['partition']}",)
-            for row in examples
-        ),
+        ((_read(row["txn"], row["value"], row["topic"], row["partition"]),) for row in examples),
     )
 
 
-def _circles(cycles: Iterable[Cycle]) -> Iterator[GraphAnomaly]:
+def _read(txn: int, value: int, topic: str, partition: int) -> str:
+    return f"{txn}: {value} in {topic}-{partition}"
+
+
+def _intermediate(drawn: Drawn) -> Iterator[GraphAnomaly]:
+    readers, at = read_inside(drawn.writes, drawn.reads)
+    if not len(at):
+        return
+    writes = drawn.writes.at(at)
+    rows = sorted(
+        (*drawn.partitions[partition], value, txn)
+        for partition, value, txn in zip(
+            writes.partition.tolist(), writes.value.tolist(), drawn.nodes[readers].tolist(),
+            strict=True,
+        )
+    )  # fmt: skip
+    examples = rows[:EXAMPLES]
+    yield _anomaly(
+        INTERMEDIATE,
+        len(rows),
+        ((_read(txn, value, topic, partition),) for topic, partition, value, txn in examples),
+    )
+
+
+def _circles(cycles: Iterable[Cycle], edges: Links, drawn: Drawn) -> Iterator[GraphAnomaly]:
     found: dict[Phenomenon, list[Cycle]] = defaultdict(list)
     for cycle in cycles:
         found[cycle.phenomenon].append(cycle)
     for phenomenon, like in found.items():
         shown = sorted(like, key=lambda cycle: len(cycle.edges))[:EXAMPLES]
-        examples = (tuple(edge.text for edge in cycle.edges) for cycle in shown)
+        examples = (tuple(edge.text for edge in edges_of(cycle, edges, drawn)) for cycle in shown)
         yield _anomaly(phenomenon, len(like), examples)
+
+
+def edges_of(cycle: Cycle, edges: Links, drawn: Drawn) -> tuple[Edge, ...]:
+    """Return the edges of a cycle with the transactions and partitions of the history."""
+    found = edges.at(np.array(cycle.edges))
+    return tuple(
+        Edge(
+            src=int(drawn.nodes[src]),
+            dst=int(drawn.nodes[dst]),
+            kind=DEPENDENCIES[kind],
+            topic=drawn.partitions[partition][0],
+            partition=drawn.partitions[partition][1],
+            value=value,
+            other_value=other_value,
+        )
+        for src, dst, kind, partition, value, other_value in zip(
+            found.src.tolist(), found.dst.tolist(), found.kind.tolist(), found.partition.tolist(),
+            found.value.tolist(), found.other_value.tolist(), strict=True,
+        )
+    )  # fmt: skip
 
 
 def _anomaly(name: str, count: int, examples: Iterable[tuple[str, ...]]) -> GraphAnomaly:

@@ -104,6 +104,9 @@ class Engine(Protocol):
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """Return the rows of a small frame."""
 
+    def arrow(self, frame: Frame) -> pa.Table:
+        """Return the rows of a frame as an Arrow table; they must fit into memory."""
+
     def is_empty(self, frame: Frame) -> bool:
         """Whether a frame has no rows."""
 
@@ -263,8 +266,11 @@ class DuckDbEngine:
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
-        found = self._connection.execute(frame.sql).to_arrow_table()
-        return list(found.to_pylist())
+        return list(self.arrow(frame).to_pylist())
+
+    def arrow(self, frame: Frame) -> pa.Table:
+        """Without a copy by way of Python."""
+        return self._connection.execute(frame.sql).to_arrow_table()
 
     def is_empty(self, frame: Frame) -> bool:
         """Stops at the first row."""
@@ -369,6 +375,10 @@ class SparkEngine:
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
         return [row.asDict(recursive=True) for row in frame.collect()]
+
+    def arrow(self, frame: Frame) -> pa.Table:
+        """Collected on the driver."""
+        return frame.toArrow()
 
     def is_empty(self, frame: Frame) -> bool:
         """Stops at the first row."""

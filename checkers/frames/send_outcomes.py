@@ -16,6 +16,9 @@ SEND = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
 SEND += ["value", "offset", "leader_epoch", "node", "acks"]
 """The columns of a send."""
 
+SENT = [*SEND, "txn"]
+"""The same, and the transaction; null outside of one."""
+
 PLACES = ["first_offset", "final_offset"]
 """The first offset where a value was read, and the first in the final log; null if there is none.
 """
@@ -24,7 +27,7 @@ PLACES = ["first_offset", "final_offset"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedSends:
     """All sends and records, each once. A send and a record share a row if their value and offset
-    are equal. Columns: SEND (op: null without a send) and in_final_log (null without a record; 1:
+    are equal. Columns: SENT (op: null without a send) and in_final_log (null without a record; 1:
     the record is in the final log, else 0)."""
 
     engine: Engine
@@ -38,17 +41,17 @@ class MatchedSends:
 
     @property
     def matched(self) -> Frame:
-        """The sends that share a row with a record: SEND and PLACES."""
+        """The sends that share a row with a record: SENT and PLACES."""
         F = self.engine.functions
         both = self.rows.where(F.col("op").isNotNull() & F.col("in_final_log").isNotNull())
-        return both.select(*SEND, *_places(self.engine))
+        return both.select(*SENT, *_places(self.engine))
 
     def unmatched(self, often: Frame | None, sent_twice: Frame | None) -> Frame:
-        """All other sends and records, joined by value: SEND and PLACES. often: the result of
+        """All other sends and records, joined by value: SENT and PLACES. often: the result of
         `placements_of_repeated`. sent_twice: the values that were sent more than once. Both: None
         without any."""
         F = self.engine.functions
-        sends = self.rows.where(F.col("in_final_log").isNull()).select(*SEND)
+        sends = self.rows.where(F.col("in_final_log").isNull()).select(*SENT)
         alone = self.rows.where(F.col("op").isNull())
         records = alone.select(*TP, "value", *_places(self.engine))
         if often is not None:
@@ -69,7 +72,7 @@ def match_sends(
     """Match the sends of a history (of HISTORY) with records (topic, partition, offset, value,
     in_final_log). Each record has a different value."""
     F = engine.functions
-    plain = [name for name in SEND if name != "acks"]
+    plain = [name for name in SENT if name != "acks"]
     sends = history.where(F.col("f") == F.lit("send"))
     sends = sends.select(*plain, F.col("acks").cast("int").alias("acks"))
     place = [*TP, "offset", "value"]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.cycles import Cycle, Dependency, Edge, Phenomenon, components, find_cycles
+from checkers.elle.cycles import Phenomenon, find_cycles, in_cycles
+from checkers.elle.dependency import Dependency, Edge
 from checkers.elle.edges import Graph
-from checkers.elle.graph import check_graph
+from checkers.elle.graph import check_graph, edges_of
+from checkers.elle.links import links
 from checkers.engines.engine import DuckDbEngine, Engine
 from checkers.frames.frames import Frames
 from checkers.interchange.imported import Imported
@@ -98,18 +100,14 @@ def frames(engine: Engine, imported: Imported) -> Frames:
 
 def by_topic(engine: Engine, imports: Mapping[str, Imported]) -> dict[str, set[Phenomenon]]:
     """The phenomena of each of many imports, all in one graph."""
-    graph = Graph(frames(engine, together(imports)))
+    drawn = Graph(frames(engine, together(imports))).drawn
+    circular = in_cycles(links(drawn.writes, drawn.reads))
     found: dict[str, set[Phenomenon]] = defaultdict(set)
-    for cycle in find_cycles([Edge.of(row) for row in graph.rows(graph.trimmed())]):
-        assert_circle(cycle)
-        found[cycle.edges[0].topic].add(cycle.phenomenon)
+    for cycle in find_cycles(circular):
+        edges = edges_of(cycle, circular, drawn)
+        assert [edge.src for edge in edges] == [edges[-1].dst, *(e.dst for e in edges[:-1])]
+        found[edges[0].topic].add(cycle.phenomenon)
     return found
-
-
-def assert_circle(cycle: Cycle) -> None:
-    """Each edge begins where the one before it ends."""
-    ends = [edge.dst for edge in cycle.edges]
-    assert [edge.src for edge in cycle.edges] == [ends[-1], *ends[:-1]]
 
 
 def assert_named(engine: Engine) -> None:
@@ -255,12 +253,25 @@ def edge(src: int, dst: int, kind: Dependency = Dependency.WW) -> Edge:
     return Edge(src=src, dst=dst, kind=kind, topic="t", partition=0, value=src, other_value=dst)
 
 
-def test_components_of_long_chains() -> None:
-    """A long way is no deep recursion, and a circle at its end is all that is left."""
-    chain = [edge(number, number + 1) for number in range(50_000)]
-    assert components(chain) == []
-    (circle,) = find_cycles([*chain, edge(50_000, 49_998)])
-    assert {each.src for each in circle.edges} == {49_998, 49_999, 50_000}
+def test_leaving_out_writes_in_the_engine_leaves_out_no_edge(duckdb: Engine) -> None:
+    """The writes of long histories that no edge needs."""
+    imports = {
+        f"s{seed}": random_history(Random(seed)).imported(topic=f"s{seed}") for seed in range(40)
+    }
+    whole, thin = (
+        Graph(frames(duckdb, together(imports)), thin_above=above) for above in (1_000_000, 0)
+    )
+    assert thin.size < whole.size
+    told = []
+    for graph in (whole, thin):
+        drawn = graph.drawn
+        edges = links(drawn.writes, drawn.reads)
+        rows = zip(
+            drawn.nodes[edges.src].tolist(), drawn.nodes[edges.dst].tolist(), edges.kind.tolist(),
+            edges.value.tolist(), edges.other_value.tolist(), strict=True,
+        )  # fmt: skip
+        told.append(sorted(rows))
+    assert told[0] == told[1]
 
 
 def test_cycles_are_described_in_words() -> None:

@@ -58,7 +58,7 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
 
 def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
     F, engine = frames.engine.functions, frames.engine
-    committed = frames.other_rows.where(
+    committed = frames.rare_rows.where(
         (F.col("f") == F.lit("final-committed")) & (F.col("type") == F.lit("ok"))
     )
     committed = committed.select("group", *TP, F.col("offset").alias("committed_offset"))

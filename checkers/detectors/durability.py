@@ -172,10 +172,10 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
         frames.send_outcomes.where(failed & F.col("first_offset").isNotNull())
     )
     if found is not None:
-        inside = frames.ended_transactions.sends
-        if inside is not None:
-            ended = inside.select("op", F.lit(IN_TRANSACTION).alias("aspect"))
-            found = left_join(found, ended, on=["op"])
+        if frames.ended_transactions.recorded:
+            ended = frames.ended_transactions.outcomes(found.where(F.col("txn").isNotNull()))
+            aspect = F.lit(IN_TRANSACTION).alias("aspect")
+            found = left_join(found, ended.select("txn", aspect), on=["txn"])
         yield evidence(engine, found, kind=kind, offset=offset)
     early = frames.ended_transactions.uncommitted_reads
     if early is not None:

@@ -22,7 +22,7 @@ _GROUP: Final = ["group", *TP]
 def _commits(frames: Frames) -> Frame:
     """Every commit that may have happened."""
     F = frames.engine.functions
-    rows = frames.other_rows
+    rows = frames.rare_rows
     return rows.where((F.col("f") == F.lit("offset-commit")) & (F.col("type") != F.lit("fail")))
 
 
@@ -35,7 +35,7 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     coordinator's answer after the run; assigned: the position from which a member went on.
     """
     F, engine = frames.engine.functions, frames.engine
-    seen = frames.other_rows.where(F.col("f").isin("final-committed", "assigned"))
+    seen = frames.rare_rows.where(F.col("f").isin("final-committed", "assigned"))
     seen = seen.where((F.col("type") == F.lit("ok")) & (F.col("offset") >= F.lit(0)))
     final = F.when(F.col("f") == F.lit("final-committed"), F.lit("final"))
     seen = engine.materialize(
@@ -84,7 +84,7 @@ def stale_commits(frames: Frames) -> Iterator[Frame]:
         "op", "client", *_GROUP, "offset", "generation", "invoke_ns", "complete_ns",
         F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION)).alias("aspect"),
     )  # fmt: skip
-    assigned = frames.other_rows.where(F.col("f") == F.lit("assigned")).select(
+    assigned = frames.rare_rows.where(F.col("f") == F.lit("assigned")).select(
         *_GROUP,
         F.col("client").alias("other_client"),
         F.col("generation").alias("other_generation"),

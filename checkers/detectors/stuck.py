@@ -41,7 +41,7 @@ def stuck(frames: Frames) -> Iterator[Frame]:
         return
     F = frames.engine.functions
     ends = frames.engine.materialize(
-        frames.other_rows.where(F.col("f") == F.lit("end")).select(
+        frames.rare_rows.where(F.col("f") == F.lit("end")).select(
             "client", F.col("invoke_ns").alias("complete_ns")
         )
     )
@@ -159,5 +159,5 @@ def _last(frames: Frames, rows: Frame) -> Frame:
 def _read(frames: Frames) -> Frame:
     """Return topic, partition, complete_ns of every final read, complete or not."""
     F = frames.engine.functions
-    ends = frames.other_rows.where(F.col("f") == F.lit("final-read-end"))
+    ends = frames.rare_rows.where(F.col("f") == F.lit("final-read-end"))
     return ends.groupBy(*TP).agg(F.max("complete_ns").alias("complete_ns"))

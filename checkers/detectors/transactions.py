@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.ended import INIT, NOT_COMMITTED
+from checkers.frames.ended import INIT
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
@@ -48,11 +48,10 @@ def false_aborts(frames: Frames) -> Iterator[Frame]:
 
     One row for each transaction: its first send.
     """
-    sends = frames.ended_transactions.sends
-    if sends is None:
+    told = frames.ended_transactions.not_committed
+    if told is None:
         return
     F = frames.engine.functions
-    told = sends.where(F.col("outcome") == F.lit(NOT_COMMITTED))
     parts = told.groupBy("txn").agg(
         F.count(F.lit(1)).alias("sent"),
         F.count("final_offset").alias("kept"),
@@ -73,7 +72,7 @@ def zombie_writes(frames: Frames) -> Iterator[Frame]:
     id (other_op), unless the producer's own init-producer is not recorded, or may have come later.
     """
     F, engine = frames.engine.functions, frames.engine
-    inits = frames.other_rows.where(
+    inits = frames.rare_rows.where(
         (F.col("f") == F.lit(INIT)) & F.col("transactional_id").isNotNull()
     ).where(F.col("type") != F.lit("fail"))
     inits = engine.materialize(

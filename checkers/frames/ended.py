@@ -8,8 +8,8 @@ read_uncommitted of a record whose transaction is not known to be committed: it 
 from functools import cached_property
 from typing import Any, Final, Protocol
 
-from checkers.engines.engine import Engine, Frame, left_join
-from checkers.frames.send_outcomes import PLACES, SEND
+from checkers.engines.engine import Column, Engine, Frame, left_join
+from checkers.frames.send_outcomes import PLACES, SENT
 from checkers.history.history import TP
 
 COMMIT: Final = "commit-transaction"
@@ -42,6 +42,10 @@ class Run(Protocol):
         """One row per send."""
 
     @property
+    def transaction_ends(self) -> Any:
+        """One row per request that ended a transaction."""
+
+    @property
     def complete(self) -> Any:
         """Partitions that were read to their end."""
 
@@ -65,27 +69,56 @@ class Transactions:
         kinds = self._run.row_counts.groupBy("f").agg(F.min("isolation").alias("isolation"))
         return {row["f"]: row["isolation"] for row in self._engine.rows(kinds)}
 
-    @cached_property
-    def sends(self) -> Frame | None:
-        """SEND, PLACES, txn, outcome (of the transaction, as its end was answered: ok, fail, info)
-        of the sends in transactions with a recorded end; None without any."""
-        if not self._recorded.keys() & {COMMIT, ABORT}:
-            return None
+    @property
+    def recorded(self) -> bool:
+        """Whether the end of any transaction is recorded."""
+        return bool(self._recorded.keys() & {COMMIT, ABORT})
+
+    def outcomes(self, txns: Frame) -> Frame:
+        """Return txn, outcome (as its end was answered: ok, fail, info) of those transactions in
+        `txns` (column txn) whose end is recorded."""
         F = self._engine.functions
-        history = self._run.history
-        ends = history.where(F.col("f").isin(COMMIT, ABORT) & F.col("txn").isNotNull())
-        refused = (F.col("f") == F.lit(COMMIT)) & (F.col("type") == F.lit("fail"))
-        aborted = (F.col("f") == F.lit(ABORT)) & (F.col("type") == F.lit("ok"))
-        committed = (F.col("f") == F.lit(COMMIT)) & (F.col("type") == F.lit("ok"))
-        answer = F.when(committed, F.lit(2)).when(refused | aborted, F.lit(1)).otherwise(F.lit(0))
-        answers = ends.groupBy("txn").agg(F.max(answer).alias("answer"))
-        sends = history.where((F.col("f") == F.lit("send")) & F.col("txn").isNotNull())
-        known = sends.select("op", "txn").join(answers, on="txn", how="inner")
+        answer = F.when(self._committed(), F.lit(2)).when(self._refused(), F.lit(1))
+        ends = self._ends.join(txns.select("txn").distinct(), on="txn", how="left_semi")
+        answers = ends.groupBy("txn").agg(F.max(answer.otherwise(F.lit(0))).alias("answer"))
         outcome = F.when(F.col("answer") == F.lit(2), F.lit(_OUTCOMES[2]))
         outcome = outcome.when(F.col("answer") == F.lit(1), F.lit(_OUTCOMES[1]))
-        known = known.select("op", "txn", outcome.otherwise(F.lit(_OUTCOMES[0])).alias("outcome"))
-        found = self._run.send_outcomes.select(*SEND, *PLACES).join(known, on="op", how="inner")
-        return self._engine.materialize(found)
+        named = outcome.otherwise(F.lit(_OUTCOMES[0])).alias("outcome")
+        return self._engine.materialize(answers.select("txn", named))
+
+    @property
+    def _ends(self) -> Frame:
+        F = self._engine.functions
+        return self._run.transaction_ends.where(F.col("txn").isNotNull())
+
+    def _committed(self) -> Column:
+        F = self._engine.functions
+        return (F.col("f") == F.lit(COMMIT)) & (F.col("type") == F.lit("ok"))
+
+    def _refused(self) -> Column:
+        """The condition for an answer that the transaction is not committed."""
+        F = self._engine.functions
+        refused = (F.col("f") == F.lit(COMMIT)) & (F.col("type") == F.lit("fail"))
+        return refused | ((F.col("f") == F.lit(ABORT)) & (F.col("type") == F.lit("ok")))
+
+    @cached_property
+    def not_committed(self) -> Frame | None:
+        """SEND, PLACES, txn of the sends in transactions that are known not to be committed; None
+        without any."""
+        if not self.recorded:
+            return None
+        F = self._engine.functions
+        refused = self.outcomes(self._ends.where(self._refused()))
+        told = refused.where(F.col("outcome") == F.lit(NOT_COMMITTED)).select("txn")
+        sends = self._inside.join(told, on="txn", how="left_semi")
+        found = self._engine.materialize(sends.select(*SENT, *PLACES))
+        return None if self._engine.is_empty(found) else found
+
+    @property
+    def _inside(self) -> Frame:
+        """The sends in transactions."""
+        F = self._engine.functions
+        return self._run.send_outcomes.where(F.col("txn").isNotNull())
 
     @cached_property
     def torn(self) -> Frame | None:
@@ -93,27 +126,23 @@ class Transactions:
         records of their transaction (other_value: the least of these), and the transaction is not
         known to be aborted. Only partitions that were read to their end count, and nothing below
         the start of a log. None without any."""
-        if self.sends is None:
+        if not self.recorded:
             return None
         F, engine = self._engine.functions, self._engine
         there = F.col("final_offset").isNotNull()
-        judged = self.sends.where(F.col("outcome") != F.lit(NOT_COMMITTED))
-        parts = judged.groupBy("txn").agg(
-            F.count(F.lit(1)).alias("sent"),
-            F.count(F.when(there, F.lit(1))).alias("kept"),
-            F.min(F.when(there, F.col("value"))).alias("other_value"),
-        )
-        some = (F.col("kept") > F.lit(0)) & (F.col("kept") < F.col("sent"))
-        parts = engine.materialize(parts.where(some).select("txn", "other_value"))
-        if engine.is_empty(parts):
+        incomplete = engine.materialize(self._inside.where(~there).select("txn").distinct())
+        if engine.is_empty(incomplete):
             return None
-        missing = judged.where(F.col("final_offset").isNull()).select(*SEND, "txn")
-        missing = missing.join(parts, on="txn", how="inner")
+        known = self.outcomes(incomplete)
+        judged = known.where(F.col("outcome") != F.lit(NOT_COMMITTED)).select("txn")
+        sends = engine.materialize(self._inside.join(judged, on="txn", how="left_semi"))
+        kept = sends.where(there).groupBy("txn").agg(F.min("value").alias("other_value"))
+        missing = sends.where(~there).select(*SENT).join(kept, on="txn", how="inner")
         missing = missing.join(self._run.complete.select(*TP), on=TP, how="left_semi")
         start = F.coalesce("first_kept", "first_read").alias("log_start")
         missing = left_join(missing, self._run.first_offsets.select(*TP, start), on=TP)
         removed = F.coalesce("offset", F.lit(0)) < F.coalesce("log_start", F.lit(0))
-        found = engine.materialize(missing.where(~removed).select(*SEND, "txn", "other_value"))
+        found = engine.materialize(missing.where(~removed).select(*SENT, "other_value"))
         return None if engine.is_empty(found) else found
 
     @cached_property

@@ -18,7 +18,7 @@ from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
-from checkers.frames.ended import Transactions
+from checkers.frames.ended import ABORT, COMMIT, Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
@@ -103,8 +103,8 @@ class Frames:
 
     @cached_property
     def send_outcomes(self) -> Frame:
-        """One row per send, with first_offset and final_offset of `placements`: null if its value
-        was never read."""
+        """One row per send, with txn, and with first_offset and final_offset of `placements`: null
+        if its value was never read."""
         apart = self._unmatched.where(self.engine.functions.col("op").isNotNull())
         return self._matched.matched.unionByName(apart)
 
@@ -150,7 +150,7 @@ class Frames:
     @cached_property
     def in_transactions(self) -> Frame | None:
         """The sends in transactions: see `transactions.placed`; None without any."""
-        return transactions.placed(self.engine, self.history, self.send_outcomes)
+        return transactions.placed(self.engine, self.send_outcomes)
 
     @cached_property
     def ended_transactions(self) -> Transactions:
@@ -295,11 +295,22 @@ class Frames:
 
     @cached_property
     def other_rows(self) -> Frame:
-        """The rows of the history that are neither sends nor records read; there are few."""
+        """The rows of the history that are neither sends nor records read."""
+        return self.rare_rows.unionByName(self.transaction_ends)
+
+    @cached_property
+    def rare_rows(self) -> Frame:
+        """The rows of the history that are neither sends, nor records read, nor ends of
+        transactions; there are few."""
         F = self.engine.functions
-        return self.engine.materialize(
-            self.history.where(~F.col("f").isin("send", "poll", "final-read"))
-        )
+        frequent = F.col("f").isin("send", "poll", "final-read", COMMIT, ABORT)
+        return self.engine.materialize(self.history.where(~frequent))
+
+    @cached_property
+    def transaction_ends(self) -> Frame:
+        """One row per request that ended a transaction."""
+        F = self.engine.functions
+        return self.history.where(F.col("f").isin(COMMIT, ABORT))
 
     @cached_property
     def watermark_rows(self) -> Frame:
@@ -307,7 +318,7 @@ class Frames:
         F = self.engine.functions
         answered = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
         columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
-        rows = self.other_rows.where((F.col("f") == F.lit("watermark")) & answered)
+        rows = self.rare_rows.where((F.col("f") == F.lit("watermark")) & answered)
         return rows.select(*columns, "node")
 
     @cached_property
@@ -367,13 +378,13 @@ class Frames:
     @cached_property
     def read_ends(self) -> Frame:
         """How far the final reads came: see `read_ends.read_ends`."""
-        return self.engine.materialize(read_ends(self.engine, self.other_rows, self.cluster))
+        return self.engine.materialize(read_ends(self.engine, self.rare_rows, self.cluster))
 
     @cached_property
     def first_offsets(self) -> Frame:
         """Where the final logs start: see `log_starts.first_offsets`."""
         found = log_starts.first_offsets(
-            self.engine, self.read_ends, self.other_rows, self.final_log, self.replica_ends
+            self.engine, self.read_ends, self.rare_rows, self.final_log, self.replica_ends
         )
         return self.engine.materialize(found)
 
@@ -468,7 +479,7 @@ class Frames:
     @cached_property
     def bumps(self) -> tuple[EpochBump, ...]:
         """Every time that a client left its producer epoch."""
-        return read_bumps(self.engine, self.other_rows, self._lost_committed)
+        return read_bumps(self.engine, self.rare_rows, self._lost_committed)
 
     def _lost_committed(self, topic: str, partition: int, at_ns: int) -> bool:
         return any(

@@ -7,21 +7,19 @@ from checkers.engines.engine import Engine, Frame
 from checkers.history.history import TP
 
 
-def placed(engine: Engine, history: Frame, send_outcomes: Frame) -> Frame | None:
+def placed(engine: Engine, send_outcomes: Frame) -> Frame | None:
     """Return op, txn, topic, partition, type, place (the offset where the value was first read,
     else acknowledged), read (1: it was read) of every send in a transaction; None without any.
 
-    history: of HISTORY; send_outcomes: see `Frames.send_outcomes`.
+    send_outcomes: see `Frames.send_outcomes`.
     """
     F = engine.functions
-    inside = (F.col("f") == F.lit("send")) & F.col("txn").isNotNull()
-    sends = engine.materialize(history.where(inside).select("op", "txn"))
+    sends = send_outcomes.where(F.col("txn").isNotNull())
     if engine.is_empty(sends):
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
     read = F.when(F.col("first_offset").isNotNull(), F.lit(1)).alias("read")
-    known = send_outcomes.select("op", *TP, "type", place, read)
-    return engine.materialize(known.join(sends, on="op", how="inner"))
+    return engine.materialize(sends.select("op", "txn", *TP, "type", place, read))
 
 
 def proved(engine: Engine, sends: Frame) -> Frame:

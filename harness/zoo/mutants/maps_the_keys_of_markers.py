@@ -4,29 +4,42 @@ A user's record with that key (four bytes) is superseded by every later marker, 
 """
 
 from collections.abc import Iterator
+from weakref import WeakSet
 
 from harness.zoo.mutants.patching import Undo, patch, run
-from nodes.log.cleaning.cleaner import Cleaning, Step, _records
+from nodes.log.batch import BatchHeader
+from nodes.log.cleaning.cleaner import Cleaning, Step, _keys, _records
+from nodes.log.segment import Segment
 
 BUG = "a marker supersedes a record whose key equals the marker's"
 SOURCES = ("KAFKA-14055",)
 SHOWS = ("lost-write",)
 
-_original = Cleaning._read_keys
+_original_read_keys, _original_batches = Cleaning._read_keys, Cleaning._batches
+_reading_keys: WeakSet[Cleaning] = WeakSet()
 
 
 def _read_keys(self: Cleaning) -> Iterator[Step]:
+    _reading_keys.add(self)
+    yield from _original_read_keys(self)
+    _reading_keys.discard(self)
+
+
+def _batches(
+    self: Cleaning, segment: Segment, position: int = 0
+) -> Iterator[tuple[BatchHeader, bytes]]:
     """Add the keys of markers to the map, too."""
-    yield from _original(self)
-    for segment in self._log.segments.all[:-1]:
-        for header, batch in self._batches(segment) if segment.base_offset < self._end else ():
-            for spans in self._spans(header, _records(header, batch)) if header.is_control else ():
-                self._offsets.add(spans, header.base_offset, self._first_dirty)
+    for header, batch in _original_batches(self, segment, position):
+        if header.is_control and self in _reading_keys:
+            self._offsets.begin(header)
+            for found in _keys(header, *_records(header, batch)):
+                self._offsets.add(found)
+        yield header, batch
 
 
 def apply() -> Undo:
     """Patch the broker; return a function that undoes the patch."""
-    return patch(Cleaning, _read_keys=_read_keys)
+    return patch(Cleaning, _read_keys=_read_keys, _batches=_batches)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """Which partition of an internal topic a group or a transactional id belongs to, as in Kafka."""
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=256)  # an id may have 32,767 characters
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
     value = 0

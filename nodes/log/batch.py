@@ -16,7 +16,7 @@ Layout (big endian), from the batch's first byte:
 import dataclasses
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -300,16 +300,18 @@ def decode_records(buf: Buffer, pos: int = 0) -> list[Record]:
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    out = bytearray(1)  # record attributes, unused
-    out += varint(timestamp_delta)
-    out += varint(offset_delta)
-    out += _nullable(record.key)
-    out += _nullable(record.value)
-    out += varint(len(record.headers))
-    for name, value in record.headers:
-        out += _nullable(name.encode())
-        out += _nullable(value)
-    return bytes(out)
+    key, value, headers = record.key, record.value, record.headers
+    pieces = [
+        _NO_ATTRIBUTES,
+        varint(timestamp_delta),
+        varint(offset_delta),
+        *(_NULL if key is None else (varint(len(key)), key)),
+        *(_NULL if value is None else (varint(len(value)), value)),
+        varint(len(headers)),
+    ]
+    for name, content in headers:
+        pieces += [_nullable(name.encode()), _nullable(content)]
+    return b"".join(pieces)
 
 
 def _decode_record(buf: bytes, header: BatchHeader) -> Record:
@@ -332,6 +334,10 @@ def _decode_record(buf: bytes, header: BatchHeader) -> Record:
     )
 
 
+_NO_ATTRIBUTES: Final = b"\x00"
+"""Of a record: unused."""
+
+
 def _nullable(value: bytes | None) -> bytes:
     return varint(-1) if value is None else varint(len(value)) + value
 
@@ -347,6 +353,10 @@ def _read_nullable(buf: bytes, at: int) -> tuple[bytes | None, int]:
 
 def varint(value: int) -> bytes:
     """Zigzag encoding, seven bits per byte, least significant first."""
+    return _SMALL_VARINTS[value] if 0 <= value < SMALL else _varint(value)
+
+
+def _varint(value: int) -> bytes:
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -354,6 +364,12 @@ def varint(value: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+SMALL: Final = 1024
+"""Most lengths and deltas are below; their encodings are kept."""
+_SMALL_VARINTS: Final = tuple(_varint(value) for value in range(SMALL))
+_NULL: Final = (_varint(-1),)
 
 
 def _read_varint(buf: Buffer, at: int) -> tuple[int, int]:

@@ -205,4 +205,6 @@ def _row(partition: int, error: ErrorCode) -> Row:
 
 def _java_length(text: str) -> int:
     """The length of a Java string: Kafka compares it with offset.metadata.max.bytes."""
+    if text.isascii():
+        return len(text)
     return len(text) + sum(character > "\uffff" for character in text)

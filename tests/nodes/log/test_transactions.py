@@ -6,8 +6,7 @@ import struct
 import pytest
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import read_header
-from nodes.log.cleaning.filtering import empty
+from nodes.log.batch import assemble, read_header
 from nodes.log.errors import CoordinatorFenced, InvalidBatch, InvalidProducerEpoch
 from nodes.log.log import Log, LogConfig
 from nodes.log.transactions.aborted_index import AbortedTransaction
@@ -374,7 +373,7 @@ def _without_record(marker: Marker, offset: int) -> bytes:
     header = read_header(whole)._replace(
         base_offset=Offset(offset), partition_leader_epoch=Epoch(0)
     )
-    return empty(header)
+    return assemble(header.without_records())
 
 
 def test_a_marker_that_was_cleaned_ends_the_transaction_of_a_replica_that_lagged() -> None:

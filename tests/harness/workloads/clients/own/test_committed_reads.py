@@ -2,8 +2,7 @@
 
 from harness.workloads.clients.own.committed_reads import visible
 from nodes.ids import Offset
-from nodes.log.batch import Record, encode_batch, read_header
-from nodes.log.cleaning.filtering import empty
+from nodes.log.batch import Record, assemble, encode_batch, read_header
 
 
 def batch(offset: int, producer: int, *values: bytes, transactional: bool = True) -> bytes:
@@ -71,6 +70,6 @@ def test_an_end_without_records_moves_the_offset() -> None:
 
 def test_a_marker_that_compaction_removed_leaves_an_empty_batch() -> None:
     """Its transaction has no records any more."""
-    removed = empty(read_header(marker(0, 1, commit=False)))
+    removed = assemble(read_header(marker(0, 1, commit=False)).without_records())
     records, offset = visible(removed + batch(1, 1, b"a1"), [], 0)
     assert (values(records), offset) == ([b"a1"], 2)

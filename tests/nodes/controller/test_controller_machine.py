@@ -33,6 +33,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.origins: dict[PartitionKey, tuple[NodeId, ...]] = {}
         self.targets: dict[PartitionKey, tuple[NodeId, ...]] = {}
         self.restarted: set[NodeId] = set()
+        self.proposed: set[NodeId] = set()
         self.incarnations = 100
         self.topics = 0
 
@@ -123,6 +124,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if node(leader) not in self.cluster.epochs:
             return
         members = list(dict.fromkeys([leader, *isr])) if by is None else isr
+        self.proposed = {node(member) for member in members}
         self._try(
             self.cluster.alter,
             leader,
@@ -139,6 +141,7 @@ class ClusterMachine(RuleBasedStateMachine):
         key, partition = self._pick(pick)
         live = [n for n in partition.replicas if self.cluster.image.active(n)]
         if partition.leader in live:
+            self.proposed = {*live}
             self._try(
                 self.cluster.alter, partition.leader, live, name=key.topic, number=key.partition
             )
@@ -255,6 +258,7 @@ class ClusterMachine(RuleBasedStateMachine):
             if before != partition:
                 self._check_change(key, before, partition)
             self.seen[key] = partition
+        self.proposed = set()
         self._check_list(image)
 
     def _check(self, image: ClusterImage, partition: PartitionImage, min_isr: int) -> None:
@@ -301,10 +305,12 @@ class ClusterMachine(RuleBasedStateMachine):
             assert not final or after.replicas in (self.targets[key], self.origins[key])
         if set(before.replicas) - set(after.replicas) - set(before.adding_replicas):
             assert set(after.replicas) <= set(after.isr)
-        was_known = set(before.isr) | set(before.elr) | set(before.last_known_elr)
+        # The ISR that the leader proposes may complete a reassignment, and a new member lead.
+        in_sync = set(before.isr) | set(before.elr) | self.proposed
+        was_known = in_sync | set(before.last_known_elr)
         if not self.unclean and after.leader not in (NO_NODE, before.leader):
             assert after.leader in was_known
-            clean = after.leader in set(before.isr) | set(before.elr)
+            clean = after.leader in in_sync
             assert clean != (after.leader_recovery_state == RECOVERING) or (
                 before.leader_recovery_state == RECOVERING
             )

@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.systems.node_roles import Layout
-from harness.zoo.schedules import compaction, disks, partitions, producers, quorum, transactions
+from harness.zoo.schedules import (
+    compaction,
+    coordinators,
+    disks,
+    groups,
+    partitions,
+    producers,
+    quorum,
+    transactions,
+)
 from harness.zoo.schedules.clients import ONE_COORDINATOR
 from harness.zoo.schedules.stage import PATIENT, MessageSchedule
 
@@ -56,8 +65,26 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
         play=transactions.late_marker, overrides=ONE_COORDINATOR
     ),
     "accepts_gaps": MessageSchedule(play=producers.gap),
+    "accepts_old_generations": MessageSchedule(
+        play=groups.old_generation, overrides=ONE_COORDINATOR
+    ),
     "ack_before_replication": MessageSchedule(play=partitions.leader_dies_first, overrides=PATIENT),
     "acknowledges_before_flush": MessageSchedule(play=disks.flushed_first),
+    "answers_after_its_term": MessageSchedule(
+        play=coordinators.coordinator_is_deposed,
+        overrides={
+            **ONE_COORDINATOR,
+            **PATIENT,
+            "broker.session.timeout.ms": 1000,
+            "offsets.commit.timeout.ms": 20000,
+        },
+    ),
+    "answers_before_commit": MessageSchedule(
+        play=coordinators.coordinator_dies, overrides={**ONE_COORDINATOR, **PATIENT}
+    ),
+    "answers_before_stable": MessageSchedule(
+        play=groups.unstable_offset, overrides=ONE_COORDINATOR
+    ),
     "beats_while_the_disk_hangs": MessageSchedule(play=disks.hanging_disk),
     "begins_without_asking": MessageSchedule(
         play=transactions.late_batch, overrides=ONE_COORDINATOR
@@ -69,6 +96,9 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
     "commits_earlier_epochs": MessageSchedule(
         play=quorum.leader_dies_before_hearing_of_commit, layout=_three
     ),
+    "commits_in_order_of_markers": MessageSchedule(
+        play=groups.later_commit, overrides=ONE_COORDINATOR
+    ),
     "counts_zombies": _ZOMBIE,
     "drops_markers_early": _KEYS,
     "drops_the_last_batch": _KEYS,
@@ -79,12 +109,30 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
     "ends_the_next_transaction": MessageSchedule(
         play=transactions.late_end, overrides=ONE_COORDINATOR
     ),
+    "expires_pending_offsets": MessageSchedule(
+        play=groups.pending_for_long,
+        overrides={
+            **ONE_COORDINATOR,
+            "offsets.retention.minutes": 1,
+            "offsets.retention.check.interval.ms": 1000,
+        },
+    ),
     "forgets_aborted_transactions": _KEYS,
+    "forgets_added_partitions": MessageSchedule(
+        play=coordinators.dies_in_a_transaction, overrides=ONE_COORDINATOR
+    ),
     "forgets_open_transactions": _OPEN_FOR_LONG,
+    "forgets_restarted_static_members": MessageSchedule(
+        play=groups.restarted_static_member, overrides=ONE_COORDINATOR
+    ),
     "forgets_sequences": _REPEAT,
     "goes_on_after_errors": MessageSchedule(play=disks.failing_disk),
+    "hands_over_early": MessageSchedule(play=groups.handover, overrides=ONE_COORDINATOR),
     "isr_of_one": _LEADER_ALONE,
     "joins_below_epoch_start": MessageSchedule(play=partitions.late_follower, overrides=IMPATIENT),
+    "keeps_offsets_of_deleted_groups": MessageSchedule(
+        play=groups.deleted_group, overrides=ONE_COORDINATOR
+    ),
     "keeps_truncated_transactions": MessageSchedule(
         play=transactions.truncated_beginning, overrides={**ONE_COORDINATOR, **PATIENT}
     ),
@@ -98,6 +146,9 @@ SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
     ),
     "leads_an_epoch_twice": MessageSchedule(play=quorum.lost_tail, layout=_three),
     "leads_without_majority": MessageSchedule(play=quorum.minority_leads, layout=_split),
+    "loads_only_whole_histories": MessageSchedule(
+        play=coordinators.many_transactions, overrides=ONE_COORDINATOR
+    ),
     "maps_the_keys_of_markers": MessageSchedule(
         play=compaction.keys_of_markers, overrides=compaction.OFTEN, settles_s=0
     ),

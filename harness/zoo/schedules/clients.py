@@ -10,20 +10,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
+from kio.schema.errors import ErrorCode
+
 from harness.simulation.committed_reads import read_committed
 from harness.systems.brokers import BROKER_PORT
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage
 from nemesis.hosts import CLIENTS
-from nemesis.requests import RequestFilter
+from nemesis.requests import APIS, RequestFilter
+from nodes.wire.errors import ChannelError
 
-GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 ONE_COORDINATOR: Final = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
+FIND_COORDINATOR, FIND_VERSION = APIS["FindCoordinator"], 3
 STEP_S: Final = 30.0
 """How long a step may take, with its repetitions."""
 RETRY_S: Final = 0.05
@@ -70,6 +73,26 @@ async def answered(step: Callable[[], Awaitable[R]], within_s: float = STEP_S) -
             await asyncio.sleep(RETRY_S)
 
 
+async def find_coordinator(stage: Stage, kind: int) -> int:
+    """The coordinator of every key of this kind; its topic is made if it does not exist."""
+    found = 0
+
+    async def look() -> None:
+        nonlocal found
+        try:
+            answer = await stage.client.ask(
+                stage.brokers[0], FIND_COORDINATOR, FIND_VERSION, key="any", key_type=kind
+            )
+        except ChannelError as error:
+            raise Unavailable(type(error).__name__) from error
+        if answer.error_code is not ErrorCode.none:
+            raise Unavailable(answer.error_code.name)
+        found = int(answer.node_id)
+
+    await answered(look)
+    return found
+
+
 def hold(
     stage: Stage, wanted: RequestFilter, sources: Sequence[int] = (CLIENTS,), layer: str = LATE
 ) -> None:
@@ -91,12 +114,6 @@ def let_go(stage: Stage, layer: str = LATE) -> None:
 
 def _links(stage: Stage) -> list[tuple[int, int]]:
     return [(src, dst) for src in (CLIENTS, *stage.brokers) for dst in stage.brokers if src != dst]
-
-
-def coordinator(stage: Stage, topic: str) -> int:
-    """The leader of the only partition of a coordinators' topic; 0 without one."""
-    found = stage.invariants.images.newest.partition(topic, 0)
-    return 0 if found is None else max(found.leader, 0)
 
 
 async def expect_committed(cluster: Cluster, partition: int, values: Sequence[bytes]) -> None:

@@ -8,8 +8,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from harness.systems.brokers import BROKER_PORT
 from harness.workloads.clients.own.coordinator import TRANSACTION, Unavailable
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
@@ -18,6 +16,7 @@ from harness.zoo.schedules.clients import (
     answered,
     connected,
     expect_committed,
+    find_coordinator,
     hold,
     is_held,
     let_go,
@@ -26,34 +25,12 @@ from harness.zoo.schedules.load import make_topics
 from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage, fetch_answers
 from nemesis.hosts import CLIENTS, Cut
 from nemesis.requests import APIS, RequestFilter
-from nodes.wire.errors import ChannelError
 
 ID: Final = "tx"
 TIMEOUT_S: Final = 60.0
-FIND_COORDINATOR, FIND_VERSION = APIS["FindCoordinator"], 3
 NOW_MS: Final = 1
 LATER_S: Final = 1.0
 """Enough for everything that a late request causes."""
-
-
-async def find_coordinator(stage: Stage, kind: int) -> int:
-    """The coordinator of every key of this kind; its topic is made if it does not exist."""
-    found = 0
-
-    async def look() -> None:
-        nonlocal found
-        try:
-            answer = await stage.client.ask(
-                stage.brokers[0], FIND_COORDINATOR, FIND_VERSION, key=ID, key_type=kind
-            )
-        except ChannelError as error:
-            raise Unavailable(type(error).__name__) from error
-        if answer.error_code is not ErrorCode.none:
-            raise Unavailable(answer.error_code.name)
-        found = int(answer.node_id)
-
-    await answered(look)
-    return found
 
 
 async def _led_elsewhere(stage: Stage) -> tuple[int, int]:

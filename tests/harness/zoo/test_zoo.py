@@ -19,7 +19,13 @@ from harness.zoo.entry import load_entries
 from nodes.controller import isr, partition_changes
 from nodes.controller.elections import TopicPolicy
 from nodes.controller.sessions import BrokerSessions
+from nodes.coordinators.groups import composition
+from nodes.coordinators.groups.classic import checks, static_members
+from nodes.coordinators.groups.consumer import reconciliation
+from nodes.coordinators.groups.expiry import OffsetExpiry
+from nodes.coordinators.groups.offsets import Offsets
 from nodes.coordinators.transactions import decisions as transaction_decisions
+from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.log.cleaning import cleaner
 from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.cleaner import Cleaning
@@ -35,6 +41,7 @@ from nodes.raft.elections import Elections
 from nodes.raft.leadership import Leadership
 from nodes.raft.voters import Voter
 from nodes.replication.partition import PartitionState
+from nodes.server.coordinators.shard import Shard
 from nodes.server.follower.fetcher import ReplicaFetcher, ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.quorum.member import QuorumMember
@@ -60,6 +67,8 @@ DECIDE: tuple[Any, ...] = (
     IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, OffsetsHandler, QuorumMember, Replica,
     transaction_decisions, Verifications, UnstableTransactions, ProducerStateManager,
     cleaner, Cleaning, CleanedSegment, CleanedTransactions, RecordFilter, LogCleaner,
+    Offsets, OffsetExpiry, composition, checks, static_members, reconciliation,
+    TransactionCoordinator, Shard,
 )  # fmt: skip
 """The classes and modules that mutants patch."""
 

@@ -161,7 +161,11 @@ class FinalReader:
             group="highwater-final-reads",
             access=access.of_this_process(),
         )
-        self._consumer = Consumer({**settings, "queued.max.messages.kbytes": 65_536})
+        # An end without records to read, such as a marker, is only seen as the end of a partition.
+        reading = {"queued.max.messages.kbytes": 65_536, "enable.partition.eof": True}
+        self._consumer = Consumer({**settings, **reading, "isolation.level": "read_committed"})
+        # To a reader of committed records a log ends at the last stable offset.
+        self._asking = Consumer({**settings, "isolation.level": "read_uncommitted"})
 
     def run(self) -> bool:
         """Read until every partition's end or the deadline; return whether all were read."""
@@ -178,6 +182,7 @@ class FinalReader:
                 flush_at_s = time.monotonic() + FLUSH_INTERVAL_S
         ends = [self._record_end(partition) for partition in wanted]
         self._consumer.close()
+        self._asking.close()
         return all(ends)
 
     def _left_s(self) -> float:
@@ -196,9 +201,7 @@ class FinalReader:
         """Ask the leader for the partition's bounds, and begin to read it if it answers."""
         where = TopicPartition(*partition)
         try:
-            low, high = self._consumer.get_watermark_offsets(
-                where, timeout=SOCKET_TIMEOUT_MS / 1000
-            )
+            low, high = self._asking.get_watermark_offsets(where, timeout=SOCKET_TIMEOUT_MS / 1000)
         except KafkaException as error:
             self._why[partition] = error.args[0].name()
             return False
@@ -221,6 +224,11 @@ class FinalReader:
     def _record(self, message: Message, invoke_ns: int, complete_ns: int) -> None:
         error = message.error()
         partition = (message.topic(), message.partition())
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            if message.offset() > self._next[partition]:
+                self._deadline.extend(time.monotonic())
+                self._next[partition] = message.offset()
+            return
         if error is not None:
             self._why[partition] = error.name()
             if error.code() == KafkaError._AUTO_OFFSET_RESET:

@@ -26,7 +26,7 @@ from harness.workloads.clients.sends import Sends
 from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
 from harness.workloads.coroutines import run_clients
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.own_further import run_further
+from harness.workloads.further.own.run import run_further
 
 
 async def run_workload(

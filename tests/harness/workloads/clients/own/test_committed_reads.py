@@ -1,6 +1,7 @@
 """What a reader of committed records sees of a log with transactions."""
 
 from harness.workloads.clients.own.committed_reads import visible
+from harness.workloads.clients.own.records import decode
 from nodes.ids import Offset
 from nodes.log.batch import Record, assemble, encode_batch, read_header
 
@@ -73,3 +74,12 @@ def test_a_marker_that_compaction_removed_leaves_an_empty_batch() -> None:
     removed = assemble(read_header(marker(0, 1, commit=False)).without_records())
     records, offset = visible(removed + batch(1, 1, b"a1"), [], 0)
     assert (values(records), offset) == ([b"a1"], 2)
+
+
+def test_consumer_leaves_out_the_records_of_aborted_transactions() -> None:
+    """Without the list it gets them, too. It goes on behind the last marker either way."""
+    some = decode(LOG, offset=0, epoch=-1, aborted=[(1, 0)])
+    assert [record.value for record in some.records] == [b"b2", b"plain", b"a5"]
+    every = decode(LOG, offset=0, epoch=-1)
+    assert [record.value for record in every.records] == [b"a0", b"a1", b"b2", b"plain", b"a5"]
+    assert some.next_offset == every.next_offset == 8

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,3 +192,57 @@ def test_replaced_leader_names_its_successor(code: ErrorCode) -> None:
     assert (notes.read, notes.errors) == ([0, 1], [code.name.upper()])
     fetches = [(node, wanted(r)) for node, r in log.seen if int(r.__api_key__) == FETCH]
     assert [(node, row.current_leader_epoch) for node, row in fetches[:2]] == [(1, 0), (2, 5)]
+
+
+def test_partition_that_is_dropped_is_not_read_any_more() -> None:
+    """Also an answer that is under way is ignored. It may be added again at another offset."""
+    log, notes = Log([0] * 6), Notes()
+
+    async def client(cluster: Cluster) -> None:
+        reading = Consumer(cluster, SETTINGS, {0: 0}, notes, now_ns=lambda: 0)
+        reading.fetch_due()
+        while not log.asked(FETCH):  # noqa: ASYNC110 - the script has no callback
+            await asyncio.sleep(0.0001)
+        reading.drop(0)
+        await asyncio.sleep(1)
+        assert notes.read == []
+        reading.add(0, 4)
+        await asyncio.sleep(1)
+        await reading.close()
+
+    log.run(client, TIMING)
+    assert notes.read == [4, 5]
+
+
+def test_paused_consumer_sends_no_fetch() -> None:
+    """It goes on when it is told to."""
+    log, notes = Log([0] * 3), Notes()
+
+    async def client(cluster: Cluster) -> None:
+        reading = Consumer(cluster, SETTINGS, {0: 0}, notes, now_ns=lambda: 0)
+        reading.paused = True
+        reading.fetch_due()
+        await asyncio.sleep(1)
+        assert log.asked(FETCH) == []
+        reading.paused = False
+        reading.fetch_due()
+        await asyncio.sleep(1)
+        await reading.close()
+
+    log.run(client, TIMING)
+    assert notes.read == [0, 1, 2]
+
+
+@pytest.mark.parametrize("read_committed", [False, True])
+def test_fetches_have_the_isolation_level_of_the_consumer(read_committed: bool) -> None:
+    """The leader then leaves out open transactions, and names the aborted ones."""
+    log, settings = Log([0]), replace(SETTINGS, read_committed=read_committed)
+
+    async def client(cluster: Cluster) -> None:
+        reading = Consumer(cluster, settings, {0: 0}, Notes(), now_ns=lambda: 0)
+        reading.fetch_due()
+        await asyncio.sleep(1)
+        await reading.close()
+
+    log.run(client, TIMING)
+    assert {request.isolation_level for request in log.asked(FETCH)} == {int(read_committed)}

@@ -18,7 +18,7 @@ from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.own_members import Members
+from harness.workloads.further.own.members import Members
 
 AT_A_TIME: Final = 500
 """How many records a member takes at once."""
@@ -36,7 +36,7 @@ async def run_group(
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """Run the members of the group; see `own_further.run_further`."""
+    """Run the members of the group; see `run.run_further`."""
     members = Members(
         config=config,
         wanted=wanted,

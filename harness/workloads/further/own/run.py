@@ -7,9 +7,9 @@ from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.own_copies import run_copies
-from harness.workloads.own_groups import run_group
-from harness.workloads.own_transactions import run_transactions
+from harness.workloads.further.own.copies import run_copies
+from harness.workloads.further.own.groups import run_group
+from harness.workloads.further.own.transactions import run_transactions
 
 
 async def run_further(

@@ -29,8 +29,8 @@ from harness.workloads.clients.own.transactions import Fenced, Refused, Transact
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.own_members import Members
-from harness.workloads.own_transactions import (
+from harness.workloads.further.own.members import Members
+from harness.workloads.further.own.transactions import (
     Patience,
     begin_producer,
     end_transaction,
@@ -69,7 +69,7 @@ async def run_copies(
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """Run the members of the group; see `own_further.run_further`."""
+    """Run the members of the group; see `run.run_further`."""
     members = Members(
         config=config,
         wanted=wanted,

@@ -1,6 +1,6 @@
 """Members of a consumer group with our own client: one takes the place of the other until the stop.
 
-What a member does with its records is left to its owner (`own_groups`, `own_copies`).
+What a member does with its records is left to its owner (`groups`, `copies`).
 """
 
 import asyncio

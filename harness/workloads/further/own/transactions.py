@@ -43,7 +43,7 @@ async def run_transactions(
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:
-    """Run the producers and consumers of each topic; see `own_further.run_further`."""
+    """Run the producers and consumers of each topic; see `run.run_further`."""
     histories = FurtherHistories(config, writer, wanted.value_bytes)
     async with asyncio.TaskGroup() as group:
         for topic, partitions in config.partitions.items():

@@ -1,0 +1,1 @@
+"""Groups, copies and transactions with our own asyncio client, on any event loop."""

@@ -1,8 +1,12 @@
 """Judge a run while it goes on, segment by segment, with a state that does not grow with time.
 
     intervals     a compact set of sequence numbers with a bounded size
+    suspects      what a suspect is, and maps with a bounded size
     state         what is kept of the history from segment to segment, and the suspects it shows
+    transactions  what is kept of transactions
+    groups        what is kept of groups, and of the copies that they make
     memory        what is kept of the cluster's rows and of faults
+    evidence      which rows concern a suspect, and which detectors judge it
     follow        from segments to the first alarm: detectors and contract judge the suspects
 
 An alarm is an anomaly that the contract forbids, whatever rows may still come. It may come late or

@@ -8,9 +8,7 @@ The caller supplies the run's other tables (`live`), waits, knows when the run i
 the alarm.
 """
 
-import functools
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,24 +17,23 @@ import pyarrow as pa
 
 from checkers.check import judged
 from checkers.contract.contract import Judgement
-from checkers.detectors.durability import aborted_reads, phantoms
-from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
-from checkers.following.state import HistoryState, Suspect
+from checkers.following.evidence import FAMILIES, as_if_over, concerns
+from checkers.following.state import HistoryState
+from checkers.following.suspects import Suspect
 from checkers.frames.evidence import evidence
-from checkers.frames.frames import Detect, Frames
+from checkers.frames.frames import Frames
 from checkers.history import arrow
-from checkers.history.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
+from checkers.history.history import HISTORY, RunSources, conform
 from checkers.history.segments import segment_of
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
 """The limit of suspects of one kind in one partition, between two looks."""
 
-_DETECTORS: tuple[Detect, ...] = (
-    duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
-)  # fmt: skip
-_EXCUSED_BY_CLIENTS = ("duplicate", "reordered-send")
+_AT_ONCE = ("phantom", "inconsistent-offset", "lost-write", "nonmonotonic-poll")
+"""The kinds of suspects that no row of another writer may excuse."""
+_LOSSES = ("lost-write", "torn-transaction")
 _FINDINGS = pa.schema(
     [
         *(HISTORY.field(name) for name in ("op", "client", "topic", "partition", "value")),
@@ -78,7 +75,7 @@ class Follower:
                 key = (suspect.kind, suspect.topic, suspect.partition)
                 found[key] = found.get(key, 0) + 1
                 if found[key] <= SUSPECTS:
-                    waits = suspect.kind in _EXCUSED_BY_CLIENTS
+                    waits = suspect.kind not in _AT_ONCE
                     (self._held if waits else ripe).append(suspect)
         self.segments += len(fresh)
         return self._judge(ripe)
@@ -114,36 +111,23 @@ def forbidden(
     engine: Engine, sources: RunSources, plan: Mapping[str, Any], suspects: Sequence[Suspect]
 ) -> tuple[Anomaly, ...]:
     """Return the suspects that the contract forbids, whatever rows may still come."""
-    frames = Frames(engine, sources, plan)
-    frames.history = engine.materialize(frames.history.where(_concerns(frames, suspects)))
-    found: list[Frame] = [each for detect in _DETECTORS for each in detect(frames)]
-    findings = [each for each in suspects if each.evidence is not None]
-    found += [*_findings(frames, findings)]
+    anomalies: list[Anomaly] = []
+    for family in FAMILIES:
+        mine = [each for each in suspects if family.judges(each.kind)]
+        if not mine:
+            continue
+        frames = Frames(engine, sources, plan)
+        rows = engine.materialize(frames.history.where(concerns(frames, mine)))
+        frames.history = as_if_over(engine, rows) if family.needs_log else rows
+        found: list[Frame] = [each for detect in family.detectors for each in detect(frames)]
+        found += [*_findings(frames, [each for each in mine if each.evidence is not None])]
+        anomalies += [each for one in found for each in judged(frames, one, settled=False)]
+    # A record may be read before its send is recorded: only the end shows that it was not sent.
     return tuple(
-        anomaly
-        for each in found
-        for anomaly in judged(frames, each, settled=False)
-        # A record may be read before its send is recorded: only the end shows that it was not sent.
-        if anomaly.judgement is Judgement.FORBIDDEN and anomaly.aspect != "unsent"
+        each
+        for each in anomalies
+        if each.judgement is Judgement.FORBIDDEN and each.aspect != "unsent"
     )
-
-
-def _concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
-    """Return the condition for rows about suspects: rows of their values and at their offsets."""
-    F = frames.engine.functions
-    listed = list(suspects)
-    conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH)]
-    if values := sorted({value for each in listed for value in each.values}):
-        conditions.append(F.col("value").isin(*values))
-    conditions += [
-        (F.col("topic") == F.lit(each.topic))
-        & (F.col("partition") == F.lit(each.partition))
-        & (F.col("offset") == F.lit(each.offset))
-        & (F.col("f") == F.lit("poll"))
-        for each in listed
-        if each.offset is not None
-    ]
-    return functools.reduce(operator.or_, conditions)
 
 
 def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
@@ -158,6 +142,6 @@ def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
     found = []
     for kind in sorted({each.kind for each in suspects}):
         loaded = as_frame(engine, (r for r in rows if r["kind"] == kind), _FINDINGS)
-        known = frames.with_causes(loaded) if kind == "lost-write" else loaded
+        known = frames.with_causes(loaded) if kind in _LOSSES else loaded
         found.append(evidence(engine, known, kind=F.lit(kind)))
     return found

@@ -7,27 +7,27 @@ bounded and forgets its oldest entries. Then a suspect may be missed, but none i
 suspect is not a verdict: it says where to look.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from checkers.detectors.durability import SEQUENCE_BITS
+from checkers.following.groups import GroupState
 from checkers.following.intervals import Intervals, Seen
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-Row: TypeAlias = Mapping[str, Any]
-"""A row of a history by column."""
+from checkers.following.suspects import Recent, Row, Suspect, finding, of_offset, of_values
+from checkers.following.transactions import TransactionState
+from checkers.frames.ended import INIT
+from checkers.frames.ownership import ASSIGNED
 
 COLUMNS = (
     "f", "type", "op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value",
-    "offset", "leader_epoch", "acks", "node",
+    "offset", "leader_epoch", "acks", "node", "txn", "group", "generation", "transactional_id",
+    "copies",
 )  # fmt: skip
 
+
+_OF_MEMBERS = (ASSIGNED, "poll", "offset-commit")
 
 WRITES_PER_OFFSET = 3
 """How many writes are kept that were acknowledged at the same offset."""
@@ -36,38 +36,13 @@ WRITES_PER_OFFSET = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The bounds of the state. offsets: per partition and kind; producers, consumers: per topic and
-    per partition; intervals: per producer."""
+    per partition; intervals: per producer; groups: partitions of groups, in all."""
 
     offsets: int = 20_000
     producers: int = 1_000
     consumers: int = 100
     intervals: int = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """A suspect: values, the record at an offset, or (evidence) a complete finding."""
-
-    kind: str
-    topic: str
-    partition: int
-    values: tuple[int, ...] = ()
-    offset: int | None = None
-    evidence: Row | None = None
-
-
-class Recent(OrderedDict[K, V], Generic[K, V]):
-    """The entries that were set last, at most `limit`."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._limit:
-            self.popitem(last=False)
+    groups: int = 1_000
 
 
 @dataclass(slots=True)
@@ -93,13 +68,23 @@ class HistoryState:
     limits: Limits = field(default_factory=Limits)
     _partitions: dict[tuple[str, int], _Partition] = field(default_factory=dict)
     _seen: dict[str, Recent[int, Intervals]] = field(default_factory=dict)
-    _failed: dict[str, Recent[int, None]] = field(default_factory=dict)
+    _failed: dict[str, Recent[int, int | None]] = field(default_factory=dict)
+    _transactions: TransactionState = field(init=False)
+    _groups: GroupState = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self._transactions = TransactionState(producers=limits.producers, limit=limits.offsets)
+        self._groups = GroupState(
+            groups=limits.groups, offsets=limits.offsets, intervals=limits.intervals
+        )
 
     def size(self) -> int:
         """The number of entries; bounded by the limits and the number of partitions."""
         seen = sum(len(each) for known in self._seen.values() for each in known.values())
         failed = sum(map(len, self._failed.values()))
-        return seen + failed + sum(each.size() for each in self._partitions.values())
+        others = self._transactions.size() + self._groups.size()
+        return seen + failed + others + sum(each.size() for each in self._partitions.values())
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
         """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
@@ -108,8 +93,14 @@ class HistoryState:
                 yield from self._take(row)
 
     def _take(self, row: Row) -> Iterator[Suspect]:
+        if row["f"] == INIT:
+            self._transactions.producer(row)
         if row["topic"] is None or row["partition"] is None:
             return
+        if row["f"] == "send" and row["value"] is not None:
+            yield from self._sent(row)
+        elif row["group"] is not None and row["type"] == "ok" and row["f"] in _OF_MEMBERS:
+            yield from self._of_member(row)
         match row["f"], row["type"]:
             case "send", "ok" if row["offset"] is not None and row["acks"] != 0:
                 yield from self._acknowledged(row)
@@ -117,13 +108,32 @@ class HistoryState:
                 yield from self._surely_failed(row)
             case "poll", "ok" if row["offset"] is not None:
                 yield from self._polled(row)
-            case "assign" | "assigned", "ok":
+            case (("assign" | "assigned"), "ok"):
                 offset = row["offset"]
                 known = offset is not None and offset >= 0
                 positions = self._partition(row).positions
                 positions[row["client"]] = (offset, row["op"]) if known else None
             case _:
                 return
+
+    def _sent(self, row: Row) -> Iterator[Suspect]:
+        """Handle what a send is beside its record: a part of a transaction, or a copy."""
+        if row["txn"] is None and row["copies"] is None:
+            return
+        client, sequence = divmod(row["value"], 1 << SEQUENCE_BITS)
+        seen = self._sequences(row["topic"], client).seen(sequence)
+        if row["txn"] is not None:
+            yield from self._transactions.sent(row, seen=seen)
+        if row["copies"] is not None and row["type"] != "fail":
+            yield from self._groups.copied(row, seen=seen)
+
+    def _of_member(self, row: Row) -> Iterator[Suspect]:
+        if row["f"] == ASSIGNED:
+            yield from self._groups.assigned(row)
+        elif row["offset"] is not None and row["f"] == "poll":
+            yield from self._groups.delivered(row)
+        elif row["offset"] is not None:
+            yield from self._groups.committed(row, self._partition(row).read)
 
     def _partition(self, row: Row) -> _Partition:
         key, limits = (row["topic"], row["partition"]), self.limits
@@ -155,9 +165,9 @@ class HistoryState:
     def _surely_failed(self, row: Row) -> Iterator[Suspect]:
         client, sequence = divmod(row["value"], 1 << SEQUENCE_BITS)
         if self._sequences(row["topic"], client).seen(sequence):
-            yield _of_values("aborted-read", row, row["value"])
+            yield of_values("aborted-read", row, row["value"]).about(txn=row["txn"])
         failed = self._failed.setdefault(row["topic"], Recent(self.limits.offsets))
-        failed[row["value"]] = None
+        failed[row["value"]] = row["txn"]
 
     def _polled(self, row: Row) -> Iterator[Suspect]:
         held, offset, value = self._partition(row), row["offset"], row["value"]
@@ -166,10 +176,10 @@ class HistoryState:
         if position is not None:
             yield from _went_back(row, position)
         if value is None:
-            yield _of_offset("phantom", row)
+            yield of_offset("phantom", row)
         elif offset in held.read:
             if held.read[offset] != value:
-                yield _of_offset("inconsistent-offset", row)
+                yield of_offset("inconsistent-offset", row)
         elif offset > held.high:
             if position is not None:
                 yield from _passed_over(held, position[0], row)
@@ -181,14 +191,17 @@ class HistoryState:
         held.high = offset
         held.read[offset] = value
         yield from (_lost(each) for each in held.acked.pop(offset, ()) if each["value"] != value)
+        yield from self._transactions.read(row)
+        yield from self._groups.read(row)
         client, sequence = divmod(value, 1 << SEQUENCE_BITS)
-        if value in self._failed.get(row["topic"], ()):
-            yield _of_values("aborted-read", row, value)
+        failed = self._failed.get(row["topic"])
+        if failed is not None and value in failed:
+            yield of_values("aborted-read", row, value).about(txn=failed[value])
         last = held.last.get(client, -1)
         if self._sequences(row["topic"], client).add(sequence) is Seen.AGAIN:
-            yield _of_values("duplicate", row, value)
+            yield of_values("duplicate", row, value)
         elif sequence < last:
-            yield _of_values("reordered-send", row, value, client << SEQUENCE_BITS | last)
+            yield of_values("reordered-send", row, value, client << SEQUENCE_BITS | last)
         held.last[client] = max(last, sequence)
 
 
@@ -208,22 +221,8 @@ def _went_back(row: Row, position: tuple[int, int]) -> Iterator[Suspect]:
     # The records of one poll are ordered by offset.
     if row["offset"] < expected and row["op"] != other_op:
         evidence = {**row, "other_offset": expected, "other_op": other_op}
-        yield _finding("nonmonotonic-poll", evidence)
+        yield finding("nonmonotonic-poll", evidence)
 
 
 def _lost(row: Row) -> Suspect:
-    return _finding("lost-write", row)
-
-
-def _finding(kind: str, evidence: Row) -> Suspect:
-    at = {"topic": evidence["topic"], "partition": evidence["partition"]}
-    return Suspect(kind=kind, evidence=evidence, **at)
-
-
-def _of_values(kind: str, row: Row, *values: int) -> Suspect:
-    return Suspect(kind=kind, topic=row["topic"], partition=row["partition"], values=values)
-
-
-def _of_offset(kind: str, row: Row) -> Suspect:
-    offset = row["offset"]
-    return Suspect(kind=kind, topic=row["topic"], partition=row["partition"], offset=offset)
+    return finding("lost-write" if row["txn"] is None else "torn-transaction", row)

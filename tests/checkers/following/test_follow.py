@@ -1,5 +1,6 @@
 """Following a run: alarms that the whole run confirms, with a state that stays small."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pyarrow.parquet
 import pytest
 
 from checkers.check import check
+from checkers.contract.contract import Judgement
 from checkers.following.follow import Follower
 from checkers.following.state import HistoryState, Limits
 from checkers.history.history import HISTORY, RunSources, load_run, table
 from checkers.verdict import Anomaly, Outcome
 from tests.support.histories.golden import ALL_GOLDEN
-from tests.support.histories.story import ALL, ONE, Story, healthy, v, value
+from tests.support.histories.golden.ended_transactions import old_transactions
+from tests.support.histories.story import ALL, ONE, TOPICS, Story, healthy, v, value
 
 SEGMENTS = 3
 
@@ -61,6 +64,55 @@ def test_an_alarm_is_confirmed_by_the_whole(name: str, tmp_path: Path) -> None:
     in_time(story)
     if found := follow(tmp_path, story):
         assert check(story.sources(), story.plan).outcome is Outcome.INVALID, found
+
+
+OF_TRANSACTIONS_AND_GROUPS = {
+    "aborted-read", "false-abort", "zombie-write", "uncopied", "copied-twice",
+    "copied-out-of-order", "lost-commit", "stale-commit", "skipped-record", "delivered-again",
+}  # fmt: skip
+
+
+def read_early(story: Story) -> None:
+    """Another consumer reads before the end what the final reads return."""
+    follower = 99
+    story.row("start", follower, 0)
+    for topic in TOPICS:
+        place = {"topic": topic, "partition": 0}
+        story.row("assign", follower, 29, offset=0, **place)
+        for row in sorted(story.rows("final-read", topic), key=lambda row: row["offset"]):
+            told = {name: row.get(name) for name in ("value", "offset", "isolation", "error")}
+            story.row("poll", follower, 30 + row["offset"] / 1000, **place, **told)
+    story.row("end", follower, 61)
+
+
+def kinds(anomalies: Iterable[Anomaly]) -> set[tuple[str, str | None]]:
+    """What of transactions and groups is forbidden, of what is known before the final commits."""
+    return {
+        (each.kind, each.aspect)
+        for each in anomalies
+        if each.kind in OF_TRANSACTIONS_AND_GROUPS
+        and each.judgement is Judgement.FORBIDDEN
+        and each.aspect != "final"
+    }
+
+
+OF_GROUPS = [
+    name
+    for name, golden in sorted(ALL_GOLDEN.items())
+    if golden.story().rows("offset-commit")
+    or golden.story().rows("init-producer")
+    or any(row.get("txn") is not None for row in golden.story().history)
+]
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_following_agrees_with_the_check_of_the_whole(name: str, tmp_path: Path) -> None:
+    """Of transactions and groups each alarm is what the whole run shows, and none is missed."""
+    story = ALL_GOLDEN[name].story()
+    read_early(story)
+    in_time(story)
+    told = kinds(follow(tmp_path, story, segments=1))
+    assert told == kinds(check(story.sources(), story.plan).anomalies)
 
 
 def twice(s: Story) -> None:
@@ -116,6 +168,14 @@ def reordered(s: Story) -> None:
     s.poll(ALL, 30, {20: v(ALL, 22), 21: v(ALL, 21)})
 
 
+def torn(s: Story) -> None:
+    """A consumer passes an acknowledged record of a committed transaction."""
+    for sequence, offset in ((21, 20), (22, 21)):
+        s.send(ALL, sequence, offset, 25, txn=1, transactional_id="id")
+    s.row("commit-transaction", 3, 26, txn=1, transactional_id="id")
+    s.poll(ALL, 30, {20: v(ALL, 21), 22: v(ALL, 23)}, isolation=1)
+
+
 @pytest.mark.parametrize(
     ("bend", "kind"),
     [
@@ -128,6 +188,7 @@ def reordered(s: Story) -> None:
         (told_again, "lost-write"),
         (passed_over, "lost-write"),
         (reordered, "reordered-send"),
+        (torn, "torn-transaction"),
     ],
 )
 def test_alarms(bend: object, kind: str, tmp_path: Path) -> None:
@@ -143,6 +204,22 @@ def test_permitted_anomaly_raises_no_alarm(tmp_path: Path) -> None:
     """Without idempotence a value may be there twice."""
     story = healthy()
     story.poll(ONE, 30, {20: v(ONE, 3)})
+    assert follow(tmp_path, story) == ()
+
+
+def test_permitted_torn_transaction_raises_no_alarm(tmp_path: Path) -> None:
+    """Before transaction version 2, after a fault that delays requests."""
+    story = healthy()
+    torn(story)
+    old_transactions(story)
+    assert follow(tmp_path, story) == ()
+
+
+def test_member_that_may_still_record_a_delivery_raises_no_alarm(tmp_path: Path) -> None:
+    """A skipped record is no alarm while a member's rows end before the group went on."""
+    story = ALL_GOLDEN["group_skipped_records_or_a_member_did_not_record_them"].story()
+    read_early(story)
+    in_time(story)
     assert follow(tmp_path, story) == ()
 
 
@@ -170,3 +247,40 @@ def test_the_state_does_not_grow_with_time() -> None:
         list(carried.take(segment(number)))
         sizes.append(carried.size())
     assert max(sizes[10:]) <= sizes[9] * 1.05, sizes
+
+
+def group_segment(number: int, records: int = 400) -> pa.Table:
+    """A part of an endless run: a group copies a topic in transactions. Every seventh transaction
+    is aborted, every ninth record is skipped, and every eleventh is not copied."""
+    rows = []
+    for at in range(number * records, (number + 1) * records):
+        times = {"invoke_ns": at, "complete_ns": at, "op": at, "type": "ok", "group": "g"}
+        place = {"topic": "in", "partition": 0, "offset": at}
+        read = {**times, **place, "value": value(1, at)}
+        rows.append({**read, "f": "poll", "client": 8, "group": None})
+        if at % 9:
+            rows.append({**read, "f": "poll", "client": 9})
+        outcome = "ok" if at % 7 else "fail"
+        ended = {**times, "client": 10, "txn": at, "transactional_id": "id", "type": outcome}
+        copy = {"topic": "out", "partition": 0, "offset": at, "value": value(10, at)}
+        if at % 11:
+            rows.append({**ended, **copy, "f": "send", "acks": -1, "copies": value(1, at)})
+        rows.append({**ended, "f": "commit-transaction"})
+        rows.append({**ended, **place, "f": "offset-commit", "offset": at + 1, "generation": 1})
+        rows.append({**times, **copy, "f": "poll", "client": 8, "group": None})
+        if not at % 50:
+            for f, client in (("init-producer", at), ("assigned", at)):
+                columns = {"client": client, "transactional_id": f"id-{at}", "generation": at}
+                rows.append({**times, **place, **columns, "f": f})
+    return table(HISTORY, rows)
+
+
+def test_the_state_of_groups_and_transactions_does_not_grow_with_time() -> None:
+    """The same, of a group that makes every mistake."""
+    carried = HistoryState(limits=Limits(offsets=300, intervals=50, producers=20, consumers=20))
+    sizes, kinds_found = [], set()
+    for number in range(40):
+        kinds_found |= {each.kind for each in carried.take(group_segment(number))}
+        sizes.append(carried.size())
+    assert max(sizes[10:]) <= sizes[9] * 1.05, sizes
+    assert {"skipped-record", "uncopied", "aborted-read", "false-abort"} <= kinds_found

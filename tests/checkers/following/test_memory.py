@@ -12,7 +12,8 @@ import pytest
 from checkers.engines.engine import DuckDbEngine
 from checkers.following.follow import forbidden
 from checkers.following.memory import ClusterMemory
-from checkers.following.state import HistoryState, Suspect
+from checkers.following.state import HistoryState
+from checkers.following.suspects import Suspect
 from checkers.history.history import CLUSTER, FAULTS, HISTORY, RunSources, table
 from checkers.verdict import Anomaly
 from tests.support.histories.golden import ALL_GOLDEN

@@ -22,6 +22,7 @@ def _copier(
         s.send(ALL, 50 + number, 20 + number, 22 + number / 100, **copy)
         s.read_in_the_end(ALL, 20 + number, v(ALL, 50 + number))
     where = {"topic": ONE, "partition": 0, "offset": 3, "group": GROUP}
+    s.row("offset-commit", 31, 23, **where)
     s.row("final-committed", CONSUMER[ONE], 60, **where)
 
 

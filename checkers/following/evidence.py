@@ -1,0 +1,107 @@
+"""Which rows concern a suspect, and which detectors judge them.
+
+Every family of suspects is judged by itself, on rows that are complete for its detectors: no row of
+another suspect makes a detector miss a row that it needs. Some detectors compare with the final
+log, which does not exist yet: the records that were polled so far stand for it.
+"""
+
+import functools
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.detectors.copies import OUT_OF_ORDER, TWICE, UNCOPIED, judged_copies
+from checkers.detectors.deliveries import SKIPPED, deliveries_again, skipped_records
+from checkers.detectors.durability import aborted_reads, phantoms
+from checkers.detectors.groups import lost_commits, stale_commits
+from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.detectors.transactions import FALSE_ABORT, false_aborts, zombie_writes
+from checkers.engines.engine import Engine, Frame
+from checkers.following.suspects import Suspect
+from checkers.frames.ended import ABORT, COMMIT, INIT
+from checkers.frames.frames import Detect, Frames
+from checkers.frames.ownership import ASSIGNED, GROUP, LOST, REVOKED
+from checkers.history.history import PRODUCER_EPOCH, TP
+
+AROUND: Final = 1_000
+"""A delivery to a group concerns the deliveries at so many offsets around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Suspects that are judged together. kinds: empty for all that no other family has."""
+
+    detectors: tuple[Detect, ...]
+    kinds: tuple[str, ...] = ()
+    needs_log: bool = False
+
+    def judges(self, kind: str) -> bool:
+        """Whether suspects of this kind belong to the family."""
+        return kind in self.kinds if self.kinds else kind not in _OF_OTHERS
+
+
+_OF_A_LOG: Final = (UNCOPIED, TWICE, OUT_OF_ORDER, FALSE_ABORT)
+_OF_OTHERS: Final = (*_OF_A_LOG, SKIPPED)
+FAMILIES: Final = (
+    Family(
+        detectors=(
+            duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
+            zombie_writes, lost_commits, stale_commits, deliveries_again,
+        ),
+    ),
+    Family(kinds=_OF_A_LOG, detectors=(judged_copies, false_aborts), needs_log=True),
+    Family(kinds=(SKIPPED,), detectors=(skipped_records,), needs_log=True),
+)  # fmt: skip
+
+
+def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
+    """Return the condition for rows about suspects: rows of their values, copies of these, polls at
+    their offsets, the calls of their groups, and the ends of their transactions."""
+    F = frames.engine.functions
+    listed = list(suspects)
+    conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH)]
+    if values := sorted({value for each in listed for value in each.values}):
+        conditions += [F.col("value").isin(*values), F.col("copies").isin(*values)]
+    if groups := sorted({each.group for each in listed if each.group is not None}):
+        calls = F.col("f").isin(ASSIGNED, REVOKED, LOST, "offset-commit")
+        conditions.append(calls & F.col("group").isin(*groups))
+    if txns := sorted({each.txn for each in listed if each.txn is not None}):
+        conditions.append(F.col("f").isin("send", COMMIT, ABORT) & F.col("txn").isin(*txns))
+    if ids := sorted({each.transactional_id for each in listed if each.transactional_id}):
+        conditions.append((F.col("f") == F.lit(INIT)) & F.col("transactional_id").isin(*ids))
+    conditions += [_polls_near(frames, each) for each in listed if each.offset is not None]
+    return functools.reduce(operator.or_, conditions)
+
+
+def _polls_near(frames: Frames, suspect: Suspect) -> Any:
+    """Polls at the suspect's offset; of a group, also those around it."""
+    F = frames.engine.functions
+    assert suspect.offset is not None
+    here = (
+        (F.col("f") == F.lit("poll"))
+        & (F.col("topic") == F.lit(suspect.topic))
+        & (F.col("partition") == F.lit(suspect.partition))
+    )
+    if suspect.group is None:
+        return here & (F.col("offset") == F.lit(suspect.offset))
+    near = F.col("offset") >= F.lit(suspect.offset - AROUND)
+    return here & near & (F.col("offset") <= F.lit(suspect.offset + AROUND))
+
+
+def as_if_over(engine: Engine, history: Frame) -> Frame:
+    """Add final reads of the records that were polled, and as final commits the greatest
+    acknowledged ones. history: of HISTORY."""
+    F = engine.functions
+    polls = history.where((F.col("f") == F.lit("poll")) & F.col("offset").isNotNull())
+    committed_first = F.coalesce(F.col("isolation"), F.lit(1)).desc()
+    along = engine.window.partitionBy(*TP, "offset", "value").orderBy(committed_first, "op")
+    commits = history.where((F.col("f") == F.lit("offset-commit")) & (F.col("type") == F.lit("ok")))
+    down = engine.window.partitionBy(*GROUP).orderBy(F.col("offset").desc(), "op")
+    made = history
+    for rows, order, f in ((polls, along, "final-read"), (commits, down, "final-committed")):
+        numbered = rows.withColumn("nth", F.row_number().over(order))
+        first = numbered.where(F.col("nth") == F.lit(1)).drop("nth")
+        named = first.withColumn("f", F.lit(f)).withColumn("type", F.lit("ok"))
+        made = made.unionByName(named.select(*history.columns))
+    return engine.materialize(made)

@@ -1,0 +1,173 @@
+"""What is kept of groups while a run goes on, and the suspects that it shows.
+
+For every partition of a group: the offsets that were delivered, as intervals; the values that were
+delivered and not copied yet; the last commits and assignments. For every group: the copies that
+were read, by the record that they were made from. Each part is bounded and forgets its oldest
+entries.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from checkers.following.intervals import Intervals, Seen
+from checkers.following.suspects import Recent, Row, Suspect, of_offset, of_values
+from checkers.history.settings import FOREVER_NS
+
+CALLS = 50
+"""How many commits and assignments of one partition are kept."""
+
+Source = tuple[str, str, int, int]
+"""Group, topic, partition and offset of a record that was copied."""
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a copy."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """One partition of one group. uncopied: the delivered values by offset. checked: up to which
+    offset skipped records were looked for. committed: the greatest acknowledged offset."""
+
+    delivered: Intervals
+    uncopied: Recent[int, int]
+    commits: list[Row] = field(default_factory=list)
+    assigned: list[Row] = field(default_factory=list)
+    start: int | None = None
+    checked: int = 0
+    committed: int = 0
+
+    def size(self) -> int:
+        calls = len(self.commits) + len(self.assigned)
+        return len(self.delivered) + len(self.uncopied) + calls
+
+
+class GroupState:
+    """The state; rows come in the order in which their writers recorded them."""
+
+    def __init__(self, *, groups: int, offsets: int, intervals: int) -> None:
+        self._offsets, self._intervals = offsets, intervals
+        self._shares: Recent[tuple[str, str, int], _Share] = Recent(groups)
+        self._sources: Recent[tuple[str, int], Source] = Recent(offsets)
+        self._copies: Recent[int, tuple[str, int]] = Recent(offsets)
+        self._visible: Recent[tuple[str, int], int] = Recent(offsets)
+        self._lines: Recent[tuple[str, str, int, str, int], tuple[int, int, int, int]] = Recent(
+            groups
+        )
+        self._copiers: Recent[tuple[str, str], int] = Recent(groups)
+        """A record that the group copied, by group and topic."""
+
+    def size(self) -> int:
+        """The number of entries."""
+        copies = len(self._sources) + len(self._copies) + len(self._visible)
+        shares = sum(each.size() for each in self._shares.values())
+        return copies + len(self._lines) + len(self._copiers) + shares
+
+    def _share(self, row: Row) -> _Share:
+        key = (row["group"], row["topic"], row["partition"])
+        if key not in self._shares:
+            self._shares[key] = _Share(Intervals(self._intervals), Recent(self._offsets))
+        return self._shares[key]
+
+    def delivered(self, row: Row) -> Iterator[Suspect]:
+        """Add a record that a member got."""
+        share, offset, value = self._share(row), row["offset"], row["value"]
+        share.start = offset if share.start is None else min(share.start, offset)
+        if share.delivered.add(offset) is Seen.AGAIN:
+            if offset < share.committed:
+                yield of_offset("delivered-again", row).about(group=row["group"])
+        elif value is not None:
+            share.uncopied[offset] = value
+            at = (row["group"], row["topic"], row["partition"], offset)
+            self._sources[row["group"], value] = at
+
+    def assigned(self, row: Row) -> Iterator[Suspect]:
+        """Add an assignment of a partition."""
+        share, position = self._share(row), row["offset"]
+        share.assigned = [*share.assigned[-(CALLS - 1) :], row]
+        if position is not None and position >= 0:
+            share.start = position if share.start is None else min(share.start, position)
+        for commit in share.commits:
+            yield from _compared(row, commit)
+
+    def committed(self, row: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
+        """Add an acknowledged commit. records: the values that were read in the partition, by
+        offset."""
+        share = self._share(row)
+        share.commits = [*share.commits[-(CALLS - 1) :], row]
+        share.committed = max(share.committed, row["offset"])
+        for assigned in share.assigned:
+            yield from _compared(assigned, row)
+        yield from self._skipped(share, row, records)
+        example = self._copiers.get((row["group"], row["topic"]))
+        if example is not None:
+            for offset in [each for each in share.uncopied if each < row["offset"]]:
+                value = share.uncopied.pop(offset)
+                yield of_values("uncopied", row, value, example).about(group=row["group"])
+
+    def _skipped(self, share: _Share, commit: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
+        if share.start is None:
+            return
+        first = max(share.start, share.checked, share.delivered.floor)
+        last = commit["offset"]
+        if last - first > len(records):
+            within = [offset for offset in records if first <= offset < last]
+        else:
+            within = [offset for offset in range(first, last) if offset in records]
+        for offset in within:
+            if not share.delivered.seen(offset):
+                found = of_offset("skipped-record", commit, offset)
+                yield found.about(group=commit["group"])
+        share.checked = max(share.checked, last)
+
+    def copied(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
+        """Add a send that names the record from which it was made. seen: its value was read."""
+        copied = (row["group"], row["copies"])
+        if (source := self._sources.get(copied)) is not None:
+            self._copiers[row["group"], source[1]] = row["copies"]
+            share = self._shares.get((source[0], source[1], source[2]))
+            if share is not None:
+                share.uncopied.pop(source[3], None)
+        self._copies[row["value"]] = copied
+        if seen:
+            yield from self._shown(row, copied)
+
+    def read(self, row: Row) -> Iterator[Suspect]:
+        """Add a record that was read for the first time."""
+        if (copied := self._copies.get(row["value"])) is not None:
+            yield from self._shown(row, copied)
+
+    def _shown(self, row: Row, copied: tuple[str, int]) -> Iterator[Suspect]:
+        """Handle a copy that is in the log."""
+        group, input_value = copied
+        first = self._visible.get(copied)
+        if first is not None and first != row["value"]:
+            found = of_values("copied-twice", row, first, row["value"], input_value)
+            yield found.about(group=group)
+            return
+        self._visible[copied] = row["value"]
+        source = self._sources.get(copied)
+        if source is None or row["offset"] is None:
+            return
+        line = (group, source[1], source[2], row["topic"], row["partition"])
+        here = (row["offset"], source[3], row["value"], input_value)
+        last = self._lines.get(line)
+        if last is not None and (last[0] < here[0]) != (last[1] < here[1]):
+            found = of_values("copied-out-of-order", row, *last[2:], *here[2:])
+            yield found.about(group=group)
+        self._lines[line] = here if last is None else max(last, here)
+
+
+def _compared(assigned: Row, commit: Row) -> Iterator[Suspect]:
+    """Compare an assignment with an acknowledged commit."""
+    position, group = assigned["offset"], commit["group"]
+    if _over_ns(commit) < assigned["invoke_ns"]:
+        if position is not None and 0 <= position < commit["offset"]:
+            yield of_offset("lost-commit", assigned).about(group=group)
+    elif _over_ns(assigned) < commit["invoke_ns"]:
+        generations = (commit["generation"], assigned["generation"])
+        older = None not in generations and generations[0] < generations[1]
+        if older and commit["client"] != assigned["client"]:
+            yield of_offset("stale-commit", commit).about(group=group)
+
+
+def _over_ns(row: Row) -> int:
+    return FOREVER_NS if row["complete_ns"] is None else int(row["complete_ns"])

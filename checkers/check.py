@@ -32,6 +32,7 @@ from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
 from checkers.history.recorded_faults import first_delay_ns
 from checkers.history.settings import FOREVER_NS, Settings, of_group
+from checkers.promises import promise_statistics
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 
@@ -138,12 +139,14 @@ def judge_frames(
             on_detector(detector.name, number, len(DETECTORS))
             results.append(_detect(detector, frames, taken, settled=settled, timeout_s=timeout_s))
     anomalies = [anomaly for result in results for anomaly in result.anomalies]
-    topics: list[dict[str, Any]] = []
-    topics = attempt("computing statistics", lambda: topic_statistics(frames, anomalies), topics)
+    none: list[dict[str, Any]] = []
+    topics = attempt("computing statistics", lambda: topic_statistics(frames, anomalies), none)
+    promises = attempt("counting promises", lambda: promise_statistics(frames, anomalies), none)
     return Verdict(
         assumptions=tuple(assumptions),
         detectors=tuple(results),
         topics=tuple(topics),
+        promises=tuple(promises),
         contract=tuple(rule.as_json() for rule in CONTRACT),
         engine=frames.engine.name,
         checked_at=now().isoformat(timespec="milliseconds"),

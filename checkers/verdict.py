@@ -147,6 +147,8 @@ class Verdict:
     engine: str
     checked_at: str
     extra_reasons: tuple[str, ...] = field(default=())
+    promises: tuple[Mapping[str, Any], ...] = ()
+    """See `checkers.promises`."""
     expect: tuple[Expectation, ...] = ()
     """The user's expectations beside the contract; they do not change the outcome."""
 
@@ -220,6 +222,7 @@ class Verdict:
             "reasons": list(self.reasons),
             "assumptions": [assumption.as_json() for assumption in self.assumptions],
             "topics": [dict(topic) for topic in self.topics],
+            "promises": [dict(row) for row in self.promises],
             "anomalies": [anomaly.as_json() for anomaly in self.anomalies],
             "contract": [dict(row) for row in self.contract],
             "detectors": [result.as_json() for result in self.detectors],

@@ -105,6 +105,8 @@ def _context(stored: StoredRun, data: PageData) -> dict[str, Any]:
         "missing": stored.missing,
         "notes": stored.notes,
         "topics": _topics(verdict, data.topics),
+        "promises": _promises(verdict),
+        "promise_counts": words.PROMISE_COUNTS,
         "drawn": data.span_s > 0,
         "blocks": data.blocks,
         "operations": data.operations,
@@ -227,6 +229,20 @@ def _topics(verdict: Mapping[str, Any], counts: Sequence[TopicCounts]) -> list[d
         }
         for each in sorted(counts, key=lambda each: -acks_strength(each.acks))
     ]  # fmt: skip
+
+
+def _promises(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of `checkers.promises`, with their causes as lines."""
+    names = ("promise", "records", *words.PROMISE_COUNTS)
+    found = []
+    for row in _rows(verdict.get("promises")):
+        causes = [dict.fromkeys(("kind", "judgement", "cause", "count")) | each
+                  for each in _rows(row.get("causes"))]  # fmt: skip
+        made = {name: row.get(name) for name in names}
+        groups = ", ".join(_texts(row.get("groups")))
+        lines = [words.of_promise(made, cause) for cause in causes]
+        found.append(made | {"groups": groups, "lines": lines})
+    return found
 
 
 def _judged_topic(topic: Mapping[str, Any]) -> dict[str, Any]:

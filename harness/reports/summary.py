@@ -5,7 +5,7 @@ success nor like a violation.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +62,12 @@ def print_verdict(
     console.print(topics_table(topics))
     if any(topic.get("indeterminate") for topic in topics):
         console.print(Text(f"  {words.INFO}"), soft_wrap=True)
+    promises = verdict.get("promises") or ()
+    if promises:
+        console.print(promises_table(promises))
+    for promise in promises:
+        for cause in promise["causes"][:MAX_CAUSES]:
+            console.print(Text(f"  {words.of_promise(promise, cause)}"), soft_wrap=True)
     for topic in sorted(topics, key=_loss_order):
         causes = topic.get("loss_causes") or ()
         for cause in causes[:MAX_CAUSES]:
@@ -140,6 +146,18 @@ def topics_table(topics: list[Mapping[str, Any]]) -> Table:
             *counts.values(),
             *(_ms(topic.get(name)) for name in ("p50_ms", "p99_ms")),
         )
+    return table
+
+
+def promises_table(promises: Iterable[Mapping[str, Any]]) -> Table:
+    """Return a table of the records of each promise: see `checkers.promises`."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
+    table.add_column("promise", no_wrap=True)
+    for heading in ("records", *words.PROMISE_COUNTS.values()):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in promises:
+        counts = ("" if row[name] is None else f"{row[name]:,}" for name in words.PROMISE_COUNTS)
+        table.add_row(row["promise"], f"{row['records']:,}", *counts)
     return table
 
 

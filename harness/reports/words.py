@@ -115,6 +115,14 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     ),
 }  # fmt: skip
 
+PROMISE_COUNTS: Mapping[str, str] = {
+    "skipped": "skipped",
+    "twice": "twice",
+    "torn": "torn",
+    "aborted": "aborted, read",
+}
+"""Columns of the promises in verdict.json, with their headings."""
+
 _JUDGEMENTS = {"forbidden": 0, "unknown": 1, "permitted": 2, "informational": 3}
 _KINDS = tuple(MEANINGS)
 
@@ -140,6 +148,12 @@ def milliseconds(value: Any) -> str:
 def seconds(value: float | None, digits: int = 3) -> str:
     """Return a time in seconds; a dash for None."""
     return NOTHING if value is None else f"{value:,.{digits}f} s"
+
+
+def of_promise(promise: Mapping[str, Any], cause: Mapping[str, Any]) -> str:
+    """Return one cause of a promise (a row of verdict.json) as a line."""
+    what = f"{promise['promise']}: {number(cause['count'])} {cause['kind']} {cause['judgement']}"
+    return f"{what}: {cause['cause']}" if cause["cause"] else what
 
 
 def staleness(topic: Mapping[str, Any]) -> str:

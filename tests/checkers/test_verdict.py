@@ -96,6 +96,7 @@ def test_json_has_the_agreed_fields() -> None:
         "reasons",
         "assumptions",
         "topics",
+        "promises",
         "anomalies",
         "contract",
         "detectors",

@@ -320,3 +320,17 @@ def test_the_same_run_gives_the_same_report(tmp_path: Path) -> None:
     """Nothing of the moment of writing is in it."""
     run = judged_run(tmp_path / "run", "INVALID", Shape(sends=3_000))
     assert render(run) == render(run)
+
+
+def test_promises_have_a_section_with_their_causes(tmp_path: Path) -> None:
+    """Only in a run that has any."""
+    run = judged_run(tmp_path / "run", "VALID")
+    assert "Results per promise" not in Page(render(run)).text
+    verdict = json.loads((run / "verdict.json").read_text())
+    row = {"promise": "exactly-once", "groups": ["<g>"], "records": 1234, "skipped": 2, "twice": 0}
+    cause = {"kind": "uncopied", "judgement": "forbidden", "cause": "because", "count": 2}
+    verdict["promises"] = [row | {"torn": None, "causes": [cause]}, {"promise": "read_committed"}]
+    (run / "verdict.json").write_text(json.dumps(verdict))
+    text = Page(render(run)).text
+    for part in ("Results per promise", "exactly-once <g>", "1,234", "2 uncopied forbidden"):
+        assert part in text

@@ -162,3 +162,19 @@ def test_the_client_is_named_where_the_run_noted_it(tmp_path: Path, noted: str |
         None,
     )
     assert ("clients  aiokafka 0.14.0" in screen.getvalue()) == ("aiokafka" in (noted or ""))
+
+
+PROMISE = {
+    "promise": "at-least-once", "groups": ["g"], "records": 12_345, "skipped": 0, "twice": 7,
+    "torn": None, "aborted": None,
+    "causes": [{"kind": "delivered-again", "judgement": "permitted", "cause": "why", "count": 7}],
+}  # fmt: skip
+
+
+def test_promises_have_a_table_and_their_causes() -> None:
+    """Only in runs with groups, or with readers of a known isolation level."""
+    verdict = {"verdict": "VALID", "reasons": [], "topics": [TOPIC]}
+    text = shown(verdict | {"promises": [PROMISE]})
+    for part in ("promise", "12,345", "at-least-once: 7 delivered-again permitted: why"):
+        assert part in text
+    assert "promise" not in shown(verdict)

@@ -31,10 +31,11 @@ PLACE: Final = ["txn", *TP, "value", "place"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """All writes in version order, and all last reads. nodes: the transactions, by the number of
-    their node. partitions: topic and partition, by their number."""
+    """All writes in version order, and all last reads. values: of the writes. nodes: the
+    transactions, by the number of their node. partitions: topic and partition, by their number."""
 
     writes: Places
+    values: Ints
     reads: Places
     nodes: Ints
     partitions: tuple[tuple[str, int], ...]
@@ -101,7 +102,7 @@ class Graph:
         placed = self._sends.where(kept).select(self._node(), *PLACE[1:])
         if self._disputed is not None:
             placed = placed.join(self._disputed, on=[*TP, "place"], how="left_anti")
-        return self._engine.materialize(placed.select(*PLACE))
+        return placed.select(*PLACE)
 
     @cached_property
     def reads(self) -> Frame:
@@ -160,31 +161,18 @@ class Graph:
         """The writes and reads as arrays."""
         writes = self._engine.arrow(self._needed_writes.select(*PLACE))
         reads = self._engine.arrow(self.reads.select("txn", *TP, "place"))
-        nodes, node = _numbered(pa.chunked_array([*writes["txn"].chunks, *reads["txn"].chunks]))
-        topics, topic = _numbered(
-            pa.chunked_array(
-                [each.cast(pa.string()) for t in (writes, reads) for each in t["topic"].chunks],
-                pa.string(),
-            )
+        nodes, node = _numbered(_column("txn", writes, reads))
+        topics, topic = _numbered(_column("topic", writes, reads))
+        homes, home = _numbered(
+            pa.array(topic.astype(np.int64) << 32 | _column("partition", writes, reads).to_numpy())
         )
-        number = pa.chunked_array([*writes["partition"].chunks, *reads["partition"].chunks])
-        homes, home = _numbered(pa.chunked_array([topic << 32 | number.to_numpy()]))
         cut = len(writes)
+        written = Places(node=node[:cut], partition=home[:cut], place=writes["place"].to_numpy())
+        order = version_order(written)
         return Drawn(
-            writes=version_order(
-                Places(
-                    node=node[:cut],
-                    partition=home[:cut],
-                    place=writes["place"].to_numpy(),
-                    value=writes["value"].to_numpy(),
-                )
-            ),
-            reads=Places(
-                node=node[cut:],
-                partition=home[cut:],
-                place=reads["place"].to_numpy(),
-                value=np.zeros(len(reads), np.int64),
-            ),
+            writes=written.at(order),
+            values=writes["value"].to_numpy()[order],
+            reads=Places(node=node[cut:], partition=home[cut:], place=reads["place"].to_numpy()),
             nodes=nodes.to_numpy(),
             partitions=tuple(
                 (str(topics[at >> 32]), at & ((1 << 32) - 1)) for at in homes.to_pylist()
@@ -215,13 +203,25 @@ class Graph:
         inside = F.col("txn").isNotNull()
         polled = self._polls.where(inside).select("txn", *TP, "value")
         mine = self._sends.where(inside).select("txn", *TP, "value")
+        # Most transactions only send.
+        readers = self._engine.materialize(polled.select("txn").distinct())
+        mine = mine.join(readers, on="txn", how="left_semi")
         own = polled.join(mine, on=["txn", *TP, "value"], how="left_semi")
         return self._engine.materialize(own)
 
 
-def _numbered(values: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
+def _column(name: str, *tables: pa.Table) -> pa.Array:
+    """The column of several tables; texts may be encoded."""
+    chunks = [chunk for table in tables for chunk in table[name].chunks]
+    plain = [each.cast(each.type.value_type) if _is_coded(each) else each for each in chunks]
+    return pa.concat_arrays(plain) if plain else tables[0][name].combine_chunks()
+
+
+def _is_coded(values: pa.Array) -> bool:
+    return isinstance(values, pa.DictionaryArray)
+
+
+def _numbered(values: pa.Array) -> tuple[pa.Array, Ints]:
     """Return the different values, and for each value its number among these."""
-    coded = values.combine_chunks()
-    coded = coded if isinstance(coded, pa.Array) else pa.concat_arrays(coded.chunks)
-    coded = coded.dictionary_encode()
-    return coded.dictionary, coded.indices.to_numpy().astype(np.int64)
+    coded = values.dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy()

@@ -156,14 +156,11 @@ def _intermediate(drawn: Drawn) -> Iterator[GraphAnomaly]:
     readers, at = read_inside(drawn.writes, drawn.reads)
     if not len(at):
         return
-    writes = drawn.writes.at(at)
+    columns = drawn.writes.partition[at], drawn.values[at], drawn.nodes[readers]
     rows = sorted(
         (*drawn.partitions[partition], value, txn)
-        for partition, value, txn in zip(
-            writes.partition.tolist(), writes.value.tolist(), drawn.nodes[readers].tolist(),
-            strict=True,
-        )
-    )  # fmt: skip
+        for partition, value, txn in zip(*(each.tolist() for each in columns), strict=True)
+    )
     examples = rows[:EXAMPLES]
     yield _anomaly(
         INTERMEDIATE,
@@ -185,10 +182,18 @@ def _circles(cycles: Iterable[Cycle], edges: Links, drawn: Drawn) -> Iterator[Gr
 def edges_of(cycle: Cycle, edges: Links, drawn: Drawn) -> tuple[Edge, ...]:
     """Return the edges of a cycle with the transactions and partitions of the history."""
     found = edges.at(np.array(cycle.edges))
+    columns = (
+        drawn.nodes[found.src],
+        drawn.nodes[found.dst],
+        found.kind,
+        drawn.writes.partition[found.one],
+        drawn.values[found.one],
+        drawn.values[found.other],
+    )
     return tuple(
         Edge(
-            src=int(drawn.nodes[src]),
-            dst=int(drawn.nodes[dst]),
+            src=src,
+            dst=dst,
             kind=DEPENDENCIES[kind],
             topic=drawn.partitions[partition][0],
             partition=drawn.partitions[partition][1],
@@ -196,10 +201,9 @@ def edges_of(cycle: Cycle, edges: Links, drawn: Drawn) -> tuple[Edge, ...]:
             other_value=other_value,
         )
         for src, dst, kind, partition, value, other_value in zip(
-            found.src.tolist(), found.dst.tolist(), found.kind.tolist(), found.partition.tolist(),
-            found.value.tolist(), found.other_value.tolist(), strict=True,
+            *(each.tolist() for each in columns), strict=True
         )
-    )  # fmt: skip
+    )
 
 
 def _anomaly(name: str, count: int, examples: Iterable[tuple[str, ...]]) -> GraphAnomaly:

@@ -17,15 +17,14 @@ NAMES = {"ww": WW, "wr": WR, "rw": RW}
 
 
 def graph(rows: Sequence[elle_slow.Link]) -> Links:
-    """Edges; the values do not matter."""
+    """Edges; the records do not matter."""
     zeros = np.zeros(len(rows), np.int64)
     return Links(
         src=np.array([src for src, _, _ in rows], np.int64),
         dst=np.array([dst for _, dst, _ in rows], np.int64),
         kind=np.array([NAMES[kind] for _, _, kind in rows], np.int64),
-        partition=zeros,
-        value=zeros,
-        other_value=zeros,
+        one=zeros,
+        other=zeros,
     )
 
 

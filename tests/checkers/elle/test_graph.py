@@ -266,10 +266,11 @@ def test_leaving_out_writes_in_the_engine_leaves_out_no_edge(duckdb: Engine) -> 
     for graph in (whole, thin):
         drawn = graph.drawn
         edges = links(drawn.writes, drawn.reads)
-        rows = zip(
-            drawn.nodes[edges.src].tolist(), drawn.nodes[edges.dst].tolist(), edges.kind.tolist(),
-            edges.value.tolist(), edges.other_value.tolist(), strict=True,
+        columns = (
+            drawn.nodes[edges.src], drawn.nodes[edges.dst], edges.kind, drawn.values[edges.one],
+            drawn.values[edges.other],
         )  # fmt: skip
+        rows = zip(*(each.tolist() for each in columns), strict=True)
         told.append(sorted(rows))
     assert told[0] == told[1]
 

@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.elle.links import RW, WR, WW, Links, Places, links, read_inside, version_order
+from checkers.elle.links import (
+    COLUMNS,
+    RW,
+    WR,
+    WW,
+    Links,
+    Places,
+    links,
+    read_inside,
+    version_order,
+)
 from tests.support.checkers import elle_slow
 from tests.support.checkers.elle_slow import Written
 
@@ -14,11 +24,15 @@ KINDS = {WW: "ww", WR: "wr", RW: "rw"}
 
 
 def places(rows: Sequence[Written], *, stride: int = 1) -> Places:
-    """The arrays of rows; a value names its partition and place."""
+    """The arrays of rows."""
     node, partition, place = np.array(rows, np.int64).reshape(-1, 3).T
-    return Places(
-        node=node, partition=partition, place=place * stride, value=partition * 100 + place
-    )
+    return Places(node=node, partition=partition, place=place * stride)
+
+
+def in_order(rows: Sequence[Written], *, stride: int = 1) -> Places:
+    """Writes in version order."""
+    writes = places(rows, stride=stride)
+    return writes.at(version_order(writes))
 
 
 def as_set(found: Links) -> set[elle_slow.Link]:
@@ -48,7 +62,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Written], list[Written]]:
 def test_edges_are_those_of_the_plain_reference(graph: tuple[list[Written], list[Written]]) -> None:
     """None is missing, none is too much."""
     writes, reads = graph
-    found = links(version_order(places(writes)), places(reads))
+    found = links(in_order(writes), places(reads))
     assert as_set(found) == elle_slow.links(writes, reads)
 
 
@@ -58,25 +72,20 @@ def test_edges_do_not_depend_on_the_size_of_offsets(
 ) -> None:
     """Partition and place fit into one integer, or are ranked first."""
     writes, reads = graph
-    far = links(version_order(places(writes, stride=stride)), places(reads, stride=stride))
+    far = links(in_order(writes, stride=stride), places(reads, stride=stride))
     assert as_set(far) == elle_slow.links(writes, reads)
 
 
 def test_edges_name_the_records() -> None:
-    """The value that came first, and the one that was written or read later."""
-    writes = version_order(places([(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)]))
+    """The write that came first, and the one that was written or read later."""
+    writes = in_order([(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)])
     found = links(writes, places([(2, 0, 0), (2, 1, 1)])).sorted()
-    rows = list(
-        zip(
-            *(getattr(found, name).tolist() for name in Links.__dataclass_fields__),
-            strict=True,
-        )
-    )
-    assert rows == [
-        (0, 1, WW, 0, 0, 1),
-        (0, 2, WR, 0, 0, 0),
-        (1, 2, WR, 1, 101, 101),
-        (2, 1, RW, 0, 0, 1),
+    columns = (getattr(found, name).tolist() for name in COLUMNS)
+    assert [*zip(*columns, strict=True)] == [
+        (0, 1, WW, 0, 1),
+        (0, 2, WR, 0, 0),
+        (1, 2, WR, 3, 3),
+        (2, 1, RW, 0, 1),
     ]
 
 
@@ -84,7 +93,7 @@ def test_two_writes_at_one_place_both_count() -> None:
     """A value that two transactions sent: each may have written the record."""
     writes = [(1, 0, 0), (0, 0, 0), (0, 1, 0), (1, 1, 1)]
     reads = [(2, 0, 0), (2, 1, 0)]
-    found = links(version_order(places(writes)), places(reads))
+    found = links(in_order(writes), places(reads))
     assert as_set(found) == elle_slow.links(writes, reads)
     assert {(0, 2, "wr"), (1, 2, "wr")} <= as_set(found)
 
@@ -93,11 +102,12 @@ def test_two_writes_at_one_place_both_count() -> None:
 def test_reads_that_ended_inside_a_transaction(graph: tuple[list[Written], list[Written]]) -> None:
     """G1b: another node wrote the record that was read last, and a later one of the partition."""
     writes, reads = graph
-    ordered = version_order(places(writes))
+    ordered = in_order(writes)
     readers, at = read_inside(ordered, places(reads))
-    found = sorted(zip(readers.tolist(), ordered.value[at].tolist(), strict=True))
-    assert found == sorted(
-        (reader, partition * 100 + place)
+    last = ordered.at(at)
+    rows = readers.tolist(), last.partition.tolist(), last.place.tolist()
+    assert sorted(zip(*rows, strict=True)) == sorted(
+        (reader, partition, place)
         for reader, partition, place in reads
         for writer, p, here in writes
         if (p, here) == (partition, place) and writer != reader

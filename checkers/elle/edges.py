@@ -161,11 +161,13 @@ class Graph:
         """The writes and reads as arrays."""
         writes = self._engine.arrow(self._needed_writes.select(*PLACE))
         reads = self._engine.arrow(self.reads.select("txn", *TP, "place"))
-        nodes, node = _numbered(_column("txn", writes, reads))
-        topics, topic = _numbered(_column("topic", writes, reads))
-        homes, home = _numbered(
-            pa.array(topic.astype(np.int64) << 32 | _column("partition", writes, reads).to_numpy())
-        )
+        nodes, node = np.unique(_column("txn", writes, reads).to_numpy(), return_inverse=True)
+        node = node.astype(np.int32)
+        topic = _column("topic", writes, reads).dictionary_encode()
+        number = _column("partition", writes, reads).to_numpy()
+        homes = pa.array(topic.indices.to_numpy().astype(np.int64) << 32 | number)
+        homes = homes.dictionary_encode()
+        home = homes.indices.to_numpy()
         cut = len(writes)
         written = Places(node=node[:cut], partition=home[:cut], place=writes["place"].to_numpy())
         order = version_order(written)
@@ -173,9 +175,10 @@ class Graph:
             writes=written.at(order),
             values=writes["value"].to_numpy()[order],
             reads=Places(node=node[cut:], partition=home[cut:], place=reads["place"].to_numpy()),
-            nodes=nodes.to_numpy(),
+            nodes=nodes,
             partitions=tuple(
-                (str(topics[at >> 32]), at & ((1 << 32) - 1)) for at in homes.to_pylist()
+                (str(topic.dictionary[at >> 32]), at & ((1 << 32) - 1))
+                for at in homes.dictionary.to_pylist()
             ),
         )
 
@@ -219,9 +222,3 @@ def _column(name: str, *tables: pa.Table) -> pa.Array:
 
 def _is_coded(values: pa.Array) -> bool:
     return isinstance(values, pa.DictionaryArray)
-
-
-def _numbered(values: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return the different values, and for each value its number among these."""
-    coded = values.dictionary_encode()
-    return coded.dictionary, coded.indices.to_numpy()

@@ -29,7 +29,9 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Wait until something holds."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < end, f"it takes too long: {what}"
+        if time.monotonic() > end:
+            members = "; ".join(each.described for each in list(GroupMember.running))
+            raise AssertionError(f"it takes too long: {what}. Members: {members or 'none'}")
         time.sleep(0.02)
 
 
@@ -41,6 +43,7 @@ class GroupMember(ABC):
 
     library: ClassVar[str]
     strategies: ClassVar[tuple[str, ...]]
+    running: ClassVar[set["GroupMember"]] = set()
 
     def __init__(
         self,
@@ -62,13 +65,23 @@ class GroupMember(ABC):
         self.error: BaseException | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name=f"{self.library} in {group}")
+        self.running.add(self)
         self._thread.start()
+
+    @property
+    def described(self) -> str:
+        """What it has, for the message of a test that fails."""
+        return (
+            f"{self.library} in {self.group} has {sorted(self.partitions)} after {self.rebalances} "
+            f"calls of its listener and {len(self.values)} records, error {self.error!r}"
+        )
 
     def stop(self) -> None:
         """Commit, and close; once. Raises what ended it earlier."""
         if self._stopped.is_set():
             return
         self._stopped.set()
+        self.running.discard(self)
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), f"{self.library} does not end"
         self.partitions = frozenset()

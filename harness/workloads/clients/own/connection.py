@@ -23,6 +23,7 @@ from nodes.wire.versions import Draft
 Address = tuple[str, int]
 
 NEWEST: Final = {
+    "api_versions": 3,
     "produce": 12,
     "fetch": 12,
     "list_offsets": 7,

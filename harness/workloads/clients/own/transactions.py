@@ -44,6 +44,9 @@ OLD_PRODUCE: Final = 11
 OLD_END: Final = 4
 OLD_OFFSET_COMMIT: Final = 4
 """The newest versions of the first protocol version."""
+FEATURE: Final = "transaction.version"
+SECOND_VERSION: Final = 2
+SOFTWARE: Final = "highwater"
 UNKNOWN_EPOCH: Final = -1
 REQUEST_S: Final = 2.0
 
@@ -60,13 +63,14 @@ class Refused(Exception):
 class TransactionalProducer:
     """Writes to the partitions of the cluster's topic in transactions.
 
-    `second`: speak the second version of the protocol.
+    `second`: speak the second version of the protocol; None: if the cluster has finalized it, which
+    `init` asks.
     """
 
     cluster: Cluster
     transactional_id: str
     timeout_s: float
-    second: bool
+    second: bool | None
     producer_id: int = -1
     epoch: int = UNKNOWN_EPOCH
     _added: dict[int, None] = field(default_factory=dict)
@@ -78,6 +82,8 @@ class TransactionalProducer:
 
     async def init(self) -> None:
         """Take over the transactional id: fence earlier producers, end their transaction."""
+        if self.second is None:
+            self.second = await self._finalized_version() >= SECOND_VERSION
         answer = await self._coordinator.ask(
             "init_producer_id",
             transactional_id=self.transactional_id,
@@ -87,6 +93,14 @@ class TransactionalProducer:
         )
         self._check(answer.error_code)
         self._begin(int(answer.producer_id), int(answer.producer_epoch))
+
+    async def _finalized_version(self) -> int:
+        """Return the cluster's finalized level of transaction.version; 0 if it has none."""
+        answer = await self._coordinator.ask(
+            "api_versions", client_software_name=SOFTWARE, client_software_version=SOFTWARE
+        )
+        levels = {str(each.name): int(each.max_version_level) for each in answer.finalized_features}
+        return levels.get(FEATURE, 0)
 
     async def write(
         self,

@@ -160,7 +160,7 @@ class _ExactlyOnce:
             members.connect(output, client),
             transactional_id,
             wanted.transaction_timeout_ms / 1000,
-            second=True,
+            second=None,
         )
 
     async def begin(self) -> bool:

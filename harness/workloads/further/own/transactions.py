@@ -216,7 +216,7 @@ class _Writer:
         )
         cluster = connect_to(self._config, self._world, self._topic, client)
         timeout_s = self._wanted.transaction_timeout_ms / 1000
-        producer = TransactionalProducer(cluster, self._transactional_id, timeout_s, second=True)
+        producer = TransactionalProducer(cluster, self._transactional_id, timeout_s, second=None)
         return producer, sends
 
     async def _close(self, producer: TransactionalProducer, sends: TransactionSends) -> None:

@@ -88,3 +88,23 @@ def test_a_fenced_producer_is_told() -> None:
     brokers.errors = {3: ErrorCode.invalid_producer_epoch}
     with pytest.raises(Fenced):
         asyncio.run(producer_of(brokers).write_all({n: [b"v"] for n in range(4)}, 1000))
+
+
+@pytest.mark.parametrize(
+    ("features", "second"),
+    [({}, False), ({"transaction.version": 1}, False), ({"transaction.version": 2}, True)],
+)
+def test_the_version_is_the_one_that_the_cluster_has_finalized(
+    features: dict[str, int], second: bool
+) -> None:
+    producer = TransactionalProducer(Brokers(), "x", 60.0, second=None)  # type: ignore[arg-type]
+
+    async def ask(api: str, **_: Any) -> Any:
+        if api == "api_versions":
+            rows = [SimpleNamespace(name=n, max_version_level=v) for n, v in features.items()]
+            return SimpleNamespace(finalized_features=rows)
+        return SimpleNamespace(error_code=OK, producer_id=7, producer_epoch=0)
+
+    producer._coordinator.ask = ask  # type: ignore[method-assign]
+    asyncio.run(producer.init())
+    assert producer.second is second

@@ -34,13 +34,14 @@ from harness.plans.errors import PlanError as PlanError
 from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
 from harness.plans.simulated import Simulated as Simulated
-from harness.plans.workloads import MAX_COUNT as MAX_COUNT
 from harness.plans.workloads import (
+    FURTHER_CLIENTS,
     PRODUCE,
     FurtherWorkload,
     kind_of,
     split,
 )
+from harness.plans.workloads import MAX_COUNT as MAX_COUNT
 from harness.plans.workloads import ClientName as ClientName
 from harness.plans.workloads import Workload as Workload
 from nemesis.base import NemesisError
@@ -389,14 +390,18 @@ def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
 
 
 def _with_load(raw: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> object:
-    """Return the workloads with other producers and consumers. A list without them stays."""
+    """Return the workloads with another client, and producers with another rate. A further workload
+    keeps its client if the other one cannot run it."""
     found = raw.get("workload", {})
-    if isinstance(found, list):
-        return [
-            {**each, **changes} if isinstance(each, dict) and kind_of(each) == PRODUCE else each
-            for each in found
-        ]
-    return {**_table(raw, "workload", where), **changes}
+    if not isinstance(found, list):
+        return {**_table(raw, "workload", where), **changes}
+    shared = {n: c for n, c in changes.items() if n == "client" and c in FURTHER_CLIENTS}
+    return [
+        {**each, **(changes if kind_of(each) == PRODUCE else shared)}
+        if isinstance(each, dict)
+        else each
+        for each in found
+    ]
 
 
 _PLAIN_FLAGS: Final = (

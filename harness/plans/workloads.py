@@ -7,7 +7,7 @@ workload uses which topic.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,6 +23,10 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
 """The client library of producers and consumers; `own` is our asyncio client."""
 
+
+FurtherClient = Literal["librdkafka", "own"]
+"""The client library of a further workload."""
+FURTHER_CLIENTS: Final = get_args(FurtherClient)
 
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
@@ -68,8 +72,9 @@ class Workload(_Frozen):
 
 
 class _Kind(_Frozen):
-    client: Literal["own"] = "own"
-    """The client library; only `own` runs this kind of workload."""
+    client: FurtherClient = "librdkafka"
+    """The client library; `own` is highwater's own asyncio client, and the only one in simulated
+    worlds."""
 
 
 class _Members(_Kind):

@@ -1,4 +1,4 @@
-"""The process with the librdkafka clients of one topic, each in a thread.
+"""The process with the librdkafka clients of a topic or of a further workload, each in a thread.
 
 python -m harness.workloads.librdkafka CONFIG.json
 """
@@ -16,6 +16,7 @@ from harness.workloads.clients.librdkafka import (
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
+from harness.workloads.further.librdkafka.run import LibrdkafkaFurther
 
 
 class Librdkafka:
@@ -36,4 +37,4 @@ class Librdkafka:
 
 
 if __name__ == "__main__":
-    sys.exit(threads.main(sys.argv, Librdkafka))
+    sys.exit(threads.main(sys.argv, Librdkafka, LibrdkafkaFurther))

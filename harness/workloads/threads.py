@@ -9,12 +9,15 @@ The main thread flushes the history and prints. A producer that its library decl
 is ended and replaced under a new client number.
 """
 
+import faulthandler
 import os
 import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -24,7 +27,7 @@ from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import ClientConfig
+from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
 
@@ -83,28 +86,25 @@ class Library(Protocol):
         ...
 
 
-class Workload:
+class Clients(ABC):
     """The threads of one process and what they share."""
 
-    def __init__(self, config: ClientConfig, library: Callable[[ClientConfig], Library]) -> None:
+    def __init__(self, config: AnyConfig) -> None:
         self.config = config
         self.stop = threading.Event()
         self.tallies: list[Tally] = []
         self.failures: list[BaseException] = []
         self.writer = open_history(config)
-        self._histories = ClientHistories(config, self.writer)
-        self._library = library(config)
+
+    @abstractmethod
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return what each thread does until the stop, with its name."""
 
     def threads(self) -> list[threading.Thread]:
-        """Return one thread per producer and consumer, not started."""
-        runs: list[tuple[str, Callable[[], None]]] = [
-            (f"producer-{index}", lambda index=index: self._produce(index))  # type: ignore[misc]
-            for index in range(self.config.producers)
-        ]
-        runs += [(f"consumer-{index}", self._consume) for index in range(self.config.consumers)]
+        """Return one thread per client, not started."""
         return [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
-            for name, run in runs
+            for name, run in self.runs()
         ]
 
     def _guarded(self, run: Callable[[], None]) -> None:
@@ -115,17 +115,35 @@ class Workload:
             self.stop.set()
             raise
 
-    def _tally(self) -> Tally:
+    def tally(self) -> Tally:
+        """Return the counters of a new client."""
         tally = Tally()
         self.tallies.append(tally)
         return tally
 
+
+class Workload(Clients):
+    """The producers and consumers of one topic."""
+
+    def __init__(self, config: ClientConfig, library: Callable[[ClientConfig], Library]) -> None:
+        super().__init__(config)
+        self._config = config
+        self._histories = ClientHistories(config, self.writer)
+        self._library = library(config)
+
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """See `Clients`."""
+        config = self._config
+        producers = [(f"producer-{n}", partial(self._produce, n)) for n in range(config.producers)]
+        consumers = [(f"consumer-{n}", self._consume) for n in range(config.consumers)]
+        return [*producers, *consumers]
+
     def _produce(self, index: int) -> None:
-        tally = self._tally()
+        tally = self.tally()
         while (made := self._connected(self._producer, tally)) is not None:
             producer, sends = made
             self._drive(producer, sends, first_partition=index)
-            drain_s = self.config.drain_ms / 1000 if producer.fatal is None else 0.0
+            drain_s = self._config.drain_ms / 1000 if producer.fatal is None else 0.0
             producer.close(drain_s)
 
     def _producer(self, tally: Tally) -> tuple[WorkloadProducer, Sends]:
@@ -147,7 +165,7 @@ class Workload:
 
     def _drive(self, producer: WorkloadProducer, sends: Sends, first_partition: int) -> None:
         """Send until the stop, or until the producer has made its sends or cannot go on."""
-        turns = RoundRobin(self.config, time.monotonic, first_partition)
+        turns = RoundRobin(self._config, time.monotonic, first_partition)
         while not (self.stop.is_set() or sends.complete) and producer.fatal is None:
             if turns.send_due(producer, sends) == SENDS_PER_POLL:
                 producer.poll(0)
@@ -155,17 +173,17 @@ class Workload:
                 producer.poll(min(IDLE_S, turns.wait_s() or IDLE_S))
 
     def _consume(self) -> None:
-        consumer = self._connected(self._consumer, self._tally())
+        consumer = self._connected(self._consumer, self.tally())
         if consumer is None:
             return
-        consumer.assign(dict.fromkeys(range(self.config.partitions), 0))
+        consumer.assign(dict.fromkeys(range(self._config.partitions), 0))
         while not self.stop.is_set():
             consumer.poll(0.1)
         consumer.close()
 
 
-def run(workload: Workload) -> int:
-    """Run the workload until the stop; return the exit code: 1 when a client thread failed."""
+def run(workload: Clients) -> int:
+    """Run the clients until the stop; return the exit code: 1 when a client thread failed."""
     config = workload.config
     threads = workload.threads()
     for thread in threads:
@@ -180,6 +198,7 @@ def run(workload: Workload) -> int:
             deadline_s = now_s + limit_s
         if deadline_s is not None:
             if now_s > deadline_s:
+                faulthandler.dump_traceback()  # says in the process's log what hangs
                 break
             time.sleep(0.02)
         workload.writer.flush()
@@ -191,11 +210,20 @@ def run(workload: Workload) -> int:
     return 1 if workload.failures or any(thread.is_alive() for thread in threads) else 0
 
 
-def main(argv: list[str], library: Callable[[ClientConfig], Library]) -> int:
+def main(
+    argv: list[str],
+    library: Callable[[ClientConfig], Library],
+    further: Callable[[FurtherConfig], Clients] | None = None,
+) -> int:
     """Run the process; `argv` has the path of its configuration. Return the exit code."""
-    config = ClientConfig.load(Path(argv[1]))
+    config = load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    workload = Workload(config, library)
+    workload: Clients
+    if isinstance(config, FurtherConfig):
+        assert further is not None, "the plan names only clients that run the workload"
+        workload = further(config)
+    else:
+        workload = Workload(config, library)
     # In another thread: the handler may interrupt this thread inside the event's own lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=workload.stop.set).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C and stops its clients

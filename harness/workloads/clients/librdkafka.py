@@ -110,12 +110,13 @@ class RecordingProducer:
         self._producer = Producer(settings)
         sends.open()
 
-    def send(self, partition: int) -> None:
-        """Start one send. Its outcome is recorded by a later `poll`, or now if it is refused."""
+    def send(self, partition: int, *, copies: int | None = None) -> None:
+        """Start one send, maybe of a copy. Its outcome is recorded by a later `poll`, or now if it
+        is refused."""
         if self._sends.used_up:
             self.fatal = USED_UP
             return
-        value, payload = self._sends.begin(partition)
+        value, payload = self._sends.begin(partition, copies=copies)
         number = self._accepted.get(partition, 0) + 1
         self._numbers[value] = (partition, number)
         try:

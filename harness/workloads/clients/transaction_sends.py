@@ -66,6 +66,10 @@ class TransactionSends(ClientHistory):
         """Whether no value is left for another send."""
         return self._sequence + 1 >= MAX_SEQUENCE
 
+    def __contains__(self, value: int) -> bool:
+        """Return whether the send of this value is part of the open transaction."""
+        return value in self._sent
+
     def initialized(self, outcome: Outcome, invoke_ns: int, *, error: str | None = None) -> None:
         """Record an init-producer: from now on older producers of the id are fenced."""
         self._record("init-producer", outcome, invoke_ns, error)

@@ -75,11 +75,15 @@ def test_topics_are_transactional_if_somebody_writes_transactions_to_them() -> N
 
 
 def test_a_flag_changes_the_producers_in_a_list() -> None:
-    """Other workloads have no such setting."""
+    """The client of other workloads changes, too, if the named one can run them."""
     raw = {"seed": 1, "topics": TOPICS, "workload": [{}, COPY, TRANSACTIONS]}
     plan = build(raw, where="plan p", flags={"client": "own", "rate_per_s": 5})
     assert (plan.workload.client, plan.workload.rate_per_s) == ("own", 5)
-    assert plan.more_workloads == plan_with({}, COPY, TRANSACTIONS).more_workloads
+    assert [each.client for each in plan.more_workloads] == ["own", "own"]
+    assert plan.more_workloads[1].rate_per_s == 10
+    plan = build(raw, where="plan p", flags={"client": "aiokafka"})
+    clients = [each.client for each in plan.more_workloads]
+    assert (plan.workload.client, clients) == ("aiokafka", ["librdkafka", "librdkafka"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Groups, copies and transactions with librdkafka, each client in a thread."""

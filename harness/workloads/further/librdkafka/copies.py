@@ -1,0 +1,209 @@
+"""Members of a consumer group that copy the records of one topic to another, with librdkafka.
+
+They do the same as our own clients, see `harness.workloads.further.own.copies`.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from confluent_kafka import TopicPartition
+
+from harness.plans.workloads import CopyWorkload
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients.client_history import ClientHistory
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.librdkafka import RecordingProducer, producer_config
+from harness.workloads.clients.options import ProducerOptions
+from harness.workloads.clients.outcomes import Outcome
+from harness.workloads.config import FurtherConfig
+from harness.workloads.further.librdkafka.members import Members
+from harness.workloads.further.librdkafka.producing import (
+    Broken,
+    NotWritten,
+    Patience,
+    TransactionalProducer,
+)
+from harness.workloads.further.librdkafka.subscribed import Subscribed, Taken, without_member
+
+AT_A_TIME: Final = 100
+"""How many records a member copies at once."""
+ABORTS: Final = 0.05
+"""Share of the transactions that the member aborts without a reason."""
+POLL_S: Final = 0.1
+LINGER_MS: Final = 2
+
+
+class _Copier(Protocol):
+    """Copies records of one member."""
+
+    def begin(self) -> bool:
+        """Get ready; return whether that was possible."""
+        ...
+
+    def copy(self, subscribed: Subscribed, taken: Sequence[Taken]) -> bool:
+        """Copy records and commit the offsets behind them; return whether the copier may go on."""
+        ...
+
+    def close(self) -> None:
+        """End the producer."""
+        ...
+
+
+class Copiers:
+    """The members of the group; `tally` makes the counters of one."""
+
+    def __init__(
+        self,
+        config: FurtherConfig,
+        wanted: CopyWorkload,
+        histories: FurtherHistories,
+        stop: threading.Event,
+        tally: Callable[[], Tally],
+    ) -> None:
+        self._wanted = wanted
+        self._members = Members(config, wanted, wanted.input, histories, stop, tally)
+
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return what each thread does until the stop, with its name."""
+        return [(f"member-{n}", partial(self._in_turn, n)) for n in range(self._wanted.members)]
+
+    def _in_turn(self, index: int) -> None:
+        """Be one member after the other until the stop. Each has a producer of its own, which is
+        another client."""
+        members, tally = self._members, self._members.tally()
+        while not members.stop.is_set():
+            copier = self._copier(index, tally)
+            if not copier.begin():
+                copier.close()
+                continue
+            subscribed, end_s = members.subscribe(index, tally, _nothing)
+            while members.goes_on(subscribed, end_s):
+                taken = subscribed.take(AT_A_TIME, POLL_S)
+                subscribed.record(taken)
+                if taken and not copier.copy(subscribed, taken):
+                    break
+            subscribed.close(leave=members.leaves() and not subscribed.over)
+            copier.close()
+
+    def _copier(self, index: int, tally: Tally) -> _Copier:
+        if self._wanted.processing == "at-least-once":
+            return _AtLeastOnce(self._members, self._wanted, tally)
+        return _ExactlyOnce(self._members, self._wanted, index, tally)
+
+
+def _nothing(partitions: Collection[int]) -> None:
+    """Commit nothing: all offsets are committed already."""
+
+
+def _wanted(
+    taken: Sequence[Taken], history: ClientHistory, partitions: int
+) -> Iterator[tuple[int, int]]:
+    """Return the output partition and the value of each record that this run wrote."""
+    for each in taken:
+        value, _ = history.codec.decode(each.read.payload)
+        if value is not None:
+            yield each.read.partition % partitions, value
+
+
+class _ExactlyOnce:
+    """Copies in transactions."""
+
+    def __init__(self, members: Members, wanted: CopyWorkload, index: int, tally: Tally) -> None:
+        config = members.config
+        self._wanted = wanted
+        self._partitions = config.partitions[wanted.output]
+        self._sends = members.histories.transactions(
+            members.histories.next_client(),
+            wanted.output,
+            f"{config.name}-{index}",
+            tally,
+            wanted.group,
+        )
+        self._producer = TransactionalProducer(
+            config.bootstrap,
+            members.access,
+            self._sends,
+            timeout_ms=wanted.transaction_timeout_ms,
+            patience=Patience(members.stop, config.drain_ms / 1000),
+        )
+
+    def begin(self) -> bool:
+        """See `_Copier`."""
+        return self._producer.begin_producer()
+
+    def copy(self, subscribed: Subscribed, taken: Sequence[Taken]) -> bool:
+        """See `_Copier`."""
+        producer, sends, wanted = self._producer, self._sends, self._wanted
+        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        try:
+            producer.begin()
+            producer.write(
+                [
+                    (partition, sends.send(partition, copies=value)[1])
+                    for partition, value in _wanted(taken, sends, self._partitions)
+                ]
+            )
+            metadata = subscribed.metadata
+            sends.offsets(wanted.group, subscribed.generation, wanted.input, offsets)
+            producer.send_offsets(
+                [TopicPartition(wanted.input, *place) for place in offsets.items()],
+                metadata if wanted.group_metadata else without_member(wanted.group),
+            )
+        except Broken as error:
+            sends.left_open(error=str(error))
+            return False
+        except NotWritten as error:
+            sends.note(str(error))
+            return producer.abort() and subscribed.go_back()
+        if random.random() < ABORTS:
+            return producer.abort() and subscribed.go_back()
+        return producer.commit()
+
+    def close(self) -> None:
+        """See `_Copier`."""
+        self._producer.close()
+
+
+class _AtLeastOnce:
+    """Copies with an idempotent producer, and commits afterwards."""
+
+    def __init__(self, members: Members, wanted: CopyWorkload, tally: Tally) -> None:
+        config = members.config
+        self._partitions = config.partitions[wanted.output]
+        self._drain_s = config.drain_ms / 1000
+        histories = members.histories
+        self._sends = histories.sends(histories.next_client(), wanted.output, tally, wanted.group)
+        options = ProducerOptions(
+            bootstrap=config.bootstrap,
+            acks=config.acks,
+            idempotence=True,
+            linger_ms=LINGER_MS,
+            message_timeout_ms=wanted.transaction_timeout_ms,
+            access=members.access,
+        )
+        self._producer = RecordingProducer(producer_config(options), self._sends)
+
+    def begin(self) -> bool:
+        """See `_Copier`."""
+        return True
+
+    def copy(self, subscribed: Subscribed, taken: Sequence[Taken]) -> bool:
+        """See `_Copier`."""
+        sends, producer = self._sends, self._producer
+        failed = sends.tally.failed + sends.tally.info
+        for partition, value in _wanted(taken, sends, self._partitions):
+            producer.send(partition, copies=value)
+        while sends.pending and producer.fatal is None:
+            producer.poll(POLL_S)
+        if sends.pending or sends.tally.failed + sends.tally.info > failed:
+            return producer.fatal is None and subscribed.go_back()
+        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        results = subscribed.commit(offsets)
+        return all(result is Outcome.OK for result in results.values())
+
+    def close(self) -> None:
+        """See `_Copier`."""
+        self._producer.close(self._drain_s if self._producer.fatal is None else 0.0)

@@ -1,0 +1,91 @@
+"""Members of a consumer group that read a topic, with librdkafka.
+
+They do the same as our own clients, see `harness.workloads.further.own.groups`.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from harness.plans.workloads import GroupWorkload
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.outcomes import Outcome
+from harness.workloads.config import FurtherConfig
+from harness.workloads.further.librdkafka.members import Members
+from harness.workloads.further.librdkafka.subscribed import Subscribed
+
+AT_A_TIME: Final = 500
+COMMIT_S: Final = 0.5
+POLL_S: Final = 0.1
+
+
+class Readers:
+    """The members of the group; `tally` makes the counters of one."""
+
+    def __init__(
+        self,
+        config: FurtherConfig,
+        wanted: GroupWorkload,
+        histories: FurtherHistories,
+        stop: threading.Event,
+        tally: Callable[[], Tally],
+    ) -> None:
+        self._wanted = wanted
+        self._members = Members(config, wanted, wanted.topic, histories, stop, tally)
+
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return what each thread does until the stop, with its name."""
+        return [(f"member-{n}", partial(self._in_turn, n)) for n in range(self._wanted.members)]
+
+    def _in_turn(self, index: int) -> None:
+        """Be one member after the other until the stop."""
+        members, tally = self._members, self._members.tally()
+        while not members.stop.is_set():
+            reader = _Reader(at_most_once=self._wanted.processing == "at-most-once")
+            subscribed, end_s = members.subscribe(index, tally, reader.before_revocation)
+            reader.subscribed = subscribed
+            while members.goes_on(subscribed, end_s):
+                reader.read()
+            subscribed.close(leave=members.leaves() and not subscribed.over)
+
+
+class _Reader:
+    """What one member does with its records."""
+
+    subscribed: Subscribed
+
+    def __init__(self, *, at_most_once: bool) -> None:
+        self._at_most_once = at_most_once
+        self._committed: dict[int, int] = {}
+        self._due_s = 0.0
+
+    def read(self) -> None:
+        """Take what is there, and commit when it is time."""
+        subscribed = self.subscribed
+        taken = subscribed.take(AT_A_TIME, POLL_S)
+        if not self._at_most_once:
+            subscribed.record(taken)
+            if time.monotonic() >= self._due_s:
+                self._due_s = time.monotonic() + COMMIT_S
+                self._commit(subscribed.positions)
+            return
+        if taken:
+            offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+            results = subscribed.commit(offsets)
+            subscribed.record([t for t in taken if results[t.read.partition] is Outcome.OK])
+
+    def before_revocation(self, partitions: Collection[int]) -> None:
+        """Commit the positions of partitions that the member gives up."""
+        if not self._at_most_once:
+            positions = self.subscribed.positions
+            self._commit({p: positions[p] for p in partitions})
+
+    def _commit(self, positions: Mapping[int, int]) -> None:
+        """Commit the positions that have changed."""
+        offsets = {p: n for p, n in positions.items() if self._committed.get(p) != n and n > 0}
+        if offsets:
+            results = self.subscribed.commit(offsets)
+            self._committed |= {p: offsets[p] for p, r in results.items() if r is Outcome.OK}

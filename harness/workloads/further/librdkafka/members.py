@@ -1,0 +1,71 @@
+"""Members of a consumer group with librdkafka: one takes the place of the other until the stop."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients import access
+from harness.workloads.clients.counts import Tally
+from harness.workloads.config import FurtherConfig
+from harness.workloads.further.librdkafka.subscribed import Group, Subscribed, member_config
+
+LEAVES: Final = 0.5
+"""Share of the members that leave the group at their end; the others vanish."""
+
+
+class Members:
+    """The members of one group, of which each reads `topic`; `tally` makes the counters of one."""
+
+    def __init__(
+        self,
+        config: FurtherConfig,
+        wanted: Group,
+        topic: str,
+        histories: FurtherHistories,
+        stop: threading.Event,
+        tally: Callable[[], Tally],
+    ) -> None:
+        self.config = config
+        self.histories = histories
+        self.stop = stop
+        self.tally = tally
+        self.access = access.of_this_process()
+        self._wanted = wanted
+        self._topic = topic
+
+    def subscribe(
+        self, index: int, tally: Tally, before_revocation: Callable[[Collection[int]], None]
+    ) -> tuple[Subscribed, float]:
+        """Make the member number `index`, under the next client number; return also when it ends,
+        in seconds of the monotonic clock."""
+        wanted, histories = self._wanted, self.histories
+        client = histories.next_client()
+        reads = histories.reads(client, self._topic, tally, wanted.group)
+        settings = member_config(
+            self.config.bootstrap,
+            self.access,
+            wanted,
+            index,
+            read_committed=reads.isolation is not None,
+        )
+        membership = histories.membership(client, self._topic, wanted.group, tally)
+        made = Subscribed(settings, reads, membership, before_revocation=before_revocation)
+        return made, self._end_s(client)
+
+    def _end_s(self, client: int) -> float:
+        """Return when a member that begins now ends. The last clients that have a number stay."""
+        life_s = self._wanted.member_life_s
+        if not life_s or not self.histories.is_replaceable(client):
+            return float("inf")
+        return time.monotonic() + life_s * random.uniform(0.5, 1.5)
+
+    def goes_on(self, subscribed: Subscribed, end_s: float) -> bool:
+        """Return whether a member takes part any longer."""
+        return not (self.stop.is_set() or subscribed.over or time.monotonic() >= end_s)
+
+    def leaves(self) -> bool:
+        """Return whether a member leaves the group at its end."""
+        return self.stop.is_set() or random.random() < LEAVES

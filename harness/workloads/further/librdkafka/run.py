@@ -1,0 +1,36 @@
+"""The clients of a further workload with librdkafka, in threads."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients.payload import HEADER_BYTES
+from harness.workloads.config import FurtherConfig
+from harness.workloads.further.librdkafka.copies import Copiers
+from harness.workloads.further.librdkafka.groups import Readers
+from harness.workloads.further.librdkafka.transactions import Writers
+from harness.workloads.threads import Clients
+
+
+class LibrdkafkaFurther(Clients):
+    """See the module."""
+
+    def __init__(self, config: FurtherConfig) -> None:
+        super().__init__(config)
+        self._further = config
+
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """See `Clients`."""
+        config, wanted = self._further, self._further.wanted
+        size = HEADER_BYTES if isinstance(wanted, GroupWorkload) else wanted.value_bytes
+        histories = FurtherHistories(config, self.writer, size)
+        match wanted:
+            case TransactionWorkload():
+                return Writers(config, wanted, histories, self.stop, self.tally).runs()
+            case GroupWorkload():
+                return Readers(config, wanted, histories, self.stop, self.tally).runs()
+            case CopyWorkload():
+                return Copiers(config, wanted, histories, self.stop, self.tally).runs()
+            case _:
+                assert_never(wanted)

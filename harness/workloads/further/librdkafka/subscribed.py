@@ -1,0 +1,243 @@
+"""A librdkafka consumer that subscribes as a member of a group, and records what it goes through.
+
+librdkafka joins, sends heartbeats and calls back. The member is told of a rebalance only while it
+polls, so its owner may commit once more before a partition is given up.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from harness.plans.workloads import CopyWorkload, GroupWorkload
+from harness.workloads.clients.access import Access
+from harness.workloads.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS, consumer_config
+from harness.workloads.clients.memberships import Membership
+from harness.workloads.clients.outcomes import Outcome
+from harness.workloads.clients.reads import Read, Reads
+
+VANISHED: Final = "the member vanished"
+_METADATA: Final = struct.Struct("=7si")
+"""The beginning of librdkafka's group metadata: a mark, and the generation or member epoch."""
+_MARK: Final = b"CGMDv2:"
+HEARTBEATS: Final = 6
+"""How many heartbeats a member sends in the time after which it is removed."""
+
+Group = GroupWorkload | CopyWorkload
+
+
+class Taken(NamedTuple):
+    """A record, and when the poll that returned it began."""
+
+    read: Read
+    invoke_ns: int
+
+
+def without_member(group: str) -> bytes:
+    """Return group metadata that names no member and no generation."""
+    return _METADATA.pack(_MARK, -1) + group.encode() + b"\0\0\1"
+
+
+def generation_of(metadata: bytes) -> int:
+    """Return the generation, or member epoch, in librdkafka's group metadata."""
+    mark, generation = _METADATA.unpack_from(metadata)
+    assert mark == _MARK, "librdkafka has changed its group metadata"
+    return int(generation)
+
+
+def member_config(
+    bootstrap: str, access: Access, wanted: Group, index: int, *, read_committed: bool
+) -> dict[str, Any]:
+    """Return librdkafka's configuration of the member number `index`."""
+    settings = {
+        **consumer_config(bootstrap=bootstrap, group=wanted.group, access=access),
+        "auto.offset.reset": "earliest",
+        "group.protocol": wanted.protocol,
+        "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+    }
+    if wanted.protocol == "classic":
+        settings |= {
+            "session.timeout.ms": wanted.session_timeout_ms,
+            "heartbeat.interval.ms": max(1, wanted.session_timeout_ms // HEARTBEATS),
+            "max.poll.interval.ms": max(30_000, wanted.session_timeout_ms),
+        }
+    if wanted.static:
+        settings["group.instance.id"] = f"{wanted.group}-{index}"
+    return settings
+
+
+class Subscribed:
+    """See the module. For one thread. `before_revocation` may commit."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        reads: Reads,
+        membership: Membership,
+        *,
+        before_revocation: Callable[[Collection[int]], None],
+    ) -> None:
+        self.positions: dict[int, int] = {}
+        """The next offset of each partition that the member owns."""
+        self.over = False
+        """Whether a commit got no answer. It may arrive later, so this member must not go on."""
+        self._topic = reads.topic
+        self._reads = reads
+        self._membership = membership
+        self._before_revocation = before_revocation
+        self._incremental = config["group.protocol"] == "consumer"
+        reads.open()
+        self._consumer: Consumer | None = Consumer(
+            {**config, "error_cb": lambda error: reads.note(error.name())}
+        )
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group, or the member's epoch."""
+        return generation_of(self.metadata)
+
+    @property
+    def metadata(self) -> bytes:
+        """The group metadata that belongs to offsets in a transaction."""
+        assert self._consumer is not None
+        found: bytes = self._consumer.consumer_group_metadata()
+        return found
+
+    def take(self, count: int, timeout_s: float) -> Sequence[Taken]:
+        """Return up to `count` records, and move the positions behind them; rebalances happen in
+        this call."""
+        assert self._consumer is not None
+        invoke_ns = self._reads.now_ns()
+        taken = []
+        for message in self._consumer.consume(min(count, POLL_RECORDS), timeout_s):
+            if (error := message.error()) is not None:
+                self._reads.note(error.name())
+            elif message.partition() in self.positions:
+                taken.append(Taken(_read(message), invoke_ns))
+                self.positions[message.partition()] = message.offset() + 1
+        return taken
+
+    def record(self, taken: Sequence[Taken]) -> None:
+        """Record that the group's member has got the records, which are of one `take`."""
+        if taken:
+            self._reads.polled([each.read for each in taken], taken[0].invoke_ns)
+
+    def commit(self, offsets: Mapping[int, int]) -> Mapping[int, Outcome]:
+        """Commit offsets, and record the outcome of each partition.
+
+        librdkafka repeats a commit, and reports the error of the last attempt. So an error does not
+        say that nothing was committed.
+        """
+        assert self._consumer is not None
+        invoke_ns, generation = self._reads.now_ns(), self.generation
+        results: dict[int, tuple[Outcome, str | None]] = {}
+        try:
+            done = self._consumer.commit(offsets=self._places(offsets), asynchronous=False)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            results = dict.fromkeys(offsets, (Outcome.INFO, reason.name()))
+        else:
+            for place in done or ():
+                failed = place.error
+                results[place.partition] = (
+                    (Outcome.OK, None) if failed is None else (Outcome.INFO, failed.name())
+                )
+        results = {p: results.get(p, (Outcome.INFO, "NO_ANSWER")) for p in offsets}
+        self.over = self.over or any(outcome is Outcome.INFO for outcome, _ in results.values())
+        self._membership.committed(offsets, generation, invoke_ns, results)
+        return {partition: outcome for partition, (outcome, _) in results.items()}
+
+    def go_back(self) -> bool:
+        """Go on from the committed offsets; return whether they are known."""
+        assert self._consumer is not None
+        invoke_ns = self._reads.now_ns()
+        try:
+            self.positions = self._committed(self.positions)
+            for place in self._places(self.positions):
+                self._consumer.seek(place)
+        except KafkaException as error:
+            self._reads.note(error.args[0].name())
+            return False
+        self._reads.moved(self.positions, invoke_ns)
+        return True
+
+    def close(self, *, leave: bool) -> None:
+        """Leave the group, or vanish: then the coordinator has to notice."""
+        assert self._consumer is not None
+        if leave:
+            self._consumer.close()  # calls back
+        if self.positions:
+            self._membership.lost(self.positions, self._reads.generation or 0, error=VANISHED)
+            self.positions = {}
+        self._reads.close()
+        vanishing, self._consumer = [self._consumer], None
+        # Without a close, librdkafka does not leave the group. With the consumer protocol it may
+        # then wait for ever, so it gets a thread of its own.
+        threading.Thread(target=vanishing.clear, daemon=True).start()
+
+    # -- callbacks
+
+    def _assigned(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        invoke_ns = self._reads.now_ns()
+        try:
+            positions = self._committed([place.partition for place in places])
+        except KafkaException as error:
+            # Without positions nothing can be read; the next member asks again.
+            self._reads.note(error.args[0].name())
+            self.over, positions = True, {}
+        wanted = self._places(positions)
+        if self._incremental:
+            consumer.incremental_assign(wanted)
+        else:
+            consumer.assign(wanted)
+        generation = self._reads.generation = self.generation
+        self._membership.assigned(positions, generation, invoke_ns)
+        self._reads.moved(positions, invoke_ns)
+        self.positions |= positions
+
+    def _revoked(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        mine = [place.partition for place in places if place.partition in self.positions]
+        self._before_revocation(mine)
+        self._membership.revoked(mine, self._reads.generation or 0)
+        self._drop(consumer, places)
+
+    def _lost(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        mine = [place.partition for place in places if place.partition in self.positions]
+        self._membership.lost(mine, self._reads.generation or 0)
+        self._drop(consumer, places)
+
+    def _drop(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+        for place in places:
+            self.positions.pop(place.partition, None)
+        if self._incremental:
+            consumer.incremental_unassign(list(places))
+        else:
+            consumer.unassign()
+
+    def _places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, *place) for place in offsets.items()]
+
+    def _committed(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return the position of each partition: the committed offset, or the beginning. Raises
+        KafkaException."""
+        if not partitions:
+            return {}
+        assert self._consumer is not None
+        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        found = self._consumer.committed(asked, timeout=SOCKET_TIMEOUT_MS / 1000)
+        for place in found:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {place.partition: max(place.offset, 0) for place in found}
+
+
+def _read(message: Message) -> Read:
+    return Read(message.partition(), message.offset(), message.leader_epoch(), message.value())

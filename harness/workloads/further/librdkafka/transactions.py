@@ -1,0 +1,166 @@
+"""Producers that write transactions, and consumers that read them, with librdkafka.
+
+They do the same as our own clients (`harness.workloads.further.own.transactions`): some producers
+leave a transaction open, and come back when another one has taken over their transactional id.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from harness.plans.workloads import TransactionWorkload
+from harness.workloads.client_histories import FurtherHistories
+from harness.workloads.clients import access
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.librdkafka import RecordingConsumer, consumer_config
+from harness.workloads.clients.transaction_sends import TransactionSends
+from harness.workloads.config import FurtherConfig
+from harness.workloads.further.librdkafka.producing import (
+    Broken,
+    NotWritten,
+    Patience,
+    TransactionalProducer,
+)
+from harness.workloads.pacing import Pace
+
+RETRY_S: Final = 0.1
+ZOMBIE_S: Final = 2.0
+"""How long after its vanishing a zombie comes back."""
+POLL_S: Final = 0.1
+
+
+class Writers:
+    """The producers and consumers of each topic; `tally` makes the counters of one."""
+
+    def __init__(
+        self,
+        config: FurtherConfig,
+        wanted: TransactionWorkload,
+        histories: FurtherHistories,
+        stop: threading.Event,
+        tally: Callable[[], Tally],
+    ) -> None:
+        self._config = config
+        self._wanted = wanted
+        self._histories = histories
+        self._stop = stop
+        self._tally = tally
+        self._access = access.of_this_process()
+
+    def runs(self) -> list[tuple[str, Callable[[], None]]]:
+        """Return what each thread does until the stop, with its name."""
+        found: list[tuple[str, Callable[[], None]]] = []
+        for topic, partitions in self._config.partitions.items():
+            for number in range(self._wanted.producers):
+                transactional_id = f"{self._config.name}-{topic}-{number}"
+                run = partial(self._write, topic, partitions, transactional_id)
+                found.append((transactional_id, run))
+            reads = partial(self._read, topic, partitions)
+            found += [(f"{topic}-{number}", reads) for number in range(self._wanted.consumers)]
+        return found
+
+    def _read(self, topic: str, partitions: int) -> None:
+        """Read all partitions of a topic until the stop."""
+        reads = self._histories.reads(self._histories.next_client(), topic, self._tally())
+        settings = consumer_config(
+            bootstrap=self._config.bootstrap,
+            group=f"highwater-{reads.client}",
+            access=self._access,
+        )
+        consumer = RecordingConsumer({**settings, "isolation.level": "read_committed"}, reads)
+        consumer.assign(dict.fromkeys(range(partitions), 0))
+        while not self._stop.is_set():
+            consumer.poll(POLL_S)
+        consumer.close()
+
+    def _write(self, topic: str, partitions: int, transactional_id: str) -> None:
+        """Be one producer after the other until the stop."""
+        tally, pace = self._tally(), Pace(self._wanted.rate_per_s, time.monotonic())
+        patience = Patience(self._stop, self._config.drain_ms / 1000)
+        zombies: list[threading.Thread] = []
+        while not self._stop.is_set():
+            client = self._histories.next_client()
+            sends = self._histories.transactions(client, topic, transactional_id, tally)
+            producer = self._producer(sends, patience)
+            writer = _Writer(self._wanted, producer, sends, partitions)
+            may_vanish = self._histories.is_replaceable(client)
+            if producer.begin_producer() and writer.write(self._stop, pace, may_vanish=may_vanish):
+                zombie = threading.Thread(target=writer.come_back, args=(self._stop,))
+                zombie.start()
+                zombies.append(zombie)
+                continue
+            producer.close()
+            self._stop.wait(RETRY_S)
+        for zombie in zombies:
+            zombie.join()
+
+    def _producer(self, sends: TransactionSends, patience: Patience) -> TransactionalProducer:
+        return TransactionalProducer(
+            self._config.bootstrap,
+            self._access,
+            sends,
+            timeout_ms=self._wanted.transaction_timeout_ms,
+            patience=patience,
+        )
+
+
+class _Writer:
+    """The transactions of one producer."""
+
+    def __init__(
+        self,
+        wanted: TransactionWorkload,
+        producer: TransactionalProducer,
+        sends: TransactionSends,
+        partitions: int,
+    ) -> None:
+        self._wanted = wanted
+        self._producer = producer
+        self._sends = sends
+        self._partitions = partitions
+
+    def write(self, stop: threading.Event, pace: Pace, *, may_vanish: bool) -> bool:
+        """Write transactions until the stop, or until the producer cannot go on; return whether it
+        vanished in a transaction."""
+        wanted, producer, sends = self._wanted, self._producer, self._sends
+        while not (stop.is_set() or sends.used_up):
+            if stop.wait(pace.wait_s(time.monotonic())):
+                return False
+            pace.sent(time.monotonic())
+            try:
+                producer.begin()
+                self._write_records()
+            except Broken as error:
+                sends.left_open(error=str(error))
+                return False
+            except NotWritten as error:
+                sends.note(str(error))
+                if not producer.abort():
+                    return False
+                continue
+            if may_vanish and random.random() < wanted.open_share:
+                return True
+            commit = random.random() >= wanted.abort_share
+            if not (producer.commit() if commit else producer.abort()):
+                return False
+        return False
+
+    def _write_records(self) -> None:
+        wanted = self._wanted
+        count = min(wanted.partitions, self._partitions, wanted.records)
+        chosen = random.sample(range(self._partitions), count)
+        places = [chosen[index % count] for index in range(wanted.records)]
+        self._producer.write([(place, self._sends.send(place)[1]) for place in sorted(places)])
+
+    def come_back(self, stop: threading.Event) -> None:
+        """Be a zombie: go on with a transaction after another producer has taken over."""
+        stop.wait(random.uniform(0, ZOMBIE_S))
+        try:
+            self._write_records()
+            self._producer.commit()
+        except (Broken, NotWritten) as error:
+            self._sends.left_open(error=str(error))
+        self._producer.close()

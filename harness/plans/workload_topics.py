@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from checkers.history.plan_file import topics_of_producers
-from harness.plans.plan import Plan, PlanError, Topic
+from harness.plans.plan import Plan, PlanError, Topic, acks_name
 from harness.plans.problems import nearest
 from harness.plans.workloads import (
     CopyWorkload,
@@ -15,6 +15,7 @@ from harness.plans.workloads import (
 
 MIN_SESSION: Final = "group.min.session.timeout.ms"
 DEFAULT_MIN_SESSION_MS: Final = 6_000
+ACKS_ALL: Final = -1
 
 
 def of_producers(plan: Plan) -> tuple[Topic, ...]:
@@ -79,6 +80,7 @@ def check(plan: Plan, where: str) -> None:
         )
     _check_outputs(plan, where)
     _check_sessions(plan, where)
+    _check_acks(plan, where)
     present = written(plan)
     if idle := [topic.name for topic in plan.topics if topic.name not in present]:
         raise PlanError(
@@ -125,6 +127,17 @@ def _check_sessions(plan: Plan, where: str) -> None:
                 f"{where}: workload {each.kind}: brokers refuse session_timeout_ms "
                 f"{each.session_timeout_ms}, which is below {MIN_SESSION} {least_ms}; raise it, or "
                 f"set {MIN_SESSION} in [broker]"
+            )
+
+
+def _check_acks(plan: Plan, where: str) -> None:
+    """Check the acks of topics with transactions or copies, which wait for all replicas."""
+    names = transactional(plan) | set(_outputs(plan))
+    for topic in plan.topics:
+        if topic.name in names and topic.acks != ACKS_ALL:
+            raise PlanError(
+                f"{where}: topic {topic.name}: transactions and copies are written with acks = "
+                f'"all", not {acks_name(topic.acks)}; set it so'
             )
 
 

@@ -8,6 +8,7 @@ because each candidate is smaller in `size`.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from harness.plans import workload_topics
 from harness.plans.plan import Plan, Simulated
 from nemesis.schedule import Event
 
@@ -35,6 +36,7 @@ def size(plan: Plan) -> tuple[float, ...]:
         len(events),
         plan.nodes,
         sum(topic.partitions for topic in plan.topics),
+        len(plan.more_workloads),
         plan.workload.producers + plan.workload.consumers,
         len(plan.broker) + sum(len(topic.configs) for topic in plan.topics),
         plan.simulated != Simulated(),
@@ -109,6 +111,19 @@ def fewer_topics(plan: Plan) -> Iterator[Plan]:
         if topic.partitions > 1:
             one = topic.model_copy(update={"partitions": 1})
             yield plan.model_copy(update={"topics": (*topics[:n], one, *topics[n + 1 :])})
+
+
+def fewer_workloads(plan: Plan) -> Iterator[Plan]:
+    """Remove one of the further workloads, with the topics that nobody writes to then."""
+    further = plan.more_workloads
+    for n in range(len(further)):
+        rest = plan.model_copy(update={"more_workloads": (*further[:n], *further[n + 1 :])})
+        # Without the workload, the producers would take over its topics.
+        others = workload_topics.written(_with_load(rest, producers=0, consumers=0))
+        produced = workload_topics.of_producers(plan)
+        topics = tuple(t for t in plan.topics if t in produced or t.name in others)
+        if topics:
+            yield rest.model_copy(update={"topics": topics})
 
 
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
@@ -203,6 +218,7 @@ STEPS: Final[Sequence[Step]] = (
     earlier_end,
     fewer_topics,
     fewer_nodes,
+    fewer_workloads,
     fewer_clients,
     fewer_settings,
     usual_delays,

@@ -180,6 +180,8 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
         # A reset must be an error, so that it is recorded instead of happening silently.
         "auto_offset_reset": "none",
         "check_crcs": True,
+        # As librdkafka by default; without transactions it makes no difference.
+        "isolation_level": "read_committed",
         "fetch_max_wait_ms": 100,
     }
 

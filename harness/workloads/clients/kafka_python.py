@@ -162,6 +162,8 @@ def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
         # A reset must be an error, so that it is recorded instead of happening silently.
         "auto_offset_reset": "none",
         "check_crcs": True,
+        # As librdkafka by default; without transactions it makes no difference.
+        "isolation_level": "read_committed",
         "request_timeout_ms": SOCKET_TIMEOUT_MS,
         "fetch_max_wait_ms": 100,
     }

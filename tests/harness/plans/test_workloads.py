@@ -86,6 +86,15 @@ def test_a_flag_changes_the_producers_in_a_list() -> None:
     assert (plan.workload.client, clients) == ("aiokafka", ["librdkafka", "librdkafka"])
 
 
+def test_transactions_and_copies_need_acks_of_all_replicas() -> None:
+    """Their producers cannot have another setting."""
+    for workload, name in ((TRANSACTIONS, "txn"), (COPY, "out")):
+        topics = [{**topic, "acks": 1} if topic["name"] == name else topic for topic in TOPICS]
+        raw = {"seed": 1, "topics": topics, "workload": [{}, workload]}
+        with pytest.raises(PlanError, match=f'topic {name}: .* acks = "all", not 1; set it so'):
+            prepare(build(raw, where="plan p"))
+
+
 @pytest.mark.parametrize(
     ("workloads", "said"),
     [

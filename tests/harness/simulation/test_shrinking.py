@@ -21,6 +21,7 @@ from harness.simulation.shrinking.steps import (
     STEPS,
     around,
     earlier_begin,
+    fewer_workloads,
     more_robust_events,
     size,
     usual_delays,
@@ -175,3 +176,22 @@ def test_failure_of_a_broken_broker_shrinks_to_a_few_faults() -> None:
     assert len(found.plan.nemesis.events) <= 6
     again = failure_of(found.plan, [found.plan.seed], found.signs[0], found.visible)
     assert again == found
+
+
+def test_further_workload_is_removed_with_the_topics_that_only_it_writes() -> None:
+    """What is left is a plan that can be run, and that a scenario's file gives back."""
+    plan = failing(plan="exactly-once")
+    left = {tuple(topic.name for topic in smaller.topics) for smaller in fewer_workloads(plan)}
+    all_topics = ("orders", "copies", "copies-twice", "payments")
+    assert left == {
+        all_topics,
+        ("orders", "copies-twice", "payments"),
+        ("orders", "copies", "payments"),
+        ("orders", "copies", "copies-twice"),
+    }
+    for smaller in fewer_workloads(plan):
+        assert size(smaller) < size(plan)
+        prepared(Task(plan=smaller, root=Path()), 1)
+    text = scenario.text(Failure(plan=plan, signs=("x",), reason="x"), "origin")
+    again = plans.build(tomllib.loads(text), where="scenario")
+    assert again.more_workloads == plan.more_workloads

@@ -115,7 +115,7 @@ class TransactionalProducer:
         except (KafkaException, SystemError) as error:
             # Raised once when librdkafka declares the producer broken; inside of a SystemError if
             # there are delivery reports, too.
-            raise Broken(_name(error.__cause__ or error)) from error
+            raise Broken(_name(error.__cause__ or error.__context__ or error)) from error
         if self._failed is not None:
             raise NotWritten(self._failed)
 

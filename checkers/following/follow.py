@@ -2,13 +2,15 @@
 
 Each look reads the segments that were sealed since the last look. The detectors and the contract
 judge their suspects on the rows of the run that concern them: at once, or one look later if a row
-of the client may excuse the suspect, because another writer may seal that row later.
+of another writer may excuse the suspect, because that writer may seal the row later. What a group
+lacks is looked for one look after the commit.
 
 The caller supplies the run's other tables (`live`), waits, knows when the run is over, and reports
 the alarm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,21 +70,22 @@ class Follower:
         if not fresh:
             return ()
         ripe, self._held = self._held, []
-        found: dict[tuple[str, str, int], int] = {}
+        found: Counter[tuple[str, str, int]] = Counter()
         for path in fresh:
             rows = conform(arrow.read(path), HISTORY)
-            for suspect in self.history_state.take(rows):
-                key = (suspect.kind, suspect.topic, suspect.partition)
-                found[key] = found.get(key, 0) + 1
-                if found[key] <= SUSPECTS:
-                    waits = suspect.kind not in _AT_ONCE
-                    (self._held if waits else ripe).append(suspect)
+            for suspect in _few(self.history_state.take(rows), found):
+                waits = suspect.kind not in _AT_ONCE
+                (self._held if waits else ripe).append(suspect)
+        ripe += _few(self.history_state.settle(), found)
         self.segments += len(fresh)
         return self._judge(ripe)
 
     def finish(self) -> tuple[Anomaly, ...]:
         """Judge the last suspects after the end of the run, and return forbidden anomalies."""
         ripe, self._held = self._held, []
+        found: Counter[tuple[str, str, int]] = Counter()
+        for _ in range(2):  # the first call only marks what the last rows committed
+            ripe += _few(self.history_state.settle(), found)
         return self._judge(ripe)
 
     def _judge(self, suspects: Sequence[Suspect]) -> tuple[Anomaly, ...]:
@@ -105,6 +108,15 @@ class Follower:
         for number, writer, _ in found:
             self._next[writer] = max(number + 1, self._next.get(writer, 0))
         return [path for _, _, path in sorted(found)]
+
+
+def _few(suspects: Iterable[Suspect], found: Counter[tuple[str, str, int]]) -> Iterator[Suspect]:
+    """Leave out those beyond SUSPECTS, and count all in `found`."""
+    for each in suspects:
+        key = (each.kind, each.topic, each.partition)
+        found[key] += 1
+        if found[key] <= SUSPECTS:
+            yield each
 
 
 def forbidden(

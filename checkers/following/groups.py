@@ -6,7 +6,7 @@ were read, by the record that they were made from. Each part is bounded and forg
 entries.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from checkers.following.intervals import Intervals, Seen
@@ -24,8 +24,9 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class _Share:
-    """One partition of one group. uncopied: the delivered values by offset. checked: up to which
-    offset skipped records were looked for. committed: the greatest acknowledged offset."""
+    """One partition of one group. uncopied: the delivered values by offset. committed: the greatest
+    acknowledged offset; due: what it was at the last call of `settle`; checked: up to which offset
+    skipped records were looked for."""
 
     delivered: Intervals
     uncopied: Recent[int, int]
@@ -33,6 +34,7 @@ class _Share:
     assigned: list[Row] = field(default_factory=list)
     start: int | None = None
     checked: int = 0
+    due: int = 0
     committed: int = 0
 
     def size(self) -> int:
@@ -88,35 +90,33 @@ class GroupState:
         for commit in share.commits:
             yield from _compared(row, commit)
 
-    def committed(self, row: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
-        """Add an acknowledged commit. records: the values that were read in the partition, by
-        offset."""
+    def committed(self, row: Row) -> Iterator[Suspect]:
+        """Add an acknowledged commit."""
         share = self._share(row)
         share.commits = [*share.commits[-(CALLS - 1) :], row]
         share.committed = max(share.committed, row["offset"])
         for assigned in share.assigned:
             yield from _compared(assigned, row)
-        yield from self._skipped(share, row, records)
-        example = self._copiers.get((row["group"], row["topic"]))
-        if example is not None:
-            for offset in [each for each in share.uncopied if each < row["offset"]]:
-                value = share.uncopied.pop(offset)
-                yield of_values("uncopied", row, value, example).about(group=row["group"])
 
-    def _skipped(self, share: _Share, commit: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
-        if share.start is None:
+    def settle(self, records: Callable[[str, int], Mapping[int, int]]) -> Iterator[Suspect]:
+        """Look for records that were skipped, or not copied, below the offsets that had been
+        committed at the last call: by now the rows of all writers up to these commits are there.
+        records: returns the values that were read in a partition, by offset."""
+        for (group, topic, partition), share in self._shares.items():
+            at = {"group": group, "topic": topic, "partition": partition}
+            if share.due > share.checked:
+                yield from _skipped(share, at, records(topic, partition))
+                yield from self._uncopied(share, at)
+                share.checked = share.due
+            share.due = share.committed
+
+    def _uncopied(self, share: _Share, at: Row) -> Iterator[Suspect]:
+        example = self._copiers.get((at["group"], at["topic"]))
+        if example is None:
             return
-        first = max(share.start, share.checked, share.delivered.floor)
-        last = commit["offset"]
-        if last - first > len(records):
-            within = [offset for offset in records if first <= offset < last]
-        else:
-            within = [offset for offset in range(first, last) if offset in records]
-        for offset in within:
-            if not share.delivered.seen(offset):
-                found = of_offset("skipped-record", commit, offset)
-                yield found.about(group=commit["group"])
-        share.checked = max(share.checked, last)
+        for offset in [each for each in share.uncopied if each < share.due]:
+            value = share.uncopied.pop(offset)
+            yield of_values("uncopied", at, value, example).about(group=at["group"])
 
     def copied(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
         """Add a send that names the record from which it was made. seen: its value was read."""
@@ -154,6 +154,19 @@ class GroupState:
             found = of_values("copied-out-of-order", row, *last[2:], *here[2:])
             yield found.about(group=group)
         self._lines[line] = here if last is None else max(last, here)
+
+
+def _skipped(share: _Share, at: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
+    if share.start is None:
+        return
+    first, last = max(share.start, share.checked, share.delivered.floor), share.due
+    if last - first > len(records):
+        within = sorted(offset for offset in records if first <= offset < last)
+    else:
+        within = [offset for offset in range(first, last) if offset in records]
+    for offset in within:
+        if not share.delivered.seen(offset):
+            yield of_offset("skipped-record", at, offset).about(group=at["group"])
 
 
 def _compared(assigned: Row, commit: Row) -> Iterator[Suspect]:

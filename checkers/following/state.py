@@ -7,7 +7,7 @@ bounded and forgets its oldest entries. Then a suspect may be missed, but none i
 suspect is not a verdict: it says where to look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -92,6 +92,16 @@ class HistoryState:
             for row in batch.to_pylist():
                 yield from self._take(row)
 
+    def settle(self) -> Iterator[Suspect]:
+        """Yield the suspects that are known when the rows of all writers up to the last call are
+        there. Call it after each round of `take`."""
+
+        def records(topic: str, partition: int) -> Mapping[int, int]:
+            held = self._partitions.get((topic, partition))
+            return {} if held is None else held.read
+
+        yield from self._groups.settle(records)
+
     def _take(self, row: Row) -> Iterator[Suspect]:
         if row["f"] == INIT:
             self._transactions.producer(row)
@@ -133,7 +143,7 @@ class HistoryState:
         elif row["offset"] is not None and row["f"] == "poll":
             yield from self._groups.delivered(row)
         elif row["offset"] is not None:
-            yield from self._groups.committed(row, self._partition(row).read)
+            yield from self._groups.committed(row)
 
     def _partition(self, row: Row) -> _Partition:
         key, limits = (row["topic"], row["partition"]), self.limits

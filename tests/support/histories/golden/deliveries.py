@@ -88,9 +88,11 @@ def group_skipped_records_or_a_member_did_not_record_them(s: Story) -> None:
 
 @golden("INVALID", {("skipped-record", None): (F, 2)})
 def member_skipped_records_at_most_once(s: Story) -> None:
-    """No member ended, and none had to give up the partition."""
+    """At that time no member ended, and none had to give up the partition; one had before."""
     _promise(s, "at-most-once")
     _begin(s)
+    s.row("assigned", SECOND, 18.2, offset=0, generation=0, **HERE)
+    s.row("revoked", SECOND, 18.5, **HERE)
     s.row("assigned", FIRST, 25, offset=5, generation=2, **HERE)
     _get(s, FIRST, 26, 5, 5)
     _commit(s, FIRST, 27, 6)

@@ -2,8 +2,10 @@
 
 The package judges transactions only. `checkers.check` judges everything else in a history.
 
-    edges         the edges of a history's graph that may be in a cycle, found by the engine
+    edges         the writes and reads of a history in version order, found by the engine
+    links         the edges that may be in a cycle, as arrays of integers
     cycles        the cycles, with the names of Adya and Elle
+    dependency    an edge of a cycle, for people
     graph         the native checker: edges, cycles, and the cycles that Kafka forbids
     list_append   the history in the form that Elle reads
     jar           Elle itself, in a separate process

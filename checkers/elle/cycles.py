@@ -120,12 +120,10 @@ def _smallest(links: Links, starts: Sequence[int], ways: "_Ways") -> tuple[int, 
 
 
 class _Ways:
-    """The ways along some edges."""
+    """The ways along some edges, which are in the order of `in_cycles`."""
 
     def __init__(self, links: Links, edges: Ints, needed: int | None) -> None:
-        # Edges of more severe kinds are gone first.
-        order = np.lexsort((links.kind[edges], links.src[edges]))
-        self._edges = edges[order]
+        self._edges = edges
         self._dst = links.dst[self._edges]
         self._needs = links.kind[self._edges] == (-1 if needed is None else needed)
         self._nodes, self._begins = np.unique(links.src[self._edges], return_index=True)

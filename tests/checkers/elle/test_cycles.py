@@ -86,6 +86,21 @@ def test_a_large_component_is_tried_a_bounded_number_of_times(
     assert [len(cycle.edges) for cycle in search(rows)[1]] == [6]
 
 
+def test_shortest_way_that_passes_a_node_twice_is_no_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By 1 and 5, a way of three reads meets a cycle of writes; the cycle of both kinds is
+    longer, whichever of its edges is tried."""
+    monkeypatch.setattr(cycles, "MAX_TRIES", 1)
+    rows = [(0, 1, "wr"), (1, 5, "wr"), (5, 0, "wr"), (5, 6, "ww"), (6, 5, "ww")]
+    rows += [(1, 2, "ww"), (2, 3, "wr"), (3, 4, "wr"), (4, 7, "wr"), (7, 0, "wr")]
+    circular, found = search(rows)
+    lengths = {cycle.phenomenon: len(cycle.edges) for cycle in found}
+    assert lengths == {Phenomenon.G0: 2, Phenomenon.G1C_READS: 3, Phenomenon.G1C: 6}
+    for cycle in found:
+        assert_circle(cycle, circular)
+
+
 def test_nothing_is_no_cycle() -> None:
     """A history without an edge."""
     circular, found = search([])

@@ -14,6 +14,7 @@ from checkers.elle.graph import check_graph, edges_of
 from checkers.elle.links import links
 from checkers.engines.engine import DuckDbEngine, Engine
 from checkers.frames.frames import Frames
+from checkers.history.history import HISTORY, RunSources, table
 from checkers.interchange.imported import Imported
 from tests.support.checkers.elle_reference import all_edges, circles
 from tests.support.checkers.jepsen_histories import Told
@@ -238,6 +239,59 @@ def test_cycles_are_judged_by_kafkas_guarantees(duckdb: Engine) -> None:
         for each in verdict.anomalies:
             tell = next(tell for tell, name in names.items() if name == each.name)
             assert tell.__name__ in str(each.examples), each.name
+
+
+def placed(engine: Engine, run: RunSources) -> set[tuple[int, int]]:
+    """Value and place of everything that has a place."""
+    rows = engine.rows(Graph(Frames(engine, run, {})).places)
+    return {(row["value"], row["place"]) for row in rows}
+
+
+def test_offset_with_two_values_orders_nothing(duckdb: Engine) -> None:
+    """Two records were read at one offset: neither says which transaction came first."""
+
+    def read_by(*polls: str) -> Imported:
+        told = crossed_writes().poll(4, "{1 [[0 1]]}")
+        for polled in polls:
+            told.poll(4, polled)
+        return told.imported(topic="t")
+
+    known, disputed = read_by("{1 [[1 2]]}"), read_by("{1 [[1 2]]}", "{1 [[1 99]]}")
+    assert (2, 1) in placed(duckdb, sources(known))
+    assert (2, 1) not in placed(duckdb, sources(disputed))
+    assert by_topic(duckdb, {"t": known}) == {"t": {G0}}
+    assert by_topic(duckdb, {"t": disputed}) == {}
+
+
+def test_failed_sends_are_no_writes(duckdb: Engine) -> None:
+    """Though their records were read: that is an aborted read, and no cycle."""
+    told = Told().txn(0, "[[:send 1 1] [:send 2 1]]", "[[:send 1 1] [:send 2 1]]", "fail")
+    told.txn(1, "[[:send 1 2] [:send 2 2]]", "[[:send 1 [1 2]] [:send 2 [0 2]]]")
+    told.poll(2, "{1 [[0 1] [1 2]], 2 [[0 2] [1 1]]}")
+    verdict = check_graph(frames(duckdb, told.imported()), timeout_s=60)
+    assert [each.name for each in verdict.anomalies] == ["G1a"]
+
+
+def test_partition_that_was_read_to_its_end_has_the_order_of_the_final_log(
+    duckdb: Engine,
+) -> None:
+    """A record that was polled and is not in the final log has no place."""
+    common = {"client": 1, "type": "ok", "invoke_ns": 0, "complete_ns": 1}
+    common |= {"topic": "t", "partition": 0}
+    rows = [
+        {"op": op, "f": f, "value": value, "offset": offset, **common}
+        for op, (f, value, offset) in enumerate(
+            [("send", 7, 0), ("send", 8, 1), ("poll", 7, 0), ("poll", 8, 1), ("final-read", 7, 0)]
+        )
+    ]
+    whole = {"op": 9, "f": "final-read-end", "offset": 1, **common}
+    for history, expected in ((rows, {(7, 0), (8, 1)}), ([*rows, whole], {(7, 0)})):
+        run = RunSources(
+            history=(table(HISTORY, history),), cluster=(), faults=(), replicas=(), replica_ends=()
+        )
+        assert placed(duckdb, run) == expected
+        graph = Graph(Frames(duckdb, run, {}))
+        assert {row["value"] for row in duckdb.rows(graph.writes)} == {v for v, _ in expected}
 
 
 def test_history_without_reads_is_unknown(duckdb: Engine) -> None:

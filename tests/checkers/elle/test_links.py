@@ -66,7 +66,7 @@ def test_edges_are_those_of_the_plain_reference(graph: tuple[list[Written], list
     assert as_set(found) == elle_slow.links(writes, reads)
 
 
-@given(graphs(), st.sampled_from([1, 1 << 20, 1 << 58]))
+@given(graphs(), st.sampled_from([1, 1 << 20, 1 << 60]))
 def test_edges_do_not_depend_on_the_size_of_offsets(
     graph: tuple[list[Written], list[Written]], stride: int
 ) -> None:

@@ -18,6 +18,7 @@ from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
+from checkers.frames.disputes import disputed
 from checkers.frames.ended import ABORT, COMMIT, Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.lost_state import StateLosses
@@ -276,22 +277,7 @@ class Frames:
     def disputed_offsets(self) -> Frame | None:
         """topic, partition, offset, value, other_value (least and greatest) of offsets where two
         values were read, or where a polled record is not in the final log; None without any."""
-        F = self.engine.functions
-        several, single = split(self.engine, self._records_read, "offset", within=TP)
-        offsets = single.select(
-            *TP, "offset", "value", F.col("value").alias("other_value"), "in_final_log"
-        )
-        gone = offsets.where(F.col("in_final_log") == F.lit(0))
-        if several is None:
-            return self.none_if_empty(gone)
-        offsets = several.groupBy(*TP, "offset").agg(
-            F.min("value").alias("value"),
-            F.max("value").alias("other_value"),
-            F.max("in_final_log").alias("in_final_log"),
-        )
-        two = F.col("value") < F.col("other_value")
-        odd = offsets.where(two | (F.col("in_final_log") == F.lit(0)))
-        return self.none_if_empty(gone.unionByName(odd))
+        return self.none_if_empty(disputed(self.engine, self._records_read))
 
     @cached_property
     def other_rows(self) -> Frame:

@@ -25,10 +25,11 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
     the end.
 
-    kind copied-twice: the log has two copies of one record by one group (other_op, other_offset:
-    another one). kind copied-out-of-order: of two records of one partition, the later one was
-    copied first, into the same partition (other_value: the copy of the later record). Only the
-    first copy of each record counts. Both: topic, partition, value, offset of the copy. aspect
+    kind copied-twice: the log has more copies of a value by one group than the input has records
+    with that value (other_op, other_offset: another copy); a producer may have written it twice.
+    kind copied-out-of-order: of two records of one partition, the later one was copied first, into
+    the same partition (other_value: the copy of the later record). Only the first copy of each
+    record counts. Both: topic, partition, value, offset of the copy. aspect
     delivered-again: a member of the group got the record more than once.
     """
     F, engine = frames.engine.functions, frames.engine
@@ -43,12 +44,19 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     yield from _uncopied(frames, copies)
     place = engine.window.partitionBy("value").orderBy(*TP, "offset")
     log = frames.final_log.where(F.col("value").isNotNull())
-    log = log.select(*TP, "offset", "value", F.row_number().over(place).alias("nth"))
+    log = log.select(
+        *TP,
+        "offset",
+        "value",
+        F.row_number().over(place).alias("nth"),
+        F.count("offset").over(engine.window.partitionBy("value")).alias("in_log"),
+    )
     sources = log.where(F.col("nth") == F.lit(1)).select(
         F.col("topic").alias("source_topic"),
         F.col("partition").alias("source_partition"),
         F.col("offset").alias("source_offset"),
         F.col("value").alias("copies"),
+        "in_log",
     )
     kept = copies.where(F.col("final_offset").isNotNull())
     known = _with_deliveries(frames, left_join(kept, sources, on=["copies"]))
@@ -87,19 +95,23 @@ def _copied_topics(frames: Frames, copies: Frame) -> Frame:
 
 
 def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
-    """Add aspect: whether the group got the copied record more than once."""
+    """Add deliveries: at how many offsets the group got the copied value; and aspect: whether it
+    got one of them more than once."""
     F = frames.engine.functions
     polls = frames.history.where(
         (F.col("f") == F.lit("poll")) & F.col("group").isNotNull() & F.col("value").isNotNull()
     )
-    times = polls.groupBy("group", "value").agg(
+    places = polls.groupBy("group", "value", *TP, "offset").agg(
         F.min("op").alias("first"), F.max("op").alias("last")
     )
-    again = times.where(F.col("first") < F.col("last")).select(
-        "group", F.col("value").alias("copies"), F.lit(DELIVERED_AGAIN).alias("aspect")
+    again = F.when(F.col("first") < F.col("last"), F.lit(DELIVERED_AGAIN))
+    got = places.select("group", F.col("value").alias("copies"), "offset", again.alias("aspect"))
+    got = got.groupBy("group", "copies").agg(
+        F.count("offset").alias("deliveries"), F.max("aspect").alias("aspect")
     )
-    again = frames.engine.materialize(again)
-    return frames.engine.materialize(left_join(copies, again, on=["group", "copies"]))
+    return frames.engine.materialize(
+        left_join(copies, frames.engine.materialize(got), on=["group", "copies"])
+    )
 
 
 def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:
@@ -109,8 +121,13 @@ def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:
         *copies.columns,
         F.lag("op").over(order).alias("other_op"),
         F.lag("final_offset").over(order).alias("other_offset"),
+        F.row_number().over(order).alias("copy_number"),
     )
-    found = frames.none_if_empty(line.where(F.col("other_op").isNotNull()))
+    # The input may have lost records to retention that the group got before.
+    written = F.greatest(
+        F.coalesce(F.col("in_log"), F.lit(1)), F.coalesce(F.col("deliveries"), F.lit(1))
+    )
+    found = frames.none_if_empty(line.where(F.col("copy_number") > written))
     if found is not None:
         yield evidence(frames.engine, found, kind=F.lit(TWICE), offset=F.col("final_offset"))
 

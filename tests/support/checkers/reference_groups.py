@@ -85,18 +85,24 @@ def _copies(history: list[Row], found: Counts) -> None:
                 if below and (end["group"], row["value"]) not in known:
                     found["uncopied", None, *_at(row)] += 1
     polls = {
-        (r.get("group"), r["value"], r["op"]) for r in history if r["f"] == "poll" if r.get("group")
+        (r["group"], r["value"], *_at(r), r["offset"], r["op"])
+        for r in history
+        if r["f"] == "poll" and r.get("group") and r["value"] is not None
     }
-    times = Counter((group, value) for group, value, _ in polls)
+    times = Counter(poll[:-1] for poll in polls)
+    places = Counter(place[:2] for place in times)
+    again = {place[:2] for place, count in times.items() if count > 1}
+    in_log = Counter(r["value"] for r in rows)
     lines = defaultdict(list)
     kept = defaultdict(list)
     for copy in copies:
         if copy["value"] in log:
             kept[copy["group"], copy["copies"]].append(copy)
     for key, several in kept.items():
-        aspect = "delivered-again" if times[key] > 1 else None
-        for again in sorted(several, key=lambda r: r["op"])[1:]:
-            found["copied-twice", aspect, *_at(again)] += 1
+        aspect = "delivered-again" if key in again else None
+        written = max(in_log[key[1]], places[key], 1)
+        for copy in sorted(several, key=lambda r: r["op"])[written:]:
+            found["copied-twice", aspect, *_at(copy)] += 1
         by_place = defaultdict(list)
         for copy in several:
             by_place[_at(copy)].append(log[copy["value"]]["offset"])

@@ -65,6 +65,14 @@ def record_was_copied_twice(s: Story) -> None:
     _copier(s, "at-least-once", (1, 2, 3, 2))
 
 
+@golden("VALID", {("duplicate", None): (P, 1)})
+def value_was_written_and_copied_twice(s: Story) -> None:
+    """Near miss: its producer wrote it twice, and the group copied each record once."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    s.plan["topics"][0]["idempotence"] = False
+    s.read_in_the_end(ONE, 20, v(ONE, 3))
+
+
 @golden("VALID", {("copied-twice", "delivered-again"): (P, 1)})
 def record_was_copied_again_at_least_once(s: Story) -> None:
     """The group got it twice."""

@@ -105,7 +105,11 @@ class CompactionChecker:
             if isinstance(entry, Ended):
                 self._check_marker(entry, before, now, known)
             elif entry.offset not in aborted:
-                self._check_record(entry, last[entry.key], before, now, left)
+                latest = last[entry.key]
+                if latest.value is not None and latest.offset not in before.entries:
+                    # Its leader had removed it: a later record, not on the disk here, follows.
+                    latest = _last_here(entry, before, limit, aborted)
+                self._check_record(entry, latest, before, now, left)
 
     def _limit(self, known: list[Entry]) -> int:
         """Everything below is committed, part of no open transaction, and on the disk."""
@@ -199,6 +203,17 @@ class CompactionChecker:
         raise InvariantBroken(
             name, f"{copy.history.name}: node {copy.node} compacted its log: {sentence}"
         )
+
+
+def _last_here(entry: LogRecord, before: Content, limit: int, aborted: set[Offset]) -> LogRecord:
+    """The last record of the key that this replica had, of those that may supersede others."""
+    found = entry
+    for each in before.entries.values():
+        if not isinstance(each, LogRecord) or each.key != entry.key:
+            continue
+        if found.offset < each.offset < limit and each.offset not in aborted:
+            found = each
+    return found
 
 
 def _same(one: Entry, other: Entry | None) -> bool:

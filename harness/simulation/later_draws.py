@@ -32,6 +32,12 @@ PRODUCER_LIFE_S: Final = (3, 6)
 MORE_FAULTS: Final = ("config", "config.broker", "config.throttle", "records.delete")
 """Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
 RECREATED: Final = "topic.create-delete"
+LATE: Final = "request-delayed"
+COMPACT: Final = "records.compact"
+LATE_OF_GROUPS: Final = ("OffsetCommit", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
+LATE_OF_TRANSACTIONS: Final = ("EndTxn", "Produce", "InitProducerId", "WriteTxnMarkers")
+LATE_MS: Final = ("300", "1500", "5000")
+"""Shorter and longer than clients wait for an answer."""
 RACKS: Final = (("a", "b"), ("a", "b", "c"))
 HIGH_RATES_PER_S: Final = (30.0, 100.0)
 BUSY_S: Final = 6.0
@@ -55,7 +61,7 @@ def add(plan: Plan, seed: int) -> Plan:
         "nemesis": _with_more_faults(plan, _stream("faults", seed)),
         "topics": tuple(_with_times(topic, lookups) for topic in plan.topics),
     }
-    return plan.model_copy(update=changes)
+    return _with_late_requests(plan.model_copy(update=changes), _stream("late requests", seed))
 
 
 def _stream(draw: str, seed: int) -> random.Random:
@@ -108,7 +114,19 @@ def _with_compaction(plan: Plan, rng: random.Random) -> Plan:
     broker.update({name: "2000" for name in INTERNAL_SEGMENTS if name in plan.broker})
     changes = {"compacting_producers": rng.randint(1, 3)}
     simulated = plan.simulated.model_copy(update=changes)
-    return plan.model_copy(update={"simulated": simulated, "broker": broker})
+    plan = plan.model_copy(update={"simulated": simulated, "broker": broker})
+    return _with_fault(plan, COMPACT) if rng.random() < 0.4 else plan
+
+
+def _with_fault(plan: Plan, fault: str, **mix: FaultMix) -> Plan:
+    """Let the fault take part, with these settings of single faults."""
+    nemesis = plan.nemesis
+    faults = {*nemesis.faults, fault}
+    changes = {
+        "faults": tuple(name for name in FAULTS if name in faults),
+        "mix": {**nemesis.mix, **mix},
+    }
+    return plan.model_copy(update={"nemesis": nemesis.model_copy(update=changes)})
 
 
 def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
@@ -127,6 +145,20 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
     # Twice, so that half of the faults or more meet a coordinator.
     targets = (*plan.nemesis.targets, *(rng.choice(found) for _ in range(2)))
     return plan.model_copy(update={"nemesis": plan.nemesis.model_copy(update={"targets": targets})})
+
+
+def _with_late_requests(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes hold single requests of the groups and producers that are drawn."""
+    simulated = plan.simulated
+    transactions = simulated.transactional_producers or simulated.compacting_producers
+    apis = (
+        *(LATE_OF_GROUPS * bool(simulated.group_members)),
+        *(LATE_OF_TRANSACTIONS * bool(transactions)),
+    )
+    if not apis or rng.random() >= 0.3:
+        return plan
+    params = {"api": apis, "delay_ms": LATE_MS, "peers": ("clients", "all")}
+    return _with_fault(plan, LATE, **{LATE: FaultMix(params=params)})
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

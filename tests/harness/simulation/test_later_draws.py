@@ -26,6 +26,8 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["high rate"] += drawn.workload.rate_per_s in later_draws.HIGH_RATES_PER_S
         met["compaction"] += drawn.simulated.compacting_producers > 0
         met["coordinators"] += any("coordinator" in each for each in drawn.nemesis.targets)
+        met["compacted at once"] += later_draws.COMPACT in drawn.nemesis.faults
+        met["late requests"] += later_draws.LATE in drawn.nemesis.faults
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
 

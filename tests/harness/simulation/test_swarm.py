@@ -92,7 +92,8 @@ def test_each_fault_has_exactly_one_kind() -> None:
     """A new fault needs a kind, or it is never drawn; no world has a hypervisor."""
     named = Counter(name for kind in swarm.FAULT_KINDS for name in kind.faults)
     possible = {each for each in FAULTS if Ability.MACHINE_POWER not in FAULTS[each].needs}
-    assert {*named, *swarm.DISK_DAMAGE.faults, *later_draws.MORE_FAULTS} == possible
+    later = {*later_draws.MORE_FAULTS, later_draws.LATE, later_draws.COMPACT}
+    assert {*named, *swarm.DISK_DAMAGE.faults, *later} == possible
     assert set(named) & set(swarm.DISK_DAMAGE.faults) == set()
     assert set(named.values()) == {1}
 

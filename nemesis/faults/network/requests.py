@@ -144,7 +144,7 @@ def _name(seen: SeenRequest) -> str:
 FAULTS: tuple[Fault, ...] = (
     RequestDelayed(
         name="request-delayed",
-        about="one request arrives late, after requests of newer connections",
+        about="one request arrives late, after requests of newer connections (not with TLS)",
         options=(
             Option(
                 name="api", default="EndTxn", about="the API of the request", read=choice(*APIS)

@@ -4,7 +4,8 @@
 - Below the LSO every transaction has ended, by a marker below the high watermark. A marker from
   before a start or a truncation may be above it: a snapshot of producers does not tell that, as in
   Kafka.
-- The LSO is not lower than that, unless deleted records may have begun a transaction.
+- The LSO is not lower than that, unless records that were deleted, or removed by a cleaner, may
+  have begun a transaction.
 - While a leader leads in one epoch, its LSO never goes back.
 
 The transactions are those in the headers of the log's batches, not those of the broker's own
@@ -28,6 +29,10 @@ class LogTransactions:
         """The first offset and the epoch of each open transaction, by producer id."""
         self._ended: list[tuple[int, int]] = []
         """First offset and marker's offset of transactions whose marker may not be committed."""
+        self._cleaned_from: int | None = None
+        """The first offset whose record a cleaner has removed."""
+        self._perhaps: list[tuple[int, int]] = []
+        """As `_ended`, of transactions whose records a cleaner may have removed."""
         self.witnessed_from = 0
         """From this offset on the markers were appended while the node looked."""
 
@@ -36,6 +41,8 @@ class LogTransactions:
         of its own epoch or an earlier one.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
+        if self._cleaned_from is None and header.record_count <= header.last_offset_delta:
+            self._cleaned_from = header.base_offset
         if not header.is_transactional or producer_id < 0:
             return
         first, begun_in = self._open.get(producer_id, (None, epoch))
@@ -44,14 +51,18 @@ class LogTransactions:
         elif first is not None and (header.record_count or epoch >= begun_in):
             del self._open[producer_id]
             self._ended.append((first, header.base_offset))
+        elif first is None and self._cleaned_from is not None:
+            self._perhaps.append((self._cleaned_from, header.base_offset))
 
     def bounds(self, high_watermark: int) -> tuple[int, int]:
         """The lowest and the highest LSO that this log may have with this high watermark."""
         self._ended = [each for each in self._ended if each[1] >= high_watermark]
+        self._perhaps = [each for each in self._perhaps if each[1] >= high_watermark]
         witnessed = [first for first, marker in self._ended if marker >= self.witnessed_from]
         opened = [first for first, _ in self._open.values()]
         highest = min([high_watermark, *opened, *witnessed])
-        return min([highest, *(first for first, _ in self._ended)]), highest
+        lowest = min([highest, *(first for first, _ in (*self._ended, *self._perhaps))])
+        return lowest, highest
 
 
 class StableOffsetChecker:

@@ -6,8 +6,9 @@ import pytest
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.stable_offsets import LogTransactions, StableOffsetChecker
-from nodes.ids import NodeId
+from nodes.ids import Epoch, NodeId, Offset
 from nodes.log.batch import read_header
+from nodes.log.cleaning.fillers import filler
 from nodes.log.transactions.unstable import UnstableTransactions
 from tests.support.nodes.batches import batch, content, end_transaction, write_in_transaction
 from tests.support.nodes.fetching import FetchBroker
@@ -152,3 +153,13 @@ def test_a_marker_without_its_record_ends_no_later_transaction() -> None:
     assert model.bounds(2) == (0, 0)
     model.append(cleaned)
     assert model.bounds(2) == (2, 2)
+
+
+def test_an_uncommitted_marker_may_end_a_transaction_whose_records_were_cleaned() -> None:
+    """After a restart the high watermark may lie below what was cleaned."""
+    model = LogTransactions()
+    model.append(filler(Offset(0), Offset(3), Epoch(0)))
+    marker = read_header(batch(1, producer=(P, 0, -1), transactional=True, base_offset=3))
+    model.append(marker._replace(attributes=0x30))
+    assert model.bounds(3) == (0, 3)
+    assert model.bounds(4) == (4, 4)

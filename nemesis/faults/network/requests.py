@@ -59,7 +59,7 @@ class RequestDelayed(FaultBase):
         if not held:
             return
         _watch(hosts, injection, [link for link in seen if link not in held], hold=False)
-        noted = [each for watched in seen.values() for each in watched.noted]
+        noted = _noted(hosts, injection)
         for link, watched in held.items():
             if watched.held_ms is None and _may_go(watched.held, noted, injection):
                 hosts.links.let_requests_go([link], layer)
@@ -68,10 +68,11 @@ class RequestDelayed(FaultBase):
         """Confirmed if a request was held; the evidence names it and says how long it was held."""
         seen = _seen(hosts, injection)
         found = [_describe(link, each) for link, each in seen.items() if each.held is not None]
-        noted = [_name(each) for watched in seen.values() for each in watched.noted[-1:]]
         if not found:
             return Measurement(confirmed=False, evidence="no such request has arrived")
-        after = f"; then arrived {', '.join(noted)}" if noted else ""
+        oldest = max(each.held.age_ms for each in seen.values() if each.held is not None)
+        last = min(_noted(hosts, injection), key=lambda each: each.age_ms, default=None)
+        after = f"; then arrived {_name(last)}" if last and last.age_ms < oldest else ""
         return Measurement(confirmed=True, evidence="; ".join(found) + after)
 
     def heal(self, hosts: Hosts, injection: Injection) -> None:
@@ -113,6 +114,16 @@ def _seen(hosts: Hosts, injection: Injection) -> dict[Link, WatchedRequests]:
     layer = injection.detail("layer")
     found = {link: hosts.links.watched_requests(link, layer) for link in injection.links}
     return {link: each for link, each in found.items() if each is not None}
+
+
+def _noted(hosts: Hosts, injection: Injection) -> list[SeenRequest]:
+    """The noted requests of all links.
+
+    Links are asked one after the other, and ages grow meanwhile. These are asked after the held
+    request, so one that is younger has surely arrived later.
+    """
+    seen = _seen(hosts, injection)
+    return [each for watched in seen.values() for each in watched.noted]
 
 
 def _may_go(held: SeenRequest | None, noted: Iterable[SeenRequest], injection: Injection) -> bool:

@@ -132,6 +132,8 @@ class FakeLinks:
         self.layers: dict[tuple[tuple[int, int], str], LinkQuality] = {}
         self.resets: dict[str, int] = {}
         self.watches: dict[tuple[tuple[int, int], str], WatchedRequests] = {}
+        self.answer_ms = self.waited_ms = 0.0
+        """How long it takes to look at the watch of one link, and how long all looks took."""
         self.traffic = 7
 
     def block(self, *cuts: Cut) -> None:
@@ -216,8 +218,14 @@ class FakeLinks:
             self.watches.pop((link, layer), None)
 
     def watched_requests(self, link: tuple[int, int], layer: str) -> WatchedRequests | None:
-        """As the test has set it."""
-        return self.watches.get((link, layer))
+        """As the test has set it, and older by `answer_ms` with each call."""
+        seen, waited = self.watches.get((link, layer)), self.waited_ms
+        self.waited_ms += self.answer_ms
+        if seen is None:
+            return None
+        held = None if seen.held is None else seen.held._replace(age_ms=seen.held.age_ms + waited)
+        noted = [each._replace(age_ms=each.age_ms + waited) for each in seen.noted]
+        return seen._replace(held=held, noted=noted)
 
     def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
         """As many connections for each pair as there is traffic."""

@@ -92,6 +92,17 @@ def test_it_waits_for_a_later_request_of_the_same_id(
     assert has_passed(machines, injection) is passes
 
 
+def test_an_earlier_request_is_not_taken_for_a_later_one() -> None:
+    """The links are asked one after the other: the ages that they tell are not of one time."""
+    machines = FakeMachines(Trace())
+    injection = planned(1, 2, until="AddPartitionsToTxn", delay_ms="0")
+    FAULT.inject(machines.hosts(), injection)
+    held(machines, injection, seen(ADD, 1015))
+    machines.links.answer_ms = 20.0
+    assert not has_passed(machines, injection)
+    assert "then arrived" not in FAULT.measure_effect(machines.hosts(), injection).evidence
+
+
 def test_no_second_request_is_held() -> None:
     """Once one is held, the other links only note."""
     machines, injection = FakeMachines(Trace()), planned(1, 2)

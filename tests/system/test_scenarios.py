@@ -84,6 +84,10 @@ def run(name: str, store: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+OF_TRANSACTIONS = ("one-epoch-for-all-transactions", "epoch-for-each-transaction")
+"""What a late end does to the next transaction, and its prevention."""
+TORN_OR_READ = {"torn-transaction", "aborted-read", "false-abort"}
+
 DAILY = ("power-loss-without-flush", "power-loss-with-flush", "unclean-recovery")
 """A loss, its prevention, and the one with every fault."""
 EACH = [
@@ -129,3 +133,18 @@ def test_pairs_share_their_schedule(loses: str, loses_nothing: str) -> None:
     assert one.nemesis == other.nemesis
     assert one.duration_s == other.duration_s
     assert (one.topics, one.broker) != (other.topics, other.broker)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TRANSACTIONS)
+def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
+    """KAFKA-17754 is permitted and its cause is named; or every transaction is whole."""
+    require("root", "netns", "bad-links")
+    verdict = run(name, tmp_path)
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    faults = pq.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()
+    assert [row["fault"] for row in faults] == ["request-delayed"] * 3
+    assert any(row["took_effect"] for row in faults), faults
+    found = [each for each in verdict["anomalies"] if each["kind"] in TORN_OR_READ]
+    assert all("a fault had delayed requests" in each["rule"] for each in found), found
+    assert bool(found) is (name == OF_TRANSACTIONS[0])

@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left
 from hashlib import blake2b
 from typing import Final
+from zlib import crc32
 
 from nodes.ids import NO_OFFSET, Offset
 from nodes.log.batch import BatchHeader
@@ -86,7 +87,7 @@ class OffsetMap:
                 break
             if len(key) >= _DIGEST_BYTES:
                 key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-            shard = shards[hash(key) % _SHARDS]
+            shard = shards[crc32(key) % _SHARDS]
             before = shard.get(key)
             if before is None:
                 count += 1
@@ -135,7 +136,7 @@ class OffsetMap:
                 continue
             if len(key) >= _DIGEST_BYTES:
                 key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
-            if key not in shards[hash(key) % _SHARDS]:
+            if key not in shards[crc32(key) % _SHARDS]:
                 fates[delta] = STAYS
         for number in found.tombstones:
             delta = found.deltas[number]

@@ -52,7 +52,7 @@ def test_list_as_json_has_all_data_of_the_named_mutants(capsys: pytest.CaptureFi
 def test_list_of_an_unknown_name_is_a_plan_error() -> None:
     """The message lists the known names."""
     with pytest.raises(
-        PlanError, match="there is no broken broker nobody; there are accepts_gaps, "
+        PlanError, match="there is no broken broker nobody; there are aborts_without_fencing, "
     ):
         zoo(["nobody"], list_only=True)
 

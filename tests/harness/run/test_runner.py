@@ -146,6 +146,9 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def stats(self) -> Mapping[str, Mapping[str, Any]]:
             return {"acks-1": {"acked": 1}}
 
+        def silent(self) -> list[str]:
+            return []
+
         def problems(self) -> list[str]:
             return lab.client_problems
 

@@ -28,7 +28,8 @@ LINE_INTERVAL_S: Final = 5.0
 REFRESH_PER_S: Final = 2
 
 Counters = Mapping[str, Mapping[str, Any]]
-"""Topic -> the workload's counters: at_ns, sent, acked, failed, info, p50_ms, p99_ms."""
+"""Topic or further workload -> its counters: at_ns, sent, acked, failed, info, read, p50_ms,
+p99_ms."""
 
 
 class Progress(Protocol):
@@ -116,17 +117,19 @@ class Board:
         for heading in ("topic", "acks", "acked/s", "errors/s", "p50 ms", "p99 ms", "leaders"):
             rows.add_column(heading, justify="left" if heading in ("topic", "leaders") else "right")
         counters, rates, views = self._counters(), self._rates_now(), self._partitions()
-        for topic in self._plan.topics:
-            acked, errors = rates.get(topic.name, (0.0, 0.0))
-            seen = counters.get(topic.name, {})
+        names = {topic.name: acks_name(topic.acks) for topic in self._plan.topics}
+        names |= {name: "" for name in rates if name not in names}
+        for name, acks in names.items():
+            acked, errors = rates.get(name, (0.0, 0.0))
+            seen = counters.get(name, {})
             leaders = "  ".join(
                 _leader(partition, view)
                 for partition, view in sorted(views.items())
-                if partition.topic == topic.name
+                if partition.topic == name
             )
             rows.add_row(
-                topic.name,
-                acks_name(topic.acks),
+                name,
+                acks,
                 f"{acked:.0f}",
                 Text(f"{errors:.0f}", style="red" if errors else ""),
                 _ms(seen.get("p50_ms")),
@@ -148,7 +151,8 @@ class Board:
 
 
 class _Rate:
-    """Operations per second between the last two sets of counters of one topic."""
+    """Operations per second between the last two sets of counters of one topic, or reads if its
+    clients have sent nothing."""
 
     def __init__(self) -> None:
         self._last: Mapping[str, Any] | None = None
@@ -161,9 +165,13 @@ class _Rate:
             self._last = last or seen
             return
         seconds = (seen["at_ns"] - last["at_ns"]) / 1e9
-        self.acked_per_s = (seen["acked"] - last["acked"]) / seconds
+        self.acked_per_s = (_done(seen) - _done(last)) / seconds
         errors = seen["failed"] + seen["info"] - last["failed"] - last["info"]
         self.errors_per_s = errors / seconds
+
+
+def _done(seen: Mapping[str, Any]) -> int:
+    return int(seen["acked"] if seen.get("sent", 1) else seen.get("read", 0))
 
 
 def _leader(partition: TopicPartition, view: PartitionView) -> str:

@@ -67,6 +67,20 @@ def test_board_shows_every_topic_and_its_leaders() -> None:
     assert "test seed 7" in text
 
 
+def test_a_group_that_only_reads_shows_its_reads() -> None:
+    """It is a workload of its own, in the lines and on the board."""
+    world = World()
+    for at_s, read in ((10, 100), (12, 300)):
+        world.counters["group@1"] = {
+            "at_ns": at_s * 10**9, "sent": 0, "acked": 0, "failed": 0, "info": 0, "read": read,
+        }  # fmt: skip
+        line = world.board.line()
+    assert "group@1 100 ops/s" in line
+    screen = io.StringIO()
+    Console(file=screen, width=120).print(world.board)
+    assert "group@1" in screen.getvalue()
+
+
 def test_lines_are_plain_and_name_each_phase() -> None:
     """Without a terminal every phase and note is a line of its own."""
     lines: list[str] = []

@@ -16,6 +16,7 @@ from checkers.history.history import TP
 from checkers.history.settings import FOREVER_NS
 
 STALE: Final = "stale-commit"
+NOTHING: Final = -1
 _GROUP: Final = ["group", *TP]
 
 
@@ -31,17 +32,20 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     and no commit of that lower position can explain it (a commit that did not end before the
     acknowledged one began).
 
-    offset: the position; other_offset: the greatest acknowledged offset above it. aspect final: the
-    coordinator's answer after the run; assigned: the position from which a member went on.
+    offset: the position (-1: the coordinator has none); other_offset: the greatest acknowledged
+    offset above it. aspect final: the coordinator's answer after the run; assigned: the position
+    from which a member went on.
     """
     F, engine = frames.engine.functions, frames.engine
     seen = frames.rare_rows.where(F.col("f").isin("final-committed", "assigned"))
-    seen = seen.where((F.col("type") == F.lit("ok")) & (F.col("offset") >= F.lit(0)))
-    final = F.when(F.col("f") == F.lit("final-committed"), F.lit("final"))
+    is_final = F.col("f") == F.lit("final-committed")
+    known = is_final | (F.col("offset") >= F.lit(0))
+    seen = seen.where((F.col("type") == F.lit("ok")) & known)
     seen = engine.materialize(
         seen.select(
-            "op", "client", *_GROUP, "offset", "invoke_ns", "complete_ns",
-            final.otherwise(F.lit("assigned")).alias("aspect"),
+            "op", "client", *_GROUP, "invoke_ns", "complete_ns",
+            F.coalesce(F.col("offset"), F.lit(NOTHING)).alias("offset"),
+            F.when(is_final, F.lit("final")).otherwise(F.lit("assigned")).alias("aspect"),
         )
     )  # fmt: skip
     commits = engine.materialize(

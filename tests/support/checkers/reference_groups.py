@@ -29,8 +29,12 @@ def _commits(history: list[Row]) -> list[Row]:
 def _lost_commits(history: list[Row], found: Counts) -> None:
     for seen in history:
         aspect = {"final-committed": "final", "assigned": "assigned"}.get(seen["f"])
-        if aspect is None or seen["type"] != "ok" or seen["offset"] is None:
+        if aspect is None or seen["type"] != "ok":
             continue
+        if seen["offset"] is None:
+            if aspect == "assigned":
+                continue
+            seen = {**seen, "offset": -1}
         here = [r for r in _commits(history) if _same(r, seen)]
         above = [
             r["invoke_ns"]

@@ -33,6 +33,23 @@ def final_committed_offset_is_below_a_commit(s: Story) -> None:
     s.row("final-committed", FIRST, 60, offset=5, **HERE)
 
 
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def coordinator_has_forgotten_a_commit_altogether(s: Story) -> None:
+    """It has no offset of the partition."""
+    _safe(s)
+    _commit(s, 21, 7)
+    s.row("final-committed", FIRST, 60, offset=None, **HERE)
+
+
+@golden("VALID")
+def nothing_was_committed(s: Story) -> None:
+    """Near miss: the only commit was refused, and one more may still happen."""
+    _safe(s)
+    _commit(s, 20, 5, type="fail")
+    _commit(s, 21, 7, type="info", complete_ns=None)
+    s.row("final-committed", FIRST, 60, offset=None, **HERE)
+
+
 @golden("UNKNOWN", {("lost-commit", "final"): (U, 1)})
 def final_committed_offset_is_below_a_commit_of_a_risky_topic(s: Story) -> None:
     """The internal topic has min.insync.replicas=1."""

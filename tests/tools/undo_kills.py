@@ -103,6 +103,7 @@ class FakeCluster(FakeAdministration):
         super().__init__()
         self._target, self._run_dir = target, run_dir
         self.live = list(target.node_ids())
+        self.settings["a", "cleanup.policy"] = "compact"
         self.placed = {
             ("a", 0): Placement(2, (1, 2), (1, 2)),
             ("a", 1): Placement(3, (2, 3), (2, 3)),

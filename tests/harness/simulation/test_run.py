@@ -139,6 +139,7 @@ POSSIBLE = {
     name: fault for name, fault in FAULTS.items() if Ability.MACHINE_POWER not in fault.needs
 }
 """A world has no hypervisor."""
+PARAMS = {"request-delayed": {"api": "Produce"}}
 LASTING = {"disk.stale-copy": 6_000, "cut.flapping": 5_000, "crash-loop": 5_000}
 APART_MS = 14_000
 
@@ -151,17 +152,21 @@ def script() -> Plan:
             "fault": name,
             "duration_ms": LASTING.get(name, 3_000),
             "targets": "node:4" if fault.selectable else fault.default_selector,
+            "params": PARAMS.get(name, {}),
         }
         for number, (name, fault) in enumerate(POSSIBLE.items())
     ]
     moves_ms = APART_MS * list(POSSIBLE).index("elect") - 4_000
-    events.append({"at_ms": moves_ms, "fault": "kill", "duration_ms": 2_500, "targets": "leader"})
+    leader = "leader:acks-all/1"
+    events.append({"at_ms": moves_ms, "fault": "kill", "duration_ms": 2_500, "targets": leader})
     return small(
         nodes=5,
         duration_s=len(POSSIBLE) * APART_MS / 1000,
         settle_timeout_s=60,
         nemesis={"events": events},
         workload={"client": "own", "producers": 1, "rate_per_s": 2},
+        simulated={"compacting_producers": 1},
+        broker={"log.cleaner.backoff.ms": "300"},
     )
 
 

@@ -307,8 +307,12 @@ def test_a_group_goes_on_when_its_coordinator_is_gone() -> None:
             )
             # The first client may have kept the coordinator that is gone.
             another = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-            again = another.describe_consumer_groups(["moves"])["moves"].result(PATIENCE_S)
-            assert again.coordinator.id != described.coordinator.id
+
+            def moved() -> bool:
+                again = another.describe_consumer_groups(["moves"])["moves"].result(PATIENCE_S)
+                return bool(again.coordinator.id != described.coordinator.id)
+
+            wait_until(moved, "another broker is the coordinator")
         finally:
             for each in members:
                 each.stop()

@@ -22,6 +22,9 @@ from tests.support.clients import kafka_python as py
 PATIENCE_S = 180.0
 """The bound of every wait: far above what a busy machine needs."""
 SESSION_MS = 6_000
+REJOIN_MS = 15_000
+"""How long kafka-python may take to rejoin. It gives a JoinGroup up 5 s later, by default after 305
+s: on a busy machine it was seen to wait for one of which the group knew nothing."""
 POLL_S = 0.1
 
 
@@ -163,6 +166,7 @@ class KafkaPythonMember(GroupMember):
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=200,
+            max_poll_interval_ms=REJOIN_MS,
         )
         consumer.subscribe([self.topic], listener=Listener())
         try:

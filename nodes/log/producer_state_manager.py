@@ -54,6 +54,7 @@ class ProducerStateManager:
         found = self.snapshots.newest(end, first)
         begin, state = found if found is not None else (first, {})
         self.producers.restore(state.items(), begin)
+        self.producers.unstable.loaded(begin)
         return begin
 
     def _replay(self, begin: Offset) -> list[tuple[Segment, AbortedTransaction]]:
@@ -121,6 +122,14 @@ class ProducerStateManager:
         if first is None or first >= high_watermark:
             return high_watermark
         return max(first, log_start)
+
+    def decided_offset(self, high_watermark: Offset, log_start: Offset) -> Offset:
+        """Everything below is surely decided: the LSO, or the log's start as long as a marker from
+        before the last start may be above the high watermark.
+        """
+        if not self.producers.unstable.knows_all(high_watermark):
+            return log_start
+        return self.last_stable_offset(high_watermark, log_start)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """The aborted transactions with records from `start` on and below `end`. Raises OSError."""

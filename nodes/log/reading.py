@@ -97,6 +97,12 @@ class LogReader:
             return high_watermark
         return self._producer_state.last_stable_offset(high_watermark, self._start)
 
+    def decided_offset(self, high_watermark: Offset) -> Offset:
+        """Below this offset nothing can change any more, so the log may be cleaned. After a start
+        it may be lower than the LSO: see `UnstableTransactions.knows_all`.
+        """
+        return self._producer_state.decided_offset(high_watermark, self._start)
+
     @property
     def has_aborted(self) -> bool:
         """Whether there may be aborted transactions."""

@@ -15,7 +15,7 @@ from nodes.ids import Offset
 class UnstableTransactions:
     """The open transactions of one log, and those whose markers may not be committed yet."""
 
-    __slots__ = ("_ended", "_open")
+    __slots__ = ("_ended", "_open", "_unknown_below")
 
     def __init__(self) -> None:
         self._open: dict[Offset, int] = {}
@@ -24,6 +24,8 @@ class UnstableTransactions:
         """First offset and marker's offset, both ascending. A transaction that began later and
         ended earlier than another is left out: the other is unstable for longer, and from an
         earlier offset."""
+        self._unknown_below = Offset(0)
+        """Which transactions ended below is known only if their markers are committed."""
 
     def __bool__(self) -> bool:
         return bool(self._open or self._ended)
@@ -56,10 +58,21 @@ class UnstableTransactions:
             return first
         return ended[0][0] if first is None else min(first, ended[0][0])
 
+    def knows_all(self, high_watermark: Offset) -> bool:
+        """Whether every undecided transaction is known. After a start, those that ended before the
+        snapshot of producers are not: it says only which ones were open.
+        """
+        return high_watermark >= self._unknown_below
+
+    def loaded(self, begin: Offset) -> None:
+        """The log was replayed from `begin` on, where a snapshot of producers was taken."""
+        self._unknown_below = begin
+
     def restore(self, opened: Iterable[tuple[Offset, int]], end: Offset) -> None:
         """Return to the state when the log ended at `end`: first offset and producer id of the
         transactions that were open then, in any order.
         """
         self._open = dict(sorted(opened))
+        self._unknown_below = min(self._unknown_below, end)
         while self._ended and self._ended[-1][1] >= end:
             self._ended.pop()

@@ -96,7 +96,7 @@ class LogCleaner:
         return cleanable(
             replica.log.segments.all,
             first_dirty(checkpoint, start, end),
-            stable_offset=replica.last_stable_offset,
+            stable_offset=replica.decided_offset,
             config=config,
             now_ms=self._wall_clock_ms(),
         )

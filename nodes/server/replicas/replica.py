@@ -79,6 +79,11 @@ class Replica:
         """LSO: the end of what consumers with isolation.level=read_committed may read."""
         return self.log.last_stable_offset(self.state.high_watermark)
 
+    @property
+    def decided_offset(self) -> Offset:
+        """The end of what may be cleaned; see `Log.decided_offset`."""
+        return self.log.decided_offset(self.state.high_watermark)
+
     # -- following the metadata log ------------------------------------------------------------
 
     def configure(self, config: LogConfig, min_isr: int) -> None:

@@ -55,6 +55,25 @@ def interleaved(log: Log) -> None:
 INTERLEAVED = [(P, 0, 4, 1), (P, 5, 8, 9)]
 
 
+def test_nothing_is_surely_decided_while_a_marker_from_before_a_start_may_be_uncommitted() -> None:
+    """The snapshot of the start has the transaction's end, but not where it began."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_leader(batch(), Epoch(0))
+    write_in_transaction(log, (P, 0, 0))
+    end_transaction(log, P)
+    assert [log.decided_offset(Offset(at)) for at in (1, 2, 3)] == [1, 1, 3]
+    log.close()
+    again = open_log(disk, clean=True)
+    assert stable(again, 2) == 2
+    assert [again.decided_offset(Offset(at)) for at in (1, 2, 3)] == [0, 0, 3]
+    write_in_transaction(again, (P, 0, 1))
+    end_transaction(again, P)
+    assert [again.decided_offset(Offset(at)) for at in (3, 4, 5)] == [3, 3, 5]
+    again.truncate_to(Offset(4))
+    assert [again.decided_offset(Offset(at)) for at in (2, 3, 4)] == [0, 3, 3]
+
+
 def test_the_lso_is_below_open_transactions_and_uncommitted_markers() -> None:
     """And never above the high watermark."""
     log = open_log(MemoryDisk())

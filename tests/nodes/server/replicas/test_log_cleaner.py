@@ -53,7 +53,7 @@ class FakeReplica:
         self.log = open_log(self.disk, config=EAGER)
 
     @property
-    def last_stable_offset(self) -> Offset:
+    def decided_offset(self) -> Offset:
         return self.log.end_offset if self.committed is None else Offset(self.committed)
 
     def write(self, count: int) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.workloads.clients import access
-from harness.workloads.clients.own.cluster import Timing
+from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.consumer import ConsumerSettings
-from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER
+from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER, connect
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 
@@ -22,6 +22,17 @@ class ClientEnvironment:
     timing: Timing = field(default_factory=Timing)
     consumer: ConsumerSettings = WORKLOAD_CONSUMER
     security: ClientSecurity = PLAINTEXT_CLIENT
+
+    def connect(self, bootstrap: str, topic: str, client: int) -> Cluster:
+        """Return a client's own view of the cluster and of a topic."""
+        return connect(
+            bootstrap,
+            topic,
+            client=client,
+            rng=self.rng,
+            timing=self.timing,
+            security=self.security,
+        )
 
     @classmethod
     def of_this_process(cls) -> "ClientEnvironment":

@@ -20,7 +20,7 @@ from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.partition_queue import Limits
 from harness.workloads.clients.own.producer import ProducerSettings
-from harness.workloads.clients.own.recording import RecordingConsumer, RecordingProducer, connect
+from harness.workloads.clients.own.recording import RecordingConsumer, RecordingProducer
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
@@ -74,15 +74,7 @@ class _Own:
         return RecordingConsumer(self._cluster(reads), settings, reads, offsets)
 
     def _cluster(self, history: ClientHistory) -> Cluster:
-        world = self._world
-        return connect(
-            self._bootstrap,
-            history.topic,
-            client=history.client,
-            rng=world.rng,
-            timing=world.timing,
-            security=world.security,
-        )
+        return self._world.connect(self._bootstrap, history.topic, history.client)
 
 
 async def _run(

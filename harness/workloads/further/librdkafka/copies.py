@@ -3,9 +3,9 @@
 They do the same as our own clients, see `harness.workloads.further.own.copies`.
 """
 
-import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -13,7 +13,6 @@ from confluent_kafka import TopicPartition
 
 from harness.plans.workloads import CopyWorkload
 from harness.workloads.client_histories import FurtherHistories
-from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.librdkafka import RecordingProducer, producer_config
 from harness.workloads.clients.options import ProducerOptions
@@ -23,15 +22,18 @@ from harness.workloads.further.librdkafka.members import Members
 from harness.workloads.further.librdkafka.producing import (
     Broken,
     NotWritten,
-    Patience,
     TransactionalProducer,
 )
 from harness.workloads.further.librdkafka.subscribed import Subscribed, Taken, without_member
+from harness.workloads.further.rules import (
+    ABORTS,
+    COPIED_AT_A_TIME,
+    Patience,
+    copies_of,
+    leaves,
+    positions_behind,
+)
 
-AT_A_TIME: Final = 100
-"""How many records a member copies at once."""
-ABORTS: Final = 0.05
-"""Share of the transactions that the member aborts without a reason."""
 POLL_S: Final = 0.1
 LINGER_MS: Final = 2
 
@@ -81,11 +83,11 @@ class Copiers:
                 continue
             subscribed, end_s = members.subscribe(index, tally, _nothing)
             while members.goes_on(subscribed, end_s):
-                taken = subscribed.take(AT_A_TIME, POLL_S)
+                taken = subscribed.take(COPIED_AT_A_TIME, POLL_S)
                 subscribed.record(taken)
                 if taken and not copier.copy(subscribed, taken):
                     break
-            subscribed.close(leave=members.leaves() and not subscribed.over)
+            subscribed.close(leave=leaves(members.stop, members.rng) and not subscribed.over)
             copier.close()
 
     def _copier(self, index: int, tally: Tally) -> _Copier:
@@ -98,22 +100,13 @@ def _nothing(partitions: Collection[int]) -> None:
     """Commit nothing: all offsets are committed already."""
 
 
-def _wanted(
-    taken: Sequence[Taken], history: ClientHistory, partitions: int
-) -> Iterator[tuple[int, int]]:
-    """Return the output partition and the value of each record that this run wrote."""
-    for each in taken:
-        value, _ = history.codec.decode(each.read.payload)
-        if value is not None:
-            yield each.read.partition % partitions, value
-
-
 class _ExactlyOnce:
     """Copies in transactions."""
 
     def __init__(self, members: Members, wanted: CopyWorkload, index: int, tally: Tally) -> None:
         config = members.config
         self._wanted = wanted
+        self._rng = members.rng
         self._partitions = config.partitions[wanted.output]
         self._sends = members.histories.transactions(
             members.histories.next_client(),
@@ -127,7 +120,7 @@ class _ExactlyOnce:
             members.access,
             self._sends,
             timeout_ms=wanted.transaction_timeout_ms,
-            patience=Patience(members.stop, config.drain_ms / 1000),
+            patience=Patience(members.stop, config.drain_ms / 1000, time.monotonic),
         )
 
     def begin(self) -> bool:
@@ -137,13 +130,13 @@ class _ExactlyOnce:
     def copy(self, subscribed: Subscribed, taken: Sequence[Taken]) -> bool:
         """See `_Copier`."""
         producer, sends, wanted = self._producer, self._sends, self._wanted
-        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        offsets = positions_behind(taken)
         try:
             producer.begin()
             producer.write(
                 [
                     (partition, sends.send(partition, copies=value)[1])
-                    for partition, value in _wanted(taken, sends, self._partitions)
+                    for partition, value in copies_of(taken, sends, self._partitions)
                 ]
             )
             metadata = subscribed.metadata
@@ -158,7 +151,7 @@ class _ExactlyOnce:
         except NotWritten as error:
             sends.note(str(error))
             return producer.abort() and subscribed.go_back()
-        if random.random() < ABORTS:
+        if self._rng.random() < ABORTS:
             return producer.abort() and subscribed.go_back()
         return producer.commit()
 
@@ -194,13 +187,13 @@ class _AtLeastOnce:
         """See `_Copier`."""
         sends, producer = self._sends, self._producer
         failed = sends.tally.failed + sends.tally.info
-        for partition, value in _wanted(taken, sends, self._partitions):
+        for partition, value in copies_of(taken, sends, self._partitions):
             producer.send(partition, copies=value)
         while sends.pending and producer.fatal is None:
             producer.poll(POLL_S)
         if sends.pending or sends.tally.failed + sends.tally.info > failed:
             return producer.fatal is None and subscribed.go_back()
-        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        offsets = positions_behind(taken)
         results = subscribed.commit(offsets)
         return all(result is Outcome.OK for result in results.values())
 

@@ -16,9 +16,8 @@ from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.config import FurtherConfig
 from harness.workloads.further.librdkafka.members import Members
 from harness.workloads.further.librdkafka.subscribed import Subscribed
+from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
 
-AT_A_TIME: Final = 500
-COMMIT_S: Final = 0.5
 POLL_S: Final = 0.1
 
 
@@ -49,7 +48,7 @@ class Readers:
             reader.subscribed = subscribed
             while members.goes_on(subscribed, end_s):
                 reader.read()
-            subscribed.close(leave=members.leaves() and not subscribed.over)
+            subscribed.close(leave=leaves(members.stop, members.rng) and not subscribed.over)
 
 
 class _Reader:
@@ -65,7 +64,7 @@ class _Reader:
     def read(self) -> None:
         """Take what is there, and commit when it is time."""
         subscribed = self.subscribed
-        taken = subscribed.take(AT_A_TIME, POLL_S)
+        taken = subscribed.take(READ_AT_A_TIME, POLL_S)
         if not self._at_most_once:
             subscribed.record(taken)
             if time.monotonic() >= self._due_s:
@@ -73,7 +72,7 @@ class _Reader:
                 self._commit(subscribed.positions)
             return
         if taken:
-            offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+            offsets = positions_behind(taken)
             results = subscribed.commit(offsets)
             subscribed.record([t for t in taken if results[t.read.partition] is Outcome.OK])
 

@@ -4,16 +4,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Final
 
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import FurtherConfig
 from harness.workloads.further.librdkafka.subscribed import Group, Subscribed, member_config
-
-LEAVES: Final = 0.5
-"""Share of the members that leave the group at their end; the others vanish."""
+from harness.workloads.further.rules import member_life_s
 
 
 class Members:
@@ -33,6 +30,7 @@ class Members:
         self.stop = stop
         self.tally = tally
         self.access = access.of_this_process()
+        self.rng = random.Random()
         self._wanted = wanted
         self._topic = topic
 
@@ -57,15 +55,10 @@ class Members:
 
     def _end_s(self, client: int) -> float:
         """Return when a member that begins now ends. The last clients that have a number stay."""
-        life_s = self._wanted.member_life_s
-        if not life_s or not self.histories.is_replaceable(client):
-            return float("inf")
-        return time.monotonic() + life_s * random.uniform(0.5, 1.5)
+        replaceable = self.histories.is_replaceable(client)
+        life_s = member_life_s(self._wanted.member_life_s, self.rng, replaceable=replaceable)
+        return time.monotonic() + life_s
 
     def goes_on(self, subscribed: Subscribed, end_s: float) -> bool:
         """Return whether a member takes part any longer."""
         return not (self.stop.is_set() or subscribed.over or time.monotonic() >= end_s)
-
-    def leaves(self) -> bool:
-        """Return whether a member leaves the group at its end."""
-        return self.stop.is_set() or random.random() < LEAVES

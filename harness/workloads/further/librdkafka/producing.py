@@ -5,8 +5,6 @@ So a commit that ended with an error is of unknown outcome, unless a record coul
 then the commit was not asked for.
 """
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,6 +15,7 @@ from harness.workloads.clients.librdkafka import COMMON, REQUEST_TIMEOUT_MS, SOC
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.transaction_sends import TransactionSends
+from harness.workloads.further.rules import Patience
 
 CALL_S: Final = 2.0
 """How long one call may block."""
@@ -28,24 +27,6 @@ class Broken(Exception):
 
 class NotWritten(Exception):
     """A part of the transaction is missing, so that it can only be aborted."""
-
-
-class Patience:
-    """How long calls are repeated: until the stop, and some time after it."""
-
-    def __init__(self, stop: threading.Event, drain_s: float) -> None:
-        self._stop = stop
-        self._drain_s = drain_s
-        self._until_s: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is repeated any more."""
-        if not self._stop.is_set():
-            return False
-        if self._until_s is None:
-            self._until_s = time.monotonic() + self._drain_s
-        return time.monotonic() >= self._until_s
 
 
 class TransactionalProducer:

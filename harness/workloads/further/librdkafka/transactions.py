@@ -21,9 +21,9 @@ from harness.workloads.config import FurtherConfig
 from harness.workloads.further.librdkafka.producing import (
     Broken,
     NotWritten,
-    Patience,
     TransactionalProducer,
 )
+from harness.workloads.further.rules import Patience
 from harness.workloads.pacing import Pace
 
 RETRY_S: Final = 0.1
@@ -79,7 +79,7 @@ class Writers:
     def _write(self, topic: str, partitions: int, transactional_id: str) -> None:
         """Be one producer after the other until the stop."""
         tally, pace = self._tally(), Pace(self._wanted.rate_per_s, time.monotonic())
-        patience = Patience(self._stop, self._config.drain_ms / 1000)
+        patience = Patience(self._stop, self._config.drain_ms / 1000, time.monotonic)
         zombies: list[threading.Thread] = []
         while not self._stop.is_set():
             client = self._histories.next_client()

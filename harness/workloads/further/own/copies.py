@@ -8,14 +8,13 @@ so it gets the records again.
 
 import asyncio
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 from harness.plans.workloads import CopyWorkload
 from harness.recording.history import OperationWriter
 from harness.workloads.client_histories import FurtherHistories
-from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.workloads.clients.outcomes import Outcome
@@ -31,16 +30,20 @@ from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.members import Members
 from harness.workloads.further.own.transactions import (
-    Patience,
     begin_producer,
     end_transaction,
+    patience_of,
+    until_answered,
     write_batch,
 )
+from harness.workloads.further.rules import (
+    ABORTS,
+    COPIED_AT_A_TIME,
+    copies_of,
+    leaves,
+    positions_behind,
+)
 
-AT_A_TIME: Final = 100
-"""How many records a member copies at once."""
-ABORTS: Final = 0.05
-"""Share of the transactions that the member aborts without a reason."""
 WAIT_S: Final = 0.1
 LINGER_S: Final = 0.002
 
@@ -101,13 +104,13 @@ async def _in_turn(members: Members, wanted: CopyWorkload, index: int, tally: Ta
             try:
                 while members.goes_on(subscribed, end_s):
                     await subscribed.step()
-                    taken = subscribed.take(AT_A_TIME)
+                    taken = subscribed.take(COPIED_AT_A_TIME)
                     subscribed.record(taken)
                     if taken and not await copier.copy(subscribed, taken):
                         break
                     await subscribed.progress.wait(WAIT_S)
             finally:
-                await subscribed.close(leave=members.leaves(rng) and not subscribed.over)
+                await subscribed.close(leave=leaves(members.stop, rng) and not subscribed.over)
         await copier.close()
 
 
@@ -122,16 +125,6 @@ def _copier(
     if wanted.processing == "at-least-once":
         return _AtLeastOnce(members, wanted, client, tally)
     return _ExactlyOnce(members, wanted, client, index, tally, rng)
-
-
-def _wanted(
-    taken: Sequence[Taken], history: ClientHistory, partitions: int
-) -> Iterator[tuple[int, int]]:
-    """Return the output partition and the value of each record that this run wrote."""
-    for each in taken:
-        value, _ = history.codec.decode(each.read.payload)
-        if value is not None:
-            yield each.read.partition % partitions, value
 
 
 class _ExactlyOnce:
@@ -151,7 +144,7 @@ class _ExactlyOnce:
         self._wanted = wanted
         self._rng = rng
         self._partitions = config.partitions[output]
-        self._patience = Patience(members.stop, config.drain_ms / 1000)
+        self._patience = patience_of(members.stop, config.drain_ms / 1000)
         transactional_id = f"{config.name}-{index}"
         self._sends: TransactionSends = members.histories.transactions(
             client, output, transactional_id, tally, wanted.group
@@ -188,7 +181,7 @@ class _ExactlyOnce:
 
     async def _write(self, taken: Sequence[Taken]) -> None:
         by_partition: dict[int, list[tuple[int, bytes]]] = {}
-        for partition, value in _wanted(taken, self._sends, self._partitions):
+        for partition, value in copies_of(taken, self._sends, self._partitions):
             made = self._sends.send(partition, copies=value)
             by_partition.setdefault(partition, []).append(made)
         for partition, records in by_partition.items():
@@ -199,7 +192,7 @@ class _ExactlyOnce:
 
     async def _send_offsets(self, subscribed: Subscribed, taken: Sequence[Taken]) -> None:
         wanted, member = self._wanted, subscribed.member
-        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        offsets = positions_behind(taken)
         self._sends.offsets(wanted.group, member.generation, wanted.input, offsets)
         send = partial(
             self._producer.commit_offsets,
@@ -208,7 +201,7 @@ class _ExactlyOnce:
             offsets,
             **(member.identity if wanted.group_metadata else NOBODY),
         )
-        await self._patience.until_answered(send)
+        await until_answered(self._patience, send)
 
     async def close(self) -> None:
         """See `_Copier`."""
@@ -247,13 +240,13 @@ class _AtLeastOnce:
         """See `_Copier`."""
         sends, producer = self._sends, self._producer
         failed = sends.tally.failed + sends.tally.info
-        for partition, value in _wanted(taken, sends, self._partitions):
+        for partition, value in copies_of(taken, sends, self._partitions):
             producer.send(partition, copies=value)
         while sends.pending:
             await producer.progress.wait(self._timeout_s)
         if sends.tally.failed + sends.tally.info > failed:
             return producer.fatal is None and await subscribed.go_back()
-        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        offsets = positions_behind(taken)
         results = await subscribed.commit(offsets)
         if subscribed.over or all(result is Outcome.OK for result in results.values()):
             return not subscribed.over

@@ -19,10 +19,8 @@ from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.members import Members
+from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
 
-AT_A_TIME: Final = 500
-"""How many records a member takes at once."""
-COMMIT_S: Final = 0.5
 WAIT_S: Final = 0.1
 NOTHING_WRITTEN: Final = 64
 """Members write nothing, so the size of a payload does not matter."""
@@ -68,7 +66,7 @@ async def _in_turn(members: Members, wanted: GroupWorkload, index: int, tally: T
                 await reader.read()
                 await subscribed.progress.wait(WAIT_S)
         finally:
-            await subscribed.close(leave=members.leaves(rng) and not subscribed.over)
+            await subscribed.close(leave=leaves(members.stop, rng) and not subscribed.over)
 
 
 class _Reader:
@@ -84,7 +82,7 @@ class _Reader:
     async def read(self) -> None:
         """Take what is there, and commit when it is time."""
         subscribed = self.subscribed
-        taken = subscribed.take(AT_A_TIME)
+        taken = subscribed.take(READ_AT_A_TIME)
         if not self._at_most_once:
             subscribed.record(taken)
             if asyncio.get_running_loop().time() >= self._due_s:
@@ -93,7 +91,7 @@ class _Reader:
             return
         if not taken:
             return
-        offsets = {each.read.partition: each.read.offset + 1 for each in taken}
+        offsets = positions_behind(taken)
         results = await subscribed.commit(offsets)
         got = [each for each in taken if results[each.read.partition] is Outcome.OK]
         subscribed.record(got)

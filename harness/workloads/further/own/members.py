@@ -16,15 +16,13 @@ from harness.workloads.clients.own.classic_member import ClassicMember
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer_member import ConsumerMember
 from harness.workloads.clients.own.group_member import GroupSettings, Member
-from harness.workloads.clients.own.recording import connect
 from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
+from harness.workloads.further.rules import member_life_s
 
 HEARTBEATS: Final = 6
 """How many heartbeats a member sends in the time after which it is removed."""
-LEAVES: Final = 0.5
-"""Share of the members that leave the group at their end; the others vanish."""
 LOOK_S: Final = 0.1
 
 BeforeRevocation = Callable[[Collection[int]], Awaitable[None]]
@@ -43,15 +41,7 @@ class Members:
 
     def connect(self, topic: str, client: int) -> Cluster:
         """Return a client's own view of the cluster and of a topic."""
-        world = self.world
-        return connect(
-            self.config.bootstrap,
-            topic,
-            client=client,
-            rng=world.rng,
-            timing=world.timing,
-            security=world.security,
-        )
+        return self.world.connect(self.config.bootstrap, topic, client)
 
     async def subscribe(
         self, client: int, index: int, tally: Tally, before_revocation: BeforeRevocation
@@ -94,16 +84,11 @@ class Members:
     def end_s(self, client: int, rng: random.Random) -> float:
         """Return when a member that begins now ends, in the loop's time. The last clients that have
         a number stay."""
-        life_s = self.wanted.member_life_s
-        if not life_s or not self.histories.is_replaceable(client):
-            return float("inf")
-        return asyncio.get_running_loop().time() + life_s * rng.uniform(0.5, 1.5)
+        replaceable = self.histories.is_replaceable(client)
+        life_s = member_life_s(self.wanted.member_life_s, rng, replaceable=replaceable)
+        return asyncio.get_running_loop().time() + life_s
 
     def goes_on(self, subscribed: Subscribed, end_s: float) -> bool:
         """Return whether a member takes part any longer."""
         now_s = asyncio.get_running_loop().time()
         return not (self.stop.is_set() or subscribed.over or now_s >= end_s)
-
-    def leaves(self, rng: random.Random) -> bool:
-        """Return whether a member leaves the group at its end."""
-        return self.stop.is_set() or rng.random() < LEAVES

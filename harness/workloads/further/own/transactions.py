@@ -18,13 +18,13 @@ from harness.recording.history import OperationWriter
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
-from harness.workloads.clients.own.recording import RecordingConsumer, connect
+from harness.workloads.clients.own.recording import RecordingConsumer
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
+from harness.workloads.further.rules import Patience
 from harness.workloads.pacing import Pace
 
 RETRY_S: Final = 0.05
@@ -72,7 +72,7 @@ async def _read(
     """Read all partitions of a topic at read_committed until the stop."""
     reads = histories.reads(histories.next_client(), topic, tally)
     settings = replace(world.consumer, read_committed=True)
-    cluster = connect_to(config, world, topic, reads.client)
+    cluster = world.connect(config.bootstrap, topic, reads.client)
     consumer = RecordingConsumer(cluster, settings, reads, dict.fromkeys(range(partitions), 0))
     try:
         await stop.wait()
@@ -80,45 +80,20 @@ async def _read(
         await consumer.close()
 
 
-def connect_to(config: FurtherConfig, world: ClientEnvironment, topic: str, client: int) -> Cluster:
-    """Return a client's own view of the cluster."""
-    return connect(
-        config.bootstrap,
-        topic,
-        client=client,
-        rng=world.rng,
-        timing=world.timing,
-        security=world.security,
-    )
+def patience_of(stop: asyncio.Event, drain_s: float) -> Patience:
+    """Return the patience by the time of the running loop."""
+    return Patience(stop, drain_s, asyncio.get_running_loop().time)
 
 
-class Patience:
-    """How long steps are repeated: until the stop, and some time after it."""
-
-    def __init__(self, stop: asyncio.Event, drain_s: float) -> None:
-        self._stop = stop
-        self._drain_s = drain_s
-        self._until_s: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is repeated any more."""
-        if not self._stop.is_set():
-            return False
-        now_s = asyncio.get_running_loop().time()
-        if self._until_s is None:
-            self._until_s = now_s + self._drain_s
-        return now_s >= self._until_s
-
-    async def until_answered(self, step: Callable[[], Awaitable[R]]) -> R:
-        """Repeat a step until it is answered. Raises Unavailable if patience is over."""
-        while True:
-            try:
-                return await step()
-            except Unavailable:
-                if self.over:
-                    raise
-            await asyncio.sleep(RETRY_S)
+async def until_answered(patience: Patience, step: Callable[[], Awaitable[R]]) -> R:
+    """Repeat a step until it is answered. Raises Unavailable if patience is over."""
+    while True:
+        try:
+            return await step()
+        except Unavailable:
+            if patience.over:
+                raise
+        await asyncio.sleep(RETRY_S)
 
 
 async def begin_producer(
@@ -127,7 +102,7 @@ async def begin_producer(
     """Take over the transactional id, and record it; return whether that was answered."""
     invoke_ns = sends.now_ns()
     try:
-        await patience.until_answered(producer.init)
+        await until_answered(patience, producer.init)
     except (Fenced, Refused) as error:
         sends.initialized(Outcome.FAIL, invoke_ns, error=str(error))
         return False
@@ -154,7 +129,7 @@ async def end_transaction(
 
     record = sends.committed if commit else sends.aborted
     try:
-        await patience.until_answered(ask)
+        await until_answered(patience, ask)
     except (Fenced, Refused) as error:
         record(Outcome.FAIL if asked == 1 else Outcome.INFO, invoke_ns, error=str(error))
         return False
@@ -190,7 +165,7 @@ class _Writer:
         self._partitions = partitions
         self._transactional_id = f"{config.name}-{topic}-{number}"
         self._rng = random.Random(world.rng.getrandbits(64))
-        self._patience = Patience(stop, config.drain_ms / 1000)
+        self._patience = patience_of(stop, config.drain_ms / 1000)
 
     async def run(self) -> None:
         """Write transactions until the stop. A producer that cannot go on is replaced."""
@@ -214,7 +189,7 @@ class _Writer:
         sends = self._histories.transactions(
             client, self._topic, self._transactional_id, self._tally
         )
-        cluster = connect_to(self._config, self._world, self._topic, client)
+        cluster = self._world.connect(self._config.bootstrap, self._topic, client)
         timeout_s = self._wanted.transaction_timeout_ms / 1000
         producer = TransactionalProducer(cluster, self._transactional_id, timeout_s, second=None)
         return producer, sends
@@ -275,7 +250,7 @@ class _Writer:
     async def _come_back(self, producer: TransactionalProducer, sends: TransactionSends) -> None:
         """Be a zombie: go on with a transaction after another producer has taken over."""
         await asyncio.sleep(self._rng.uniform(0, ZOMBIE_S))
-        patience = Patience(self._stop, 0.0)
+        patience = patience_of(self._stop, 0.0)
         try:
             await self._write_records(producer, sends, patience)
             await end_transaction(producer, sends, patience, commit=True)
@@ -296,6 +271,6 @@ async def write_batch(
     Unavailable."""
     payloads = [payload for _, payload in records]
     write = partial(producer.write, partition, payloads, timestamp_ms)
-    base_offset = await patience.until_answered(write)
+    base_offset = await until_answered(patience, write)
     for index, (value, _) in enumerate(records):
         sends.appended(value, base_offset + index)

@@ -1,6 +1,7 @@
 """What librdkafka's answers say of a transaction."""
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,10 @@ from harness.workloads.clients.access import OPEN
 from harness.workloads.further.librdkafka.producing import (
     Broken,
     NotWritten,
-    Patience,
     TransactionalProducer,
 )
 from harness.workloads.further.librdkafka.subscribed import generation_of, without_member
+from harness.workloads.further.rules import Patience
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.workloads import NOWHERE
 
@@ -52,7 +53,11 @@ def producer(answers: Sequence[Exception | None]) -> tuple[TransactionalProducer
     if answers[-1] is RETRIABLE:
         stop.set()
     made = TransactionalProducer(
-        NOWHERE, OPEN, seen.transactions(), timeout_ms=1000, patience=Patience(stop, 0.0)
+        NOWHERE,
+        OPEN,
+        seen.transactions(),
+        timeout_ms=1000,
+        patience=Patience(stop, 0.0, time.monotonic),
     )
     told: Any = Answers(answers)
     made._producer = told

@@ -8,7 +8,7 @@ import pytest
 
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.transactions import Fenced, Refused
-from harness.workloads.further.own.transactions import Patience, begin_producer, end_transaction
+from harness.workloads.further.own.transactions import begin_producer, end_transaction, patience_of
 from tests.support.clients.recorded import Recorded
 
 LOST = Unavailable("LOST")
@@ -43,7 +43,7 @@ def ended(answers: Sequence[Exception | None], *, commit: bool) -> tuple[Recorde
         if answers[-1] is LOST:
             stop.set()
         producer: Any = Answers(answers)
-        return await end_transaction(producer, sends, Patience(stop, 0.0), commit=commit)
+        return await end_transaction(producer, sends, patience_of(stop, 0.0), commit=commit)
 
     return seen, asyncio.run(end())
 
@@ -92,7 +92,7 @@ def test_init_producer_is_recorded_with_its_outcome(
         if answers[-1] is LOST:
             stop.set()
         producer: Any = Answers(answers)
-        return await begin_producer(producer, seen.transactions(), Patience(stop, 0.0))
+        return await begin_producer(producer, seen.transactions(), patience_of(stop, 0.0))
 
     assert asyncio.run(begin()) == (outcome == "ok")
     assert seen.writer.of("init-producer", "type") == [(outcome,)]

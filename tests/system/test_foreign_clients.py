@@ -60,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUp]:
 def topic(cluster: ClusterUp, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    assert Confluent().create_topic(cluster.bootstrap, name)
+    Confluent().create_topic(cluster.bootstrap, name)
     known_everywhere(cluster.bootstrap, name)
     return name
 
@@ -157,9 +157,12 @@ def test_listing_offsets(cluster: ClusterUp, topic: str, client: Client) -> None
 
 @pytest.mark.parametrize("client", who_offers(Feature.ADMIN))
 def test_creating_topics(cluster: ClusterUp, client: Client) -> None:
-    """By the client's own admin API; a second time it says that the topic exists."""
+    """By the client's own admin API; a second time it says that the topic exists.
+
+    The first time it may say so too: a busy broker repeats a request to the controller.
+    """
     name = f"made-by-{client.name}"
-    assert client.create_topic(cluster.bootstrap, name)
+    client.create_topic(cluster.bootstrap, name)
     assert not client.create_topic(cluster.bootstrap, name)
     known_everywhere(cluster.bootstrap, name)
     sent = [Message(b"here")]

@@ -19,7 +19,7 @@ from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
-from checkers.contract.processing_rules import DELIVERED, LOST_COMMIT, OFFSETS_TOPIC
+from checkers.contract.processing_rules import KEPT_WITH_OFFSETS, OFFSETS_TOPIC
 from checkers.contract.transaction_rules import HANGING, TRANSACTIONS_TOPIC
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.registry import DETECTORS, Detector
@@ -48,7 +48,7 @@ DETECTOR_TIMEOUT_S = 600.0
 ROW_S = 20e-6
 """The addition to the time limit for each row of the history."""
 
-KEPT_IN = {LOST_COMMIT: OFFSETS_TOPIC, DELIVERED: OFFSETS_TOPIC, HANGING: TRANSACTIONS_TOPIC}
+KEPT_IN = {**dict.fromkeys(KEPT_WITH_OFFSETS, OFFSETS_TOPIC), HANGING: TRANSACTIONS_TOPIC}
 """The kinds that are judged by the settings of an internal topic."""
 
 GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id", "group"]

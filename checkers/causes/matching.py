@@ -21,6 +21,8 @@ NUMBERS = 1 << 31
 CLEAN = 3
 """The strength of a clean election."""
 
+MARKER = "marker_until"
+"""A column of evidence: see `possible_causes`."""
 NEIGHBOURS = ("after_offset", "before_offset")
 """Columns of evidence: see `possible_causes`."""
 
@@ -53,7 +55,8 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     F = engine.functions
     key = ["op", *TP, "value"]
     columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
-    columns += [name for name in ("written_ns", *NEIGHBOURS) if name in evidence.columns]
+    optional = ("written_ns", MARKER, *NEIGHBOURS)
+    columns += [name for name in optional if name in evidence.columns]
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     unacknowledged = F.coalesce(
         F.col("offset").isNull() & (F.col("acks") == F.lit(0)), F.lit(False)
@@ -99,13 +102,14 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 
 
 def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
-    """For rows with an offset: the cause may have removed the record there."""
+    """For rows with an offset: the cause may have removed the record there, or its marker."""
     F = engine.functions
     was_there_ns = F.col("invoke_ns")
     if "written_ns" in columns:
         late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
         was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
-    beyond = F.col("start_offset") <= F.col("offset")
+    last = F.coalesce(MARKER, "offset") if MARKER in columns else F.col("offset")
+    beyond = F.col("start_offset") <= last
     vanished = F.col("vanished_ns") <= F.col("complete_ns")
     until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
         F.col("until_ns")

@@ -19,6 +19,7 @@ from checkers.contract.conditions import (
     IN_TRANSACTION,
     MEMBER_CUT,
     RISKY_SETTINGS_OR_FAULTS,
+    WENT_BACK,
     Condition,
     otherwise,
 )
@@ -33,7 +34,9 @@ NO_PROMISE = Condition(
 )
 LOST_COMMIT: Final = "lost-commit"
 DELIVERED: Final = "delivered-again"
-"""This anomaly and LOST_COMMIT are judged by the settings of the topic with committed offsets."""
+STALE_COMMIT: Final = "stale-commit"
+KEPT_WITH_OFFSETS: Final = (LOST_COMMIT, DELIVERED, STALE_COMMIT)
+"""These anomalies are judged by the settings of the topic with groups and committed offsets."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SEMANTICS = "Kafka: message delivery semantics"
 
@@ -44,6 +47,12 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
         rule(
             NO_PROMISE, anomaly, _INFORMATIONAL,
             "whether this is wrong depends on when the group commits",
+            "-",
+        ),
+        rule(
+            Condition("the commit was lost", lambda c: c.aspect == COMMIT_LOST),
+            anomaly, _INFORMATIONAL,
+            "lost-commit is judged instead",
             "-",
         ),
         rule(
@@ -186,13 +195,21 @@ PROCESSING_RULES: tuple[Rule, ...] = (
             lambda c: c.processing == EXACTLY_ONCE
             and not c.group_metadata
             and c.aspect == IN_TRANSACTION,
-        ), "stale-commit", _PERMITTED,
+        ), STALE_COMMIT, _PERMITTED,
         "the coordinator cannot know the generation of the member",
         "KIP-447",
         permissions.NO_GROUP_METADATA,
     ),
     rule(
-        ANY, "stale-commit", _FORBIDDEN,
+        Condition("the generation went back", lambda c: c.aspect == WENT_BACK)
+        & _MAY_HAVE_LOST_COMMITS,
+        STALE_COMMIT, Judgement.UNKNOWN,
+        "the topic may have lost the later generation with permission; the record does not show "
+        "its leaders",
+        "-",
+    ),
+    rule(
+        ANY, STALE_COMMIT, _FORBIDDEN,
         "a coordinator refuses a commit of an older generation, or of a member that does not own "
         "the partition any more",
         "Kafka: ILLEGAL_GENERATION; KIP-447; KIP-848",

@@ -16,7 +16,9 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     """Find positions that a consumer did not reach by going on one record.
 
     kind poll-skip: the consumer skipped offsets that hold records (other_offset: the greatest of
-    them). It may skip offsets without records (control batches, aborted data). kind
+    them). It may skip offsets without records (control batches, aborted data). Another client
+    must have read the skipped record and then the one that the consumer went on to: a log that was
+    cut and written again holds records where the old one had none. kind
     nonmonotonic-poll: the consumer went back without an assignment (other_offset: the position
     before). detail: inside one poll, or between polls. The records of one operation are ordered by
     offset; a step back inside a poll is recorded as another operation.
@@ -40,7 +42,7 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     )
     yield evidence(
         frames.engine,
-        skipped,
+        _witnessed(frames, skipped),
         kind=F.lit("poll-skip"),
         other_offset=F.col("before"),
         detail=_where(frames),
@@ -127,6 +129,29 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
     tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("before"))
     below = farther.join(frames.engine.materialize(tops), on=[*TP, "bucket"], how="inner")
     return nearest.unionByName(below.select(*TP, "offset", "before"))
+
+
+def _witnessed(frames: Frames, skipped: Frame) -> Frame:
+    """Return the jumps whose skipped record `before` and whose own record another client read, in
+    this order."""
+    kept = frames.none_if_empty(skipped)
+    if kept is None:
+        return skipped
+    F = frames.engine.functions
+    value = F.coalesce(F.col("value"), F.lit(-1)).alias("known")
+    reads = frames.reads.select(F.col("op").alias("read_op"), F.col("client").alias("reader"), *TP,
+                                "offset", value)  # fmt: skip
+    jumps = kept.select("op", "client", *TP, "offset", "before", value)
+    reached = frames.engine.materialize(
+        jumps.join(reads, on=[*TP, "offset", "known"], how="inner")
+        .where(F.col("reader") != F.col("client"))
+        .select("op", *TP, "offset", "before", "reader", F.col("read_op").alias("reached_op"))
+    )
+    passed = reads.select(*TP, F.col("offset").alias("before"), "reader", "read_op")
+    both = reached.join(passed, on=[*TP, "before", "reader"], how="inner")
+    both = both.where(F.col("read_op") <= F.col("reached_op")).select("op", *TP, "offset")
+    both = frames.engine.materialize(both.distinct())
+    return kept.join(both, on=["op", *TP, "offset"], how="left_semi")
 
 
 def watermark_regressions(frames: Frames) -> Iterator[Frame]:

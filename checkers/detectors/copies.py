@@ -7,10 +7,11 @@ record (`group`). Copies count when the final log has them.
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.contract.conditions import DELIVERED_AGAIN
+from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.ownership import commits, lost_ranges, ownership
 from checkers.history.history import TP
 
 UNCOPIED: Final = "uncopied"
@@ -23,14 +24,16 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     """kind uncopied: a record of the final log below the final committed offset of a group that
     copies its topic, without a copy that was acknowledged or that the log has. topic, partition,
     value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
-    the end.
+    the end. A record at an offset at which the group got another value does not count: the log was
+    cut and its offsets were used again, which inconsistent-offset tells.
 
     kind copied-twice: the log has more copies of a value by one group than the input has records
     with that value (other_op, other_offset: another copy); a producer may have written it twice.
     kind copied-out-of-order: of two records of one partition, the later one was copied first, into
     the same partition (other_value: the copy of the later record). Only the first copy of each
-    record counts. Both: topic, partition, value, offset of the copy. aspect
-    delivered-again: a member of the group got the record more than once.
+    record counts. Both: topic, partition, value, offset of the copy. aspect commit-lost: the group
+    got the record again because a commit was lost (lost-commit); delivered-again: a member of the
+    group got it more than once.
     """
     F, engine = frames.engine.functions, frames.engine
     rows = frames.history.where((F.col("f") == F.lit("send")) & F.col("copies").isNotNull())
@@ -82,8 +85,23 @@ def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
     ).select("group", F.col("copies").alias("value"))
     found = frames.none_if_empty(below.join(there, on=["group", "value"], how="left_anti"))
     if found is not None:
+        found = frames.none_if_empty(_at_offsets_used_once(frames, found))
+    if found is not None:
         other = F.col("committed_offset")
         yield evidence(engine, found, kind=F.lit(UNCOPIED), other_offset=other)
+
+
+def _at_offsets_used_once(frames: Frames, records: Frame) -> Frame:
+    """Return the records without those at whose offset the group got another value."""
+    F = frames.engine.functions
+    polls = frames.history.where((F.col("f") == F.lit("poll")) & F.col("group").isNotNull())
+    got = polls.where(F.col("value").isNotNull()).select(
+        "group", *TP, "offset", F.col("value").alias("got")
+    )
+    place = ["group", *TP, "offset"]
+    replaced = records.select(*place, "value").join(got, on=place, how="inner")
+    replaced = frames.engine.materialize(replaced.where(F.col("got") != F.col("value")))
+    return records.join(replaced.select(*place).distinct(), on=place, how="left_anti")
 
 
 def _copied_topics(frames: Frames, copies: Frame) -> Frame:
@@ -95,8 +113,8 @@ def _copied_topics(frames: Frames, copies: Frame) -> Frame:
 
 
 def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
-    """Add deliveries: at how many offsets the group got the copied value; and aspect: whether it
-    got one of them more than once."""
+    """Add deliveries: at how many offsets the group got the copied value; and aspect: whether, and
+    why, it got one of them more than once."""
     F = frames.engine.functions
     polls = frames.history.where(
         (F.col("f") == F.lit("poll")) & F.col("group").isNotNull() & F.col("value").isNotNull()
@@ -105,13 +123,29 @@ def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
         F.min("op").alias("first"), F.max("op").alias("last")
     )
     again = F.when(F.col("first") < F.col("last"), F.lit(DELIVERED_AGAIN))
-    got = places.select("group", F.col("value").alias("copies"), "offset", again.alias("aspect"))
+    got = _with_lost_commits(frames, places.withColumn("again", again))
+    got = got.select("group", F.col("value").alias("copies"), "offset", "again", "lost")
     got = got.groupBy("group", "copies").agg(
-        F.count("offset").alias("deliveries"), F.max("aspect").alias("aspect")
+        F.count("offset").alias("deliveries"),
+        F.coalesce(F.max("lost"), F.max("again")).alias("aspect"),
     )
     return frames.engine.materialize(
         left_join(copies, frames.engine.materialize(got), on=["group", "copies"])
     )
+
+
+def _with_lost_commits(frames: Frames, places: Frame) -> Frame:
+    """Add lost: commit-lost, if the group got the offset again after a lost commit."""
+    F, engine = frames.engine.functions, frames.engine
+    owned = ownership(engine, frames.rare_rows, frames.client_lifetimes)
+    lost = frames.none_if_empty(lost_ranges(engine, owned, commits(engine, frames.rare_rows)))
+    if lost is None:
+        return places.withColumn("lost", F.lit(None).cast("string"))
+    within = (F.col("position") <= F.col("offset")) & (F.col("offset") < F.col("floor"))
+    place = ["group", *TP, "offset"]
+    hit = places.select(*place).join(lost, on=["group", *TP], how="inner").where(within)
+    hit = engine.materialize(hit.select(*place, F.lit(COMMIT_LOST).alias("lost")).distinct())
+    return left_join(places, hit, on=place)
 
 
 def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:

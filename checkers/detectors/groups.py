@@ -7,7 +7,7 @@ commits, and the offsets that the coordinator has after the run.
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.contract.conditions import IN_TRANSACTION
+from checkers.contract.conditions import IN_TRANSACTION, WENT_BACK
 from checkers.contract.processing_rules import LOST_COMMIT
 from checkers.engines.engine import Frame
 from checkers.frames.evidence import evidence
@@ -78,16 +78,16 @@ def stale_commits(frames: Frames) -> Iterator[Frame]:
     """kind stale-commit: a commit was acknowledged although the partition had been assigned to
     another member in a later generation (other_op) before the commit began.
 
-    aspect transaction: the commit was sent in a transaction.
+    aspect generation-went-back: the member got the partition after that other member, so the
+    coordinator has forgotten generations; transaction: the commit was sent in a transaction.
     """
     F, engine = frames.engine.functions, frames.engine
     commits = _commits(frames).where(
         (F.col("type") == F.lit("ok")) & F.col("generation").isNotNull()
     )
     commits = commits.select(
-        "op", "client", *_GROUP, "offset", "generation", "invoke_ns", "complete_ns",
-        F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION)).alias("aspect"),
-    )  # fmt: skip
+        "op", "client", *_GROUP, "offset", "generation", "invoke_ns", "complete_ns", "txn"
+    )
     assigned = frames.rare_rows.where(F.col("f") == F.lit("assigned")).select(
         *_GROUP,
         F.col("client").alias("other_client"),
@@ -96,12 +96,19 @@ def stale_commits(frames: Frames) -> Iterator[Frame]:
         F.col("op").alias("other_op"),
     )
     pairs = commits.join(assigned, on=_GROUP, how="inner")
-    later = (F.col("other_generation") > F.col("generation")) & (
-        F.col("other_client") != F.col("client")
+    pairs = pairs.where(F.col("assigned_ns") <= F.col("invoke_ns"))
+    own = F.col("other_client") == F.col("client")
+    before = F.col("assigned_ns") < F.col("invoke_ns")
+    later = (F.col("other_generation") > F.col("generation")) & ~own & before
+    newer = pairs.groupBy("op", *_GROUP).agg(
+        F.min(F.when(later, F.col("other_op"))).alias("other_op"),
+        F.max(F.when(later, F.col("assigned_ns"))).alias("other_ns"),
+        F.max(F.when(own, F.col("assigned_ns"))).alias("own_ns"),
     )
-    stale = pairs.where(later & (F.col("assigned_ns") < F.col("invoke_ns")))
-    newer = stale.groupBy("op", *_GROUP).agg(F.min("other_op").alias("other_op"))
-    newer = frames.none_if_empty(newer)
+    newer = frames.none_if_empty(newer.where(F.col("other_op").isNotNull()))
     if newer is not None:
         found = commits.join(newer, on=["op", *_GROUP], how="inner")
+        aspect = F.when(F.col("own_ns") > F.col("other_ns"), F.lit(WENT_BACK))
+        aspect = aspect.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
+        found = found.withColumn("aspect", aspect)
         yield evidence(engine, found, kind=F.lit(STALE))

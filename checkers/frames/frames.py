@@ -454,7 +454,9 @@ class Frames:
     def with_causes(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see
         `matching.possible_causes`."""
-        found = self.engine.materialize(possible_causes(self.engine, self._causes_frame, evidence))
+        markers = transactions.marker_bounds(self.engine, self.send_outcomes, evidence)
+        placed = evidence if markers is None else left_join(evidence, markers, on=[*TP, "value"])
+        found = self.engine.materialize(possible_causes(self.engine, self._causes_frame, placed))
         pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
         known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
         key = ["op", *TP, "value"]

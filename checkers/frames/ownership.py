@@ -82,3 +82,13 @@ def floors(engine: Engine, owned: Frame, committed: Frame) -> Frame:
         (F.col("ended_ns") >= F.col("last_ns")) & (F.col("begun_ns") < F.col("from_ns"))
     )
     return engine.materialize(possible.groupBy("op", *GROUP).agg(F.min("committed").alias("floor")))
+
+
+def lost_ranges(engine: Engine, owned: Frame, committed: Frame) -> Frame:
+    """Return GROUP, position, floor of every assignment that went on below its floor: the group
+    gets the records between the two again, because a commit was lost. As `floors`."""
+    F = engine.functions
+    known = floors(engine, owned, committed)
+    found = owned.select("op", *GROUP, "position").join(known, on=["op", *GROUP], how="inner")
+    found = found.where(F.col("position") < F.col("floor"))
+    return engine.materialize(found.select(*GROUP, "position", "floor").distinct())

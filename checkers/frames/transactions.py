@@ -1,10 +1,16 @@
-"""Sends in transactions: which sends of unknown outcome were committed, and in which order.
+"""Sends in transactions: which sends of unknown outcome were committed, in which order, and where
+the marker may be that committed them.
 
 A transaction is written completely or not at all, and a producer writes to a partition in order.
 """
 
+from typing import Final
+
 from checkers.engines.engine import Engine, Frame
 from checkers.history.history import TP
+
+ANYWHERE: Final = 1 << 62
+"""A bound for the offset of a marker when no later transaction of its producer bounds it."""
 
 
 def placed(engine: Engine, send_outcomes: Frame) -> Frame | None:
@@ -44,3 +50,38 @@ def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
         .where(F.col("later_op") > F.col("op"))
     )
     return engine.materialize(later.groupBy("op", *TP).agg(F.min("place").alias("next_place")))
+
+
+def marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame | None:
+    """Return topic, partition, value, marker_until of the rows of `evidence` (topic, partition,
+    value) that were sent in a transaction; None if there is none.
+
+    marker_until: the greatest offset at which the marker of the transaction may be. It is below the
+    first record of the producer's next transaction in the partition.
+    """
+    F = engine.functions
+    sends = send_outcomes.where(F.col("txn").isNotNull())
+    place = F.coalesce("first_offset", "offset").alias("place")
+    sends = sends.select("op", "client", "txn", *TP, "value", place)
+    wanted = sends.join(
+        evidence.select(*TP, "value").distinct(), on=[*TP, "value"], how="left_semi"
+    )
+    wanted = engine.materialize(wanted.select("client", "txn", *TP, "value", "place"))
+    if engine.is_empty(wanted):
+        return None
+    producers = wanted.select("client", *TP).distinct()
+    firsts = (
+        sends.join(producers, on=["client", *TP], how="left_semi")
+        .groupBy("client", *TP, "txn")
+        .agg(F.min("op").alias("op"), F.min("place").alias("first"))
+    )
+    order = engine.window.partitionBy("client", *TP).orderBy("op")
+    following = engine.materialize(
+        firsts.select("client", *TP, "txn", F.lead("first").over(order).alias("following"))
+    )
+    known = wanted.join(following, on=["client", *TP, "txn"], how="inner")
+    # After a cut of the log the next transaction may lie below this one.
+    bound = F.when(F.col("following") > F.col("place"), F.col("following") - F.lit(1))
+    bound = F.coalesce(bound, F.lit(ANYWHERE)).alias("bound")
+    bounds = known.select(*TP, "value", bound).groupBy(*TP, "value")
+    return engine.materialize(bounds.agg(F.max("bound").alias("marker_until")))

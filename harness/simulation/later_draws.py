@@ -6,6 +6,7 @@ import random
 from typing import Any, Final
 
 from harness.plans.plan import FaultMix, Plan, Topic
+from harness.simulation import workload_draws
 from nemesis.faults.catalogue import FAULTS
 
 GROUP_TIMES: Final = {
@@ -54,6 +55,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
     plan = _with_groups(plan, _stream("groups", seed))
     plan = _with_compaction(plan, _stream("compaction", seed))
+    plan = _with_workloads(plan, _stream("workloads", seed))
     plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
@@ -118,6 +120,19 @@ def _with_compaction(plan: Plan, rng: random.Random) -> Plan:
     return _with_fault(plan, COMPACT) if rng.random() < 0.4 else plan
 
 
+def _with_workloads(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let groups, copies and transactions take part that the checkers judge."""
+    if rng.random() >= 0.12:
+        return plan
+    plan = workload_draws.add(plan, rng)
+    broker: dict[str, Any] = {}
+    if workload_draws.groups(plan):
+        broker |= {**GROUP_TIMES, **_internal_topic("offsets.topic", plan.nodes, rng)}
+    if workload_draws.transactional(plan):
+        broker |= {**TRANSACTION_TIMES, **_internal_topic("transaction.state.log", plan.nodes, rng)}
+    return plan.model_copy(update={"broker": {**broker, **plan.broker}})
+
+
 def _with_fault(plan: Plan, fault: str, **mix: FaultMix) -> Plan:
     """Let the fault take part, with these settings of single faults."""
     nemesis = plan.nemesis
@@ -137,6 +152,7 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
             ("group-coordinator:classic", "group-coordinator:consumer")
             * bool(simulated.group_members)
         ),
+        *(f"group-coordinator:{group}" for group in workload_draws.groups(plan)),
         *(("transaction-coordinator:writer-0",) * bool(simulated.transactional_producers)),
         *(("transaction-coordinator:keys-0",) * bool(simulated.compacting_producers)),
     ]
@@ -150,9 +166,14 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
 def _with_late_requests(plan: Plan, rng: random.Random) -> Plan:
     """Sometimes hold single requests of the groups and producers that are drawn."""
     simulated = plan.simulated
-    transactions = simulated.transactional_producers or simulated.compacting_producers
+    groups = simulated.group_members or workload_draws.groups(plan)
+    transactions = (
+        simulated.transactional_producers
+        or simulated.compacting_producers
+        or workload_draws.transactional(plan)
+    )
     apis = (
-        *(LATE_OF_GROUPS * bool(simulated.group_members)),
+        *(LATE_OF_GROUPS * bool(groups)),
         *(LATE_OF_TRANSACTIONS * bool(transactions)),
     )
     if not apis or rng.random() >= 0.3:

@@ -144,7 +144,13 @@ def describe(plan: Plan) -> str:
         f"simulated = {{ latency_ms = {list(plan.simulated.latency_ms)}, jitter_ms = "
         f"{list(plan.simulated.jitter_ms)}, sync_ms = {list(plan.simulated.sync_ms)}, "
         f"lookups_per_s = {plan.simulated.lookups_per_s:g} }}"
+        f"{_more_workloads(plan)}"
     ).replace("'", '"')
+
+
+def _more_workloads(plan: Plan) -> str:
+    kinds = [each.kind for each in plan.more_workloads]
+    return f", more_workloads = {kinds}" if kinds else ""
 
 
 def _configs(topic: Topic) -> str:

@@ -25,6 +25,7 @@ FORGOTTEN = Cause(
 )
 DELAYED: dict[str, Any] = {"transaction_version": 1, "requests_delayed": True}
 AGAIN: dict[str, Any] = {"aspect": "delivered-again"}
+WENT_BACK: dict[str, Any] = {"aspect": "generation-went-back"}
 WITHOUT_METADATA: dict[str, Any] = {"processing": "exactly-once", "group_metadata": False}
 NOT_RECORDED = {"cause_recorded": False}
 
@@ -109,6 +110,13 @@ NOT_RECORDED = {"cause_recorded": False}
         ("stale-commit", Context(acks=1), "forbidden"),
         ("stale-commit", Context(acks=1, **WITHOUT_METADATA), "forbidden"),
         ("stale-commit", Context(acks=1, aspect="transaction", **WITHOUT_METADATA), "permitted"),
+        ("stale-commit", Context(acks=1, **WENT_BACK), "unknown"),
+        ("stale-commit", Context(acks=1, min_insync_replicas=2, **WENT_BACK), "forbidden"),
+        (
+            "copied-twice",
+            Context(acks=-1, processing="exactly-once", aspect="commit-lost"),
+            "informational",
+        ),
         ("hanging-transaction", Context(acks=None), "unknown"),
         ("hanging-transaction", Context(acks=None, min_insync_replicas=2), "forbidden"),
         (

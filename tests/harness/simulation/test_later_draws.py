@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from harness.plans import workload_topics
 from harness.plans.plan import build, load
 from harness.simulation import later_draws, swarm
 
@@ -28,8 +29,21 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["coordinators"] += any("coordinator" in each for each in drawn.nemesis.targets)
         met["compacted at once"] += later_draws.COMPACT in drawn.nemesis.faults
         met["late requests"] += later_draws.LATE in drawn.nemesis.faults
+        for kind in {each.kind for each in drawn.more_workloads}:
+            met[kind] += 1
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
+    assert {"group", "copy", "transactions"} <= set(met)
+
+
+def test_further_workloads_make_a_plan_that_could_be_written() -> None:
+    """Each has its topics, and nothing else writes to the copies' output."""
+    plan = build(load("simulation"), where="simulation")
+    drawn = [swarm.draw_plan(plan, seed) for seed in SEEDS]
+    several = [each for each in drawn if each.more_workloads]
+    assert len(several) > len(SEEDS) // 20
+    for each in several:
+        workload_topics.check(each, "drawn")
 
 
 def test_producer_lives_for_seconds() -> None:

@@ -90,7 +90,7 @@ def _again(rows: list[Row], owned: list[Row]) -> list[tuple[str, str | None]]:
     for offset, assignments in by_offset.items():
         line = sorted(assignments.values(), key=lambda r: (r["complete_ns"], r["op"]))
         for earlier, later in itertools.pairwise(line):
-            floor = _floor(later, rows)
+            floor = floor_of(later, rows)
             aspect = "member-ended" if earlier["how"] in ("end", "cut") else "rebalanced"
             if floor is not None and offset < floor:
                 position = later["offset"]
@@ -100,7 +100,7 @@ def _again(rows: list[Row], owned: list[Row]) -> list[tuple[str, str | None]]:
     return found
 
 
-def _floor(assigned: Row, rows: list[Row]) -> int | None:
+def floor_of(assigned: Row, rows: list[Row]) -> int | None:
     commits = [r for r in rows if r["f"] == "offset-commit" and r["type"] != "fail"]
     over = [
         r for r in commits

@@ -4,6 +4,8 @@ import itertools
 from collections import Counter, defaultdict
 from typing import Any
 
+from tests.support.checkers.reference_deliveries import floor_of
+
 Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
 
@@ -53,21 +55,43 @@ def _lost_commits(history: list[Row], found: Counts) -> None:
 
 
 def _stale_commits(history: list[Row], found: Counts) -> None:
+    assigned = [r for r in history if r["f"] == "assigned"]
     for commit in _commits(history):
-        if commit["type"] == "ok" and any(
-            _same(r, commit)
-            and r["client"] != commit["client"]
+        before = [r for r in assigned if _same(r, commit) and _precedes(r, commit)]
+        newer = [
+            r
+            for r in before
+            if r["client"] != commit["client"]
             and r["generation"] > commit["generation"]
             and r["complete_ns"] < commit["invoke_ns"]
-            for r in history
-            if r["f"] == "assigned"
-        ):
-            aspect = None if commit.get("txn") is None else "transaction"
-            found["stale-commit", aspect, *_at(commit)] += 1
+        ]
+        if commit["type"] != "ok" or not newer:
+            continue
+        own = [r["complete_ns"] for r in before if r["client"] == commit["client"]]
+        aspect = None if commit.get("txn") is None else "transaction"
+        if own and max(own) > max(r["complete_ns"] for r in newer):
+            aspect = "generation-went-back"
+        found["stale-commit", aspect, *_at(commit)] += 1
+
+
+def _precedes(row: Row, commit: Row) -> bool:
+    return bool(row["complete_ns"] <= commit["invoke_ns"])
 
 
 def _at(row: Row) -> tuple[str, int]:
     return row["topic"], row["partition"]
+
+
+def _after_a_lost_commit(place: tuple[str, int, str, int, int], history: list[Row]) -> bool:
+    """Whether a member went on at or below this record, and below a commit above it."""
+    group, _, topic, partition, offset = place
+    rows = [r for r in history if r.get("group") == group and _at(r) == (topic, partition)]
+    for row in rows:
+        if row["f"] == "assigned" and row["type"] != "fail" and row["offset"] is not None:
+            floor = floor_of(row, rows)
+            if floor is not None and 0 <= row["offset"] <= offset < floor:
+                return True
+    return False
 
 
 def _copies(history: list[Row], found: Counts) -> None:
@@ -81,12 +105,19 @@ def _copies(history: list[Row], found: Counts) -> None:
         for r in copies
         if r["value"] in log or r["type"] == "ok" or (r["type"] == "info" and _at(r) not in whole)
     }
+    got = {
+        (r["group"], *_at(r), r["offset"], r["value"])
+        for r in history
+        if r["f"] == "poll" and r.get("group") and r["value"] is not None
+    }
     topics = {(c["group"], r["topic"]) for c in copies for r in rows if r["value"] == c["copies"]}
     for end in history:
         if end["f"] == "final-committed" and (end["group"], end["topic"]) in topics:
             for row in rows:
                 below = _at(row) == _at(end) and row["offset"] < end["offset"]
-                if below and (end["group"], row["value"]) not in known:
+                place = (end["group"], *_at(row), row["offset"])
+                again = any(each[:-1] == place and each[-1] != row["value"] for each in got)
+                if below and (end["group"], row["value"]) not in known and not again:
                     found["uncopied", None, *_at(row)] += 1
     polls = {
         (r["group"], r["value"], *_at(r), r["offset"], r["op"])
@@ -95,7 +126,7 @@ def _copies(history: list[Row], found: Counts) -> None:
     }
     times = Counter(poll[:-1] for poll in polls)
     places = Counter(place[:2] for place in times)
-    again = {place[:2] for place, count in times.items() if count > 1}
+    repeated = {place[:2] for place, count in times.items() if count > 1}
     in_log = Counter(r["value"] for r in rows)
     lines = defaultdict(list)
     kept = defaultdict(list)
@@ -103,7 +134,9 @@ def _copies(history: list[Row], found: Counts) -> None:
         if copy["value"] in log:
             kept[copy["group"], copy["copies"]].append(copy)
     for key, several in kept.items():
-        aspect = "delivered-again" if key in again else None
+        aspect = "delivered-again" if key in repeated else None
+        if any(_after_a_lost_commit(place, history) for place in times if place[:2] == key):
+            aspect = "commit-lost"
         written = max(in_log[key[1]], places[key], 1)
         for copy in sorted(several, key=lambda r: r["op"])[written:]:
             found["copied-twice", aspect, *_at(copy)] += 1

@@ -50,6 +50,14 @@ def every_committed_record_was_copied(s: Story) -> None:
     _copier(s, "exactly-once", (1, 2, 3))
 
 
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1), ("truncated-read", None): (F, 1)})
+def group_got_another_value_at_the_offset(s: Story) -> None:
+    """Near miss: the offset was used again, so the group never got what was not copied."""
+    _copier(s, "exactly-once", (1, 3))
+    (poll,) = [row for row in s.rows("poll", ONE) if (row["client"], row["offset"]) == (31, 1)]
+    poll.update(value=v(ONE, 20))
+
+
 @golden("UNKNOWN", because="1 partitions were not read to the end")
 def copy_may_lie_beyond_the_final_read(s: Story) -> None:
     """Near miss: the outcome of a copy is unknown, and the log was not read to its end."""
@@ -63,6 +71,19 @@ def copy_may_lie_beyond_the_final_read(s: Story) -> None:
 def record_was_copied_twice(s: Story) -> None:
     """The group got it once."""
     _copier(s, "at-least-once", (1, 2, 3, 2))
+
+
+@golden("INVALID", {("copied-twice", "commit-lost"): (INFO, 1), ("lost-commit", "assigned"): (F, 1),
+                    ("delivered-again", "commit-lost"): (INFO, 1)})  # fmt: skip
+def record_was_copied_again_since_its_commit_was_lost(s: Story) -> None:
+    """The group went on below an offset that it had committed; that alone is judged."""
+    s.plan["broker"] = {"min.insync.replicas": "2"}
+    where = {"topic": ONE, "partition": 0, "group": GROUP}
+    s.row("assigned", 31, 19, offset=0, generation=1, **where)
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    s.row("revoked", 31, 23.5, **where)
+    s.row("assigned", 21, 24, offset=2, generation=2, **where)
+    s.poll(ONE, 25, {2: v(ONE, 3)}, group=GROUP, client=21)
 
 
 @golden("VALID", {("duplicate", None): (P, 1)})

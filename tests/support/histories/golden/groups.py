@@ -111,6 +111,27 @@ def member_of_an_old_generation_committed(s: Story) -> None:
     _moved(s, 21)
 
 
+def _went_back(s: Story) -> None:
+    """The second member had the partition in generation 2, then the first one in generation 1."""
+    s.row("assigned", SECOND, 19, offset=0, generation=2, **HERE)
+    s.row("assigned", FIRST, 20, offset=0, generation=1, **HERE)
+    _read(s, 20.5, 0, 2)
+    _commit(s, 21, 3)
+
+
+@golden("INVALID", {("stale-commit", "generation-went-back"): (F, 1)} | BOTH)
+def generation_went_back(s: Story) -> None:
+    """The internal topic loses nothing, so no coordinator may forget a generation."""
+    _safe(s)
+    _went_back(s)
+
+
+@golden("UNKNOWN", {("stale-commit", "generation-went-back"): (U, 1)} | BOTH)
+def generation_may_have_been_lost(s: Story) -> None:
+    """Near miss: the internal topic has min.insync.replicas=1."""
+    _went_back(s)
+
+
 @golden("VALID", BOTH)
 def member_committed_before_its_partition_moved(s: Story) -> None:
     """Near miss: the commit began earlier."""

@@ -71,6 +71,28 @@ def min_isr_replicas_lose_power_together(s: Story) -> None:
     taken(s, 1, 2)
 
 
+def read_before(s: Story, **more: object) -> None:
+    """A reader got the record below those that the loss of power took; the final log lacks it."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.forget(topic=ALL, values={v(ALL, 10)})
+    s.history = [row for row in s.history if row.get("value") != v(ALL, 99)]
+    (sent,) = [row for row in s.rows("send", ALL) if row["value"] == v(ALL, 10)]
+    sent.update(more)
+
+
+@golden("VALID", {LOST: (P, 1)})
+def marker_of_a_transaction_goes_with_power(s: Story) -> None:
+    """Its record is still there, but nobody knows that it is committed."""
+    read_before(s, txn=7, transactional_id="writer")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def record_without_a_transaction_lay_below_what_power_took(s: Story) -> None:
+    """Near miss: no marker was lost that it needs."""
+    read_before(s)
+
+
 @golden("INVALID", {LOST: (F, 1)})
 def one_replica_too_few_loses_power(s: Story) -> None:
     """Near miss: node 2 kept its memory, and it leads."""

@@ -1,0 +1,113 @@
+"""Further workloads that a swarm draws: groups, copies and transactions, as a user's plan has them.
+
+The checkers judge their rows. The clients of `harness.simulation.group_work` and
+`harness.simulation.transaction_work` are there for the invariants, and record nothing.
+"""
+
+import random
+from typing import Final
+
+from harness.plans.plan import Plan, Topic
+from harness.plans.workloads import (
+    CopyWorkload,
+    FurtherWorkload,
+    GroupWorkload,
+    TransactionWorkload,
+)
+
+READERS: Final = "readers"
+COPIERS: Final = "copiers"
+COPIES: Final = "copies"
+"""The topic of the copies."""
+PAYMENTS: Final = "payments"
+"""The topic with transactions."""
+SESSIONS_MS: Final = (500, 1_500, 6_000)
+LIVES_S: Final = (0.0, 2.5, 6.0)
+TRANSACTIONS_PER_S: Final = (5.0, 20.0)
+
+
+def add(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with one or more further workloads, and with the topics they write to."""
+    topics = {topic.name: topic for topic in plan.topics}
+    drawn: list[FurtherWorkload] = []
+    for kind in rng.sample(("group", "copy", "transactions"), rng.choice((1, 1, 2, 3))):
+        source = rng.choice(plan.topics)
+        match kind:
+            case "group":
+                drawn.append(_group(source, rng))
+            case "copy":
+                drawn.append(_copy(source, rng))
+                topics[COPIES] = _written(COPIES, source)
+            case _:
+                drawn.append(_transactions(rng))
+                topics[PAYMENTS] = _written(PAYMENTS, source)
+    changes = {"more_workloads": tuple(drawn), "topics": tuple(topics.values())}
+    return plan.model_copy(update=changes)
+
+
+def groups(plan: Plan) -> tuple[str, ...]:
+    """Return the groups of the plan's further workloads."""
+    return tuple(
+        each.group for each in plan.more_workloads if not isinstance(each, TransactionWorkload)
+    )
+
+
+def transactional(plan: Plan) -> bool:
+    """Whether a further workload writes transactions."""
+    return any(
+        isinstance(each, TransactionWorkload)
+        or (isinstance(each, CopyWorkload) and each.processing == "exactly-once")
+        for each in plan.more_workloads
+    )
+
+
+def _written(name: str, like: Topic) -> Topic:
+    """Return a topic that a further workload writes to."""
+    return like.model_copy(update={"name": name, "acks": -1, "idempotence": True})
+
+
+def _group(source: Topic, rng: random.Random) -> GroupWorkload:
+    return GroupWorkload(
+        kind="group",
+        client="own",
+        group=READERS,
+        topic=source.name,
+        processing=rng.choice(("at-most-once", "at-least-once", "at-least-once")),
+        members=rng.randint(1, 3),
+        protocol=rng.choice(("classic", "consumer")),
+        static=rng.random() < 0.3,
+        session_timeout_ms=rng.choice(SESSIONS_MS),
+        member_life_s=rng.choice(LIVES_S),
+    )
+
+
+def _copy(source: Topic, rng: random.Random) -> CopyWorkload:
+    return CopyWorkload(
+        kind="copy",
+        client="own",
+        group=COPIERS,
+        input=source.name,
+        output=COPIES,
+        processing=rng.choice(("exactly-once", "exactly-once", "at-least-once")),
+        group_metadata=rng.random() < 0.8,
+        members=rng.randint(1, 3),
+        protocol=rng.choice(("classic", "consumer")),
+        static=rng.random() < 0.3,
+        session_timeout_ms=rng.choice(SESSIONS_MS),
+        member_life_s=rng.choice(LIVES_S),
+    )
+
+
+def _transactions(rng: random.Random) -> TransactionWorkload:
+    return TransactionWorkload(
+        kind="transactions",
+        client="own",
+        topics=(PAYMENTS,),
+        producers=rng.randint(1, 3),
+        rate_per_s=rng.choice(TRANSACTIONS_PER_S),
+        records=rng.randint(1, 6),
+        partitions=rng.randint(1, 3),
+        abort_share=rng.choice((0.05, 0.3)),
+        open_share=rng.choice((0.02, 0.15)),
+        transaction_timeout_ms=rng.choice((1_500, 10_000)),
+    )

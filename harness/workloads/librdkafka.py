@@ -16,7 +16,7 @@ from harness.workloads.clients.librdkafka import (
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
-from harness.workloads.further.librdkafka.run import LibrdkafkaFurther
+from harness.workloads.further.librdkafka.run import further
 
 
 class Librdkafka:
@@ -37,4 +37,4 @@ class Librdkafka:
 
 
 if __name__ == "__main__":
-    sys.exit(threads.main(sys.argv, Librdkafka, LibrdkafkaFurther))
+    sys.exit(threads.main(sys.argv, Librdkafka, further))

@@ -1,1 +1,1 @@
-"""Groups, copies and transactions with librdkafka, each client in a thread."""
+"""librdkafka's members and transactional producers, see `harness.workloads.further.threads`."""

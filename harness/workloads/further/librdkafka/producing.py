@@ -5,7 +5,7 @@ So a commit that ended with an error is of unknown outcome, unless a record coul
 then the commit was not asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,18 +15,12 @@ from harness.workloads.clients.librdkafka import COMMON, REQUEST_TIMEOUT_MS, SOC
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.transaction_sends import TransactionSends
+from harness.workloads.further.librdkafka.subscribed import without_member
 from harness.workloads.further.rules import Patience
+from harness.workloads.further.threads.library import Broken, NotWritten
 
 CALL_S: Final = 2.0
 """How long one call may block."""
-
-
-class Broken(Exception):
-    """The producer cannot go on. The message is the name of an error."""
-
-
-class NotWritten(Exception):
-    """A part of the transaction is missing, so that it can only be aborted."""
 
 
 class TransactionalProducer:
@@ -100,11 +94,15 @@ class TransactionalProducer:
         if self._failed is not None:
             raise NotWritten(self._failed)
 
-    def send_offsets(self, positions: Sequence[TopicPartition], metadata: bytes) -> None:
+    def send_offsets(
+        self, topic: str, offsets: Mapping[int, int], group: str, metadata: object | None
+    ) -> None:
         """Commit offsets in the transaction. Raises Broken, NotWritten."""
+        positions = [TopicPartition(topic, *place) for place in offsets.items()]
+        member = without_member(group) if metadata is None else metadata
         self._repeat(
             lambda timeout_s: self._producer.send_offsets_to_transaction(
-                positions, metadata, timeout_s
+                positions, member, timeout_s
             )
         )
 

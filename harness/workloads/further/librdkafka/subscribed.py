@@ -6,33 +6,23 @@ polls, so its owner may commit once more before a partition is given up.
 
 import struct
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from harness.plans.workloads import CopyWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS, consumer_config
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.further.threads.library import VANISHED, BeforeRevocation, Group, Taken
 
-VANISHED: Final = "the member vanished"
 _METADATA: Final = struct.Struct("=7si")
 """The beginning of librdkafka's group metadata: a mark, and the generation or member epoch."""
 _MARK: Final = b"CGMDv2:"
 HEARTBEATS: Final = 6
 """How many heartbeats a member sends in the time after which it is removed."""
-
-Group = GroupWorkload | CopyWorkload
-
-
-class Taken(NamedTuple):
-    """A record, and when the poll that returned it began."""
-
-    read: Read
-    invoke_ns: int
 
 
 def without_member(group: str) -> bytes:
@@ -77,7 +67,7 @@ class Subscribed:
         reads: Reads,
         membership: Membership,
         *,
-        before_revocation: Callable[[Collection[int]], None],
+        before_revocation: BeforeRevocation,
     ) -> None:
         self.positions: dict[int, int] = {}
         """The next offset of each partition that the member owns."""

@@ -9,13 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from harness.workloads.clients.access import OPEN
-from harness.workloads.further.librdkafka.producing import (
-    Broken,
-    NotWritten,
-    TransactionalProducer,
-)
+from harness.workloads.further.librdkafka.producing import TransactionalProducer
 from harness.workloads.further.librdkafka.subscribed import generation_of, without_member
 from harness.workloads.further.rules import Patience
+from harness.workloads.further.threads.library import Broken, NotWritten
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.workloads import NOWHERE
 

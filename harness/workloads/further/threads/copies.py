@@ -1,4 +1,4 @@
-"""Members of a consumer group that copy the records of one topic to another, with librdkafka.
+"""Members of a consumer group that copy the records of one topic to another, each in a thread.
 
 They do the same as our own clients, see `harness.workloads.further.own.copies`.
 """
@@ -9,22 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from confluent_kafka import TopicPartition
-
 from harness.plans.workloads import CopyWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
-from harness.workloads.clients.librdkafka import RecordingProducer, producer_config
-from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.config import FurtherConfig
-from harness.workloads.further.librdkafka.members import Members
-from harness.workloads.further.librdkafka.producing import (
-    Broken,
-    NotWritten,
-    TransactionalProducer,
-)
-from harness.workloads.further.librdkafka.subscribed import Subscribed, Taken, without_member
 from harness.workloads.further.rules import (
     ABORTS,
     COPIED_AT_A_TIME,
@@ -33,9 +22,16 @@ from harness.workloads.further.rules import (
     leaves,
     positions_behind,
 )
+from harness.workloads.further.threads.library import (
+    Broken,
+    Library,
+    NotWritten,
+    Subscribed,
+    Taken,
+)
+from harness.workloads.further.threads.members import Members
 
 POLL_S: Final = 0.1
-LINGER_MS: Final = 2
 
 
 class _Copier(Protocol):
@@ -61,12 +57,13 @@ class Copiers:
         self,
         config: FurtherConfig,
         wanted: CopyWorkload,
+        library: Library,
         histories: FurtherHistories,
         stop: threading.Event,
         tally: Callable[[], Tally],
     ) -> None:
         self._wanted = wanted
-        self._members = Members(config, wanted, wanted.input, histories, stop, tally)
+        self._members = Members(config, wanted, wanted.input, library, histories, stop, tally)
 
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what each thread does until the stop, with its name."""
@@ -115,12 +112,10 @@ class _ExactlyOnce:
             tally,
             wanted.group,
         )
-        self._producer = TransactionalProducer(
-            config.bootstrap,
-            members.access,
+        self._producer = members.library.transactional(
             self._sends,
-            timeout_ms=wanted.transaction_timeout_ms,
-            patience=Patience(members.stop, config.drain_ms / 1000, time.monotonic),
+            wanted.transaction_timeout_ms,
+            Patience(members.stop, config.drain_ms / 1000, time.monotonic),
         )
 
     def begin(self) -> bool:
@@ -142,8 +137,7 @@ class _ExactlyOnce:
             metadata = subscribed.metadata
             sends.offsets(wanted.group, subscribed.generation, wanted.input, offsets)
             producer.send_offsets(
-                [TopicPartition(wanted.input, *place) for place in offsets.items()],
-                metadata if wanted.group_metadata else without_member(wanted.group),
+                wanted.input, offsets, wanted.group, metadata if wanted.group_metadata else None
             )
         except Broken as error:
             sends.left_open(error=str(error))
@@ -169,15 +163,7 @@ class _AtLeastOnce:
         self._drain_s = config.drain_ms / 1000
         histories = members.histories
         self._sends = histories.sends(histories.next_client(), wanted.output, tally, wanted.group)
-        options = ProducerOptions(
-            bootstrap=config.bootstrap,
-            acks=config.acks,
-            idempotence=True,
-            linger_ms=LINGER_MS,
-            message_timeout_ms=wanted.transaction_timeout_ms,
-            access=members.access,
-        )
-        self._producer = RecordingProducer(producer_config(options), self._sends)
+        self._producer = members.library.producer(self._sends, wanted.transaction_timeout_ms)
 
     def begin(self) -> bool:
         """See `_Copier`."""

@@ -1,4 +1,4 @@
-"""Producers that write transactions, and consumers that read them, with librdkafka.
+"""Producers that write transactions, and consumers that read them, each in a thread.
 
 They do the same as our own clients (`harness.workloads.further.own.transactions`): some producers
 leave a transaction open, and come back when another one has taken over their transactional id.
@@ -13,17 +13,16 @@ from typing import Final
 
 from harness.plans.workloads import TransactionWorkload
 from harness.workloads.client_histories import FurtherHistories
-from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
-from harness.workloads.clients.librdkafka import RecordingConsumer, consumer_config
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
-from harness.workloads.further.librdkafka.producing import (
+from harness.workloads.further.rules import Patience
+from harness.workloads.further.threads.library import (
     Broken,
+    Library,
     NotWritten,
     TransactionalProducer,
 )
-from harness.workloads.further.rules import Patience
 from harness.workloads.pacing import Pace
 
 RETRY_S: Final = 0.1
@@ -39,6 +38,7 @@ class Writers:
         self,
         config: FurtherConfig,
         wanted: TransactionWorkload,
+        library: Library,
         histories: FurtherHistories,
         stop: threading.Event,
         tally: Callable[[], Tally],
@@ -48,7 +48,7 @@ class Writers:
         self._histories = histories
         self._stop = stop
         self._tally = tally
-        self._access = access.of_this_process()
+        self._library = library
 
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what each thread does until the stop, with its name."""
@@ -65,12 +65,7 @@ class Writers:
     def _read(self, topic: str, partitions: int) -> None:
         """Read all partitions of a topic until the stop."""
         reads = self._histories.reads(self._histories.next_client(), topic, self._tally())
-        settings = consumer_config(
-            bootstrap=self._config.bootstrap,
-            group=f"highwater-{reads.client}",
-            access=self._access,
-        )
-        consumer = RecordingConsumer({**settings, "isolation.level": "read_committed"}, reads)
+        consumer = self._library.consumer(reads)
         consumer.assign(dict.fromkeys(range(partitions), 0))
         while not self._stop.is_set():
             consumer.poll(POLL_S)
@@ -84,7 +79,8 @@ class Writers:
         while not self._stop.is_set():
             client = self._histories.next_client()
             sends = self._histories.transactions(client, topic, transactional_id, tally)
-            producer = self._producer(sends, patience)
+            timeout_ms = self._wanted.transaction_timeout_ms
+            producer = self._library.transactional(sends, timeout_ms, patience)
             writer = _Writer(self._wanted, producer, sends, partitions)
             may_vanish = self._histories.is_replaceable(client)
             if producer.begin_producer() and writer.write(self._stop, pace, may_vanish=may_vanish):
@@ -96,15 +92,6 @@ class Writers:
             self._stop.wait(RETRY_S)
         for zombie in zombies:
             zombie.join()
-
-    def _producer(self, sends: TransactionSends, patience: Patience) -> TransactionalProducer:
-        return TransactionalProducer(
-            self._config.bootstrap,
-            self._access,
-            sends,
-            timeout_ms=self._wanted.transaction_timeout_ms,
-            patience=patience,
-        )
 
 
 class _Writer:

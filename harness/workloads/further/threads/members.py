@@ -1,16 +1,20 @@
-"""Members of a consumer group with librdkafka: one takes the place of the other until the stop."""
+"""Members of a consumer group: one takes the place of the other until the stop."""
 
 import random
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from harness.workloads.client_histories import FurtherHistories
-from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import FurtherConfig
-from harness.workloads.further.librdkafka.subscribed import Group, Subscribed, member_config
 from harness.workloads.further.rules import member_life_s
+from harness.workloads.further.threads.library import (
+    BeforeRevocation,
+    Group,
+    Library,
+    Subscribed,
+)
 
 
 class Members:
@@ -21,6 +25,7 @@ class Members:
         config: FurtherConfig,
         wanted: Group,
         topic: str,
+        library: Library,
         histories: FurtherHistories,
         stop: threading.Event,
         tally: Callable[[], Tally],
@@ -29,28 +34,21 @@ class Members:
         self.histories = histories
         self.stop = stop
         self.tally = tally
-        self.access = access.of_this_process()
+        self.library = library
         self.rng = random.Random()
         self._wanted = wanted
         self._topic = topic
 
     def subscribe(
-        self, index: int, tally: Tally, before_revocation: Callable[[Collection[int]], None]
+        self, index: int, tally: Tally, before_revocation: BeforeRevocation
     ) -> tuple[Subscribed, float]:
         """Make the member number `index`, under the next client number; return also when it ends,
         in seconds of the monotonic clock."""
         wanted, histories = self._wanted, self.histories
         client = histories.next_client()
         reads = histories.reads(client, self._topic, tally, wanted.group)
-        settings = member_config(
-            self.config.bootstrap,
-            self.access,
-            wanted,
-            index,
-            read_committed=reads.isolation is not None,
-        )
         membership = histories.membership(client, self._topic, wanted.group, tally)
-        made = Subscribed(settings, reads, membership, before_revocation=before_revocation)
+        made = self.library.member(wanted, index, reads, membership, before_revocation)
         return made, self._end_s(client)
 
     def _end_s(self, client: int) -> float:

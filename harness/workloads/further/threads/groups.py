@@ -1,4 +1,4 @@
-"""Members of a consumer group that read a topic, with librdkafka.
+"""Members of a consumer group that read a topic, each in a thread.
 
 They do the same as our own clients, see `harness.workloads.further.own.groups`.
 """
@@ -14,9 +14,9 @@ from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.config import FurtherConfig
-from harness.workloads.further.librdkafka.members import Members
-from harness.workloads.further.librdkafka.subscribed import Subscribed
 from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
+from harness.workloads.further.threads.library import Library, Subscribed
+from harness.workloads.further.threads.members import Members
 
 POLL_S: Final = 0.1
 
@@ -28,12 +28,13 @@ class Readers:
         self,
         config: FurtherConfig,
         wanted: GroupWorkload,
+        library: Library,
         histories: FurtherHistories,
         stop: threading.Event,
         tally: Callable[[], Tally],
     ) -> None:
         self._wanted = wanted
-        self._members = Members(config, wanted, wanted.topic, histories, stop, tally)
+        self._members = Members(config, wanted, wanted.topic, library, histories, stop, tally)
 
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what each thread does until the stop, with its name."""

@@ -19,7 +19,7 @@ BUT :=
 # `make test SLOW="slow and not nightly"` leaves out what only the night repeats.
 SLOW := slow
 
-.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka kafka-programs tlc
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka kafka-programs java-client tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
@@ -64,6 +64,13 @@ kafka: ## fetch Apache Kafka by Maven, for `highwater run --system kafka`
 kafka-programs: kafka ## fetch Kafka Streams and Connect by Maven, for the tests
 	mvn --quiet --batch-mode --file tests/support/foreign/java/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/programs
+
+java-client: ## compile the workload client on Kafka's Java client, for `highwater run --client java`
+	@command -v mvn >/dev/null && command -v javac >/dev/null \
+	  || { echo "Maven or a JDK is missing: apt-get install maven openjdk-17-jdk-headless"; exit 1; }
+	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
+	mvn --quiet --batch-mode --file harness/workloads/clients/program/java_client/pom.xml \
+	  package -Dout=$(CURDIR)/.kafka/client
 
 tlc: ## fetch TLC, the TLA+ model checker, by Maven
 	@command -v mvn >/dev/null \

@@ -11,6 +11,7 @@ anything is started. A message of a failure says what happened, to what, and wha
 """
 
 import json
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -96,7 +97,14 @@ ClientLibrary = Annotated[
     str | None,
     typer.Option(
         "--client",
-        help="The client library: librdkafka, own, kafka-python or aiokafka. Default: the plan's.",
+        help="The client library: librdkafka, own, kafka-python, aiokafka, java or program. "
+        "Default: the plan's.",
+    ),
+]
+ClientCommand = Annotated[
+    str | None,
+    typer.Option(
+        help="A program that runs the clients, with its arguments; see docs/clients-protocol.md."
     ),
 ]
 Nemesis = Annotated[
@@ -156,6 +164,7 @@ def run(
     nodes: Nodes = None,
     acks: Acks = None,
     client: ClientLibrary = None,
+    client_command: ClientCommand = None,
     rate: Rate = None,
     faults: Faults = None,
     nemesis: Nemesis = None,
@@ -214,6 +223,7 @@ def run(
         "nodes": nodes,
         "acks": None if acks is None else [each.value for each in acks],
         "client": client,
+        "client_command": None if client_command is None else shlex.split(client_command),
         "rate_per_s": rate,
         "faults": None if faults is None else comma_separated(faults),
         "schedule": schedule,

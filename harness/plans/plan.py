@@ -34,15 +34,9 @@ from harness.plans.errors import PlanError as PlanError
 from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
 from harness.plans.simulated import Simulated as Simulated
-from harness.plans.workloads import (
-    FURTHER_CLIENTS,
-    PRODUCE,
-    FurtherWorkload,
-    kind_of,
-    split,
-)
 from harness.plans.workloads import MAX_COUNT as MAX_COUNT
 from harness.plans.workloads import ClientName as ClientName
+from harness.plans.workloads import FurtherWorkload, changed_entries, split, with_command
 from harness.plans.workloads import Workload as Workload
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, ScheduleFile, read
@@ -390,34 +384,29 @@ def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
 
 
 def _with_load(raw: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> object:
-    """Return the workloads with another client, and producers with another rate. A further workload
-    keeps its client if the other one cannot run it."""
+    """Return the workloads with another client, and producers with another rate."""
     found = raw.get("workload", {})
-    if not isinstance(found, list):
-        return {**_table(raw, "workload", where), **changes}
-    shared = {n: c for n, c in changes.items() if n == "client" and c in FURTHER_CLIENTS}
-    return [
-        {**each, **(changes if kind_of(each) == PRODUCE else shared)}
-        if isinstance(each, dict)
-        else each
-        for each in found
-    ]
+    if isinstance(found, list):
+        return changed_entries(found, changes)
+    return {**_table(raw, "workload", where), **with_command(changes)}
 
 
 _PLAIN_FLAGS: Final = (
     "seed", "duration_s", "rotate_s", "nodes", "target", "inventory", "system", "kafka_home",
     "broker_module", "name",
 )  # fmt: skip
+_LOAD_FLAGS: Final = ("client", "client_command", "rate_per_s")
 
 
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
     """Return the plan of raw data with flags on top. Raises PlanError.
 
     Flags: seed, duration_s, rotate_s, nodes, acks (keep only the topics of these modes), client,
-    bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of these replaces
-    the planned faults), schedule (a file of events replaces the planned faults), nemesis (the
-    mode), target, inventory, system, kafka_home, broker_module, name, expect (in addition to what
-    the plan expects). A flag that is None changes nothing. A plan without a seed gets a random one.
+    client_command, bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of
+    these replaces the planned faults), schedule (a file of events replaces the planned faults),
+    nemesis (the mode), target, inventory, system, kafka_home, broker_module, name, expect (in
+    addition to what the plan expects). A flag that is None changes nothing. A plan without a seed
+    gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
@@ -431,7 +420,7 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         merged["system"] = given.get("system", "external")
         servers = {"bootstrap_servers": given["bootstrap_servers"]}
         merged["external"] = {**_table(merged, "external", where), **servers}
-    load: dict[str, Any] = {n: given[n] for n in ("client", "rate_per_s") if n in given}
+    load: dict[str, Any] = {n: given[n] for n in _LOAD_FLAGS if n in given}
     if load:
         merged["workload"] = _with_load(merged, load, where)
     nemesis = _table(merged, "nemesis", where)

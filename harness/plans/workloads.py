@@ -6,25 +6,29 @@ transactions. This module has a class for each kind. `harness.plans.workload_top
 workload uses which topic.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.plans.problems import nearest
 
 PRODUCE: Final = "produce"
 """The kind of `Workload`, and of an entry without a kind."""
 
+PROGRAM: Final = "program"
+"""The client that is a program of the user's."""
+
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
-ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
-"""The client library of producers and consumers; `own` is our asyncio client."""
+ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka", "java", "program"]
+"""The client library of producers and consumers; `own` is our asyncio client, and `program` is a
+program in any language."""
 
 
-FurtherClient = Literal["librdkafka", "own"]
+FurtherClient = Literal["librdkafka", "own", "java", "program"]
 """The client library of a further workload."""
 FURTHER_CLIENTS: Final = get_args(FurtherClient)
 
@@ -38,11 +42,35 @@ class _Frozen(BaseModel):
     )
 
 
-class Workload(_Frozen):
+class _Clients(_Frozen):
+    """Which clients a workload has."""
+
+    client: str
+    client_command: tuple[str, ...] = ()
+    """For client `program`: the command that starts the program, and its arguments. The program
+    speaks the clients' protocol (docs/clients-protocol.md)."""
+
+    @model_validator(mode="after")
+    def _a_program_has_a_command(self) -> Self:
+        if self.client == PROGRAM and not self.client_command:
+            raise ValueError(
+                "client program: client_command is missing; name the program that speaks the "
+                'clients\' protocol, for example client_command = ["./my-client"]'
+            )
+        if self.client != PROGRAM and self.client_command:
+            raise ValueError(
+                f"client_command is only for client program, and the client is {self.client}: "
+                'remove it, or write client = "program"'
+            )
+        return self
+
+
+class Workload(_Clients):
     """The producers and consumers of each topic."""
 
     client: ClientName = "librdkafka"
-    """The client library; `own` is highwater's own asyncio client."""
+    """The client library; `own` is highwater's own asyncio client, `java` is Kafka's, and `program`
+    is a program that `client_command` starts."""
     producers: int = Field(default=2, ge=0, le=100)
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)
@@ -71,10 +99,10 @@ class Workload(_Frozen):
     to write to."""
 
 
-class _Kind(_Frozen):
+class _Kind(_Clients):
     client: FurtherClient = "librdkafka"
     """The client library; `own` is highwater's own asyncio client, and the only one in simulated
-    worlds."""
+    worlds. `java` is Kafka's, and `program` is a program that `client_command` starts."""
 
 
 class _Members(_Kind):
@@ -195,3 +223,27 @@ def split(entries: Sequence[object]) -> tuple[object, list[object]]:
 def kind_of(entry: object) -> object:
     """Return the kind of an entry of `[[workload]]`."""
     return entry.get("kind", PRODUCE) if isinstance(entry, dict) else PRODUCE
+
+
+def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> list[object]:
+    """Return a list `[[workload]]` with another client, and producers with another rate. A further
+    workload keeps its client if the other one cannot run it."""
+    changes = with_command(changes)
+    names = ("client", "client_command") if changes.get("client") in FURTHER_CLIENTS else ()
+    shared = {name: changes[name] for name in names if name in changes}
+    return [
+        {**each, **(changes if kind_of(each) == PRODUCE else shared)}
+        if isinstance(each, dict)
+        else each
+        for each in entries
+    ]
+
+
+def with_command(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes of a workload: a command means client `program`, and another client has
+    none."""
+    if "client_command" in changes:
+        return {"client": PROGRAM, **changes}
+    if changes.get("client", PROGRAM) != PROGRAM:
+        return {**changes, "client_command": ()}
+    return dict(changes)

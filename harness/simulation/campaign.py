@@ -92,7 +92,7 @@ def prepared(task: Task, seed: int) -> Prepared:
     """Return the run of a seed. Raises PlanError."""
     kept = task.plan.seed if task.changed_at_random else seed
     plan = task.plan.model_copy(update={"seed": kept, "target": "sim"})
-    own = {"client": "own"}
+    own = {"client": "own", "client_command": ()}
     further = tuple(each.model_copy(update=own) for each in plan.more_workloads)
     workload = plan.workload.model_copy(update=own)
     plan = plan.model_copy(update={"workload": workload, "more_workloads": further})

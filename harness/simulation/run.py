@@ -52,6 +52,7 @@ WATCH_S: Final = 0.25
 ADDED_LATER: Final = (
     ("simulated", "compacting_producers"),
     ("workload", "topics"),
+    ("workload", "client_command"),
 )
 """Keys of a plan's tables that were added later. Without them a plan writes the bytes that it wrote
 before, so the digest of its run stays the same."""
@@ -415,6 +416,9 @@ def _run_id(prepared: Prepared) -> str:
     for section, key in ADDED_LATER:
         if not plan[section][key]:
             del plan[section][key]
+    for each in plan["more_workloads"]:
+        if not each["client_command"]:
+            del each["client_command"]
     if not plan["more_workloads"]:
         del plan["more_workloads"]
     text = json.dumps(plan, sort_keys=True).encode()

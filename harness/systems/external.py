@@ -41,7 +41,8 @@ def check(plan: Plan) -> None:
     """Raise PlanError for a wrong address or property, without contacting the cluster."""
     assert plan.external is not None
     parse_bootstrap(plan.external.bootstrap_servers)
-    access_of(plan).check(plan.workload.client)
+    for workload in (plan.workload, *plan.more_workloads):
+        access_of(plan).check(workload.client)
 
 
 def reach(plan: Plan) -> None:

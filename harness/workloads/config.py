@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +52,8 @@ class ClientConfig:
     zombie_batches: bool = False
     drain_ms: int = 5_000
     rotate_s: float | None = None
+    command: Sequence[str] = field(default_factory=list)
+    """The command of the client program, if one runs the clients."""
     read_committed: bool = False
     """Consumers read the records of committed transactions only; else nobody writes any."""
 
@@ -109,6 +111,7 @@ class FurtherConfig:
     workload: Mapping[str, Any]
     partitions: Mapping[str, int]
     transactional: Sequence[str] = ()
+    command: Sequence[str] = ()
     drain_ms: int = 5_000
     rotate_s: float | None = None
 

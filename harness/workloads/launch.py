@@ -19,6 +19,7 @@ from harness.plans import workload_topics
 from harness.plans.plan import ClientName, Plan
 from harness.recording.store import Run
 from harness.targets.base import Target
+from harness.workloads.clients import libraries
 from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.config import (
     CLIENTS_PER_PROCESS,
@@ -32,6 +33,8 @@ MODULES: Final[Mapping[ClientName, str]] = {
     "own": "harness.workloads.own",
     "kafka-python": "harness.workloads.kafka_python",
     "aiokafka": "harness.workloads.aiokafka",
+    "java": "harness.workloads.program",
+    "program": "harness.workloads.program",
 }
 """The module that a process runs, by the plan's client."""
 
@@ -161,6 +164,7 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
             zombie_batches=workload.zombie_batches,
             rotate_s=plan.rotate_s,
             read_committed=topic.name in transactional,
+            command=libraries.command(workload),
         )
         for index, topic in enumerate(plan.topics)
         if topic in used
@@ -185,6 +189,7 @@ def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]
                 partitions={topic.name: topic.partitions for topic in topics},
                 transactional=[t.name for t in topics if t.name in transactional],
                 rotate_s=plan.rotate_s,
+                command=libraries.command(workload),
             )
         )
     return found

@@ -32,6 +32,12 @@ SEARCH_PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 KAFKA_JARS: Final = Path(__file__).parents[2] / ".kafka" / "libs"
 """What `make kafka` fetches."""
 
+JAVA_CLIENT: Final = KAFKA_JARS.with_name("client") / "highwater-java-client.jar"
+"""What `make java-client` compiles."""
+
+FRANZ_GO: Final = "github.com/twmb/franz-go@v1.22.3"
+"""The library of the sample of a client program in Go."""
+
 KAFKA_PROGRAMS: Final = KAFKA_JARS.with_name("programs")
 """What `make kafka-programs` fetches."""
 
@@ -134,6 +140,17 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         remedy="make kafka-programs (needs Maven: apt-get install maven)",
         there=lambda: any(KAFKA_PROGRAMS.glob("kafka-streams-4*.jar")),
         needs=("kafka-tools",),
+    ),
+    "java-client": Capability(
+        remedy="make java-client (needs Maven and a JDK: apt-get install maven)",
+        there=JAVA_CLIENT.is_file,
+        needs=("java",),
+    ),
+    "go": Capability(programs=("go",), package="golang-go"),
+    "franz-go": Capability(
+        remedy="a network: Go's module proxy has the library of the sample",
+        there=lambda: _runs("go", "mod", "download", FRANZ_GO),
+        needs=("go",),
     ),
     "tlc": Capability(
         remedy="make tlc (needs Maven: apt-get install maven)", there=_has_tlc, needs=("java",)

@@ -65,6 +65,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "Workload": {
         "client": "aiokafka",
+        "client_command": ["./my-client"],
         "topics": ["orders"],
         "producers": 2,
         "consumers": 1,
@@ -82,6 +83,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "topic": "orders",
         "processing": "at-most-once",
         "client": "own",
+        "client_command": ["./my-client"],
         "group": "readers",
         "members": 3,
         "protocol": "consumer",
@@ -98,6 +100,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "value_bytes": 128,
         "transaction_timeout_ms": 20_000,
         "client": "own",
+        "client_command": ["./my-client"],
         "group": "readers",
         "members": 3,
         "protocol": "consumer",
@@ -108,6 +111,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "TransactionWorkload": {
         "kind": "transactions",
         "client": "own",
+        "client_command": ["./my-client"],
         "topics": ["orders"],
         "producers": 3,
         "consumers": 2,

@@ -44,6 +44,11 @@ def client_of(value: int) -> int:
     return value >> 32
 
 
+def sequence_of(value: int) -> int:
+    """Return which send of its client a value is."""
+    return value & MAX_SEQUENCE
+
+
 def run_tag(run_id: str) -> bytes:
     """Return the 8 bytes that represent a run id in payloads."""
     return hashlib.blake2b(run_id.encode(), digest_size=8).digest()

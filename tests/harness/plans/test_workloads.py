@@ -86,6 +86,29 @@ def test_a_flag_changes_the_producers_in_a_list() -> None:
     assert (plan.workload.client, clients) == ("aiokafka", ["librdkafka", "librdkafka"])
 
 
+def test_a_flag_gives_all_workloads_a_program() -> None:
+    """A command means client `program`; another client has no command."""
+    raw = {"seed": 1, "topics": TOPICS, "workload": [{}, COPY, TRANSACTIONS]}
+    plan = build(raw, where="plan p", flags={"client_command": ["./c", "-v"]})
+    every = (plan.workload, *plan.more_workloads)
+    assert {(each.client, each.client_command) for each in every} == {("program", ("./c", "-v"))}
+    again = build(plan.to_json(), where="plan p", flags={"client": "java"})
+    assert (again.workload.client, again.workload.client_command) == ("java", ())
+    one = build({"seed": 1}, where="plan p", flags={"client_command": ["./c"]})
+    assert one.workload.client == "program"
+
+
+def test_a_program_needs_a_command_and_nothing_else_has_one() -> None:
+    """In every kind of workload."""
+    for kind in ({}, GROUP, COPY, TRANSACTIONS):
+        with pytest.raises(PlanError, match="client program: client_command is missing; name the"):
+            plan_with({}, {**kind, "client": "program"}) if kind else plan_with(
+                {"client": "program"}
+            )
+        with pytest.raises(PlanError, match="client_command is only for client program, and the "):
+            plan_with({**kind, "client_command": ["./c"]})
+
+
 def test_transactions_and_copies_need_acks_of_all_replicas() -> None:
     """Their producers cannot have another setting."""
     for workload, name in ((TRANSACTIONS, "txn"), (COPY, "out")):

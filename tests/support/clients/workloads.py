@@ -3,18 +3,24 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from checkers.history.history import read_arrow_stream
-from harness.plans.plan import ClientName
-from harness.workloads.config import ClientConfig
+from harness.plans.plan import ClientName, Workload
+from harness.plans.workloads import PROGRAM
+from harness.workloads.clients import libraries
+from harness.workloads.config import AnyConfig, ClientConfig, load
 from harness.workloads.launch import MODULES
 from tests.support.clusters.kafka_mock import PARTITIONS
+from tests.support.require import require
 
 DEADLINE_S = 60
+SAMPLE = (sys.executable, "-m", "tests.support.clients.sample_program")
+"""The command of the sample of a client program."""
 NOWHERE = "127.0.0.1:1"
 """Where no broker is."""
 
@@ -44,12 +50,28 @@ def client_config(folder: Path, **changes: Any) -> ClientConfig:
     return ClientConfig(**values)
 
 
+def workload_of(client: ClientName) -> Workload:
+    """A workload with this client; a program is the sample of the tests."""
+    return Workload(client=client, client_command=SAMPLE if client == PROGRAM else ())
+
+
+def require_client(client: ClientName) -> None:
+    """Skip the running test on a machine that lacks the client."""
+    if client == "java":
+        require("java-client")
+
+
 @contextmanager
-def running(client: ClientName, wanted: ClientConfig) -> Iterator[Iterator[bytes]]:
-    """Run the process and give its lines; then close its standard input and wait for its end."""
+def running(
+    client: ClientName, wanted: AnyConfig, command: Sequence[str] | None = None
+) -> Iterator[Iterator[bytes]]:
+    """Run the process and give its lines; then close its standard input and wait for its end. The
+    command of a client program is the sample's, unless it is given."""
     path = Path(wanted.history_dir) / "c.json"
+    found = libraries.command(workload_of(client)) if command is None else command
+    wanted = replace(wanted, command=found)
     wanted.save(path)
-    assert ClientConfig.load(path) == wanted
+    assert load(path) == wanted
     with subprocess.Popen(
         [sys.executable, "-m", MODULES[client], str(path)],
         stdin=subprocess.PIPE,

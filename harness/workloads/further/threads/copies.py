@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from harness.plans.workloads import CopyWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
-from harness.workloads.clients.outcomes import Outcome
+from harness.workloads.clients.outcomes import NotConnected, Outcome
 from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import (
     ABORTS,
@@ -24,12 +24,14 @@ from harness.workloads.further.rules import (
 )
 from harness.workloads.further.threads.library import (
     Broken,
+    CopyingProducer,
     Library,
     NotWritten,
     Subscribed,
     Taken,
 )
 from harness.workloads.further.threads.members import Members
+from harness.workloads.pacing import CONNECT_RETRY_S
 
 POLL_S: Final = 0.1
 
@@ -163,15 +165,23 @@ class _AtLeastOnce:
         self._drain_s = config.drain_ms / 1000
         histories = members.histories
         self._sends = histories.sends(histories.next_client(), wanted.output, tally, wanted.group)
-        self._producer = members.library.producer(self._sends, wanted.transaction_timeout_ms)
+        self._make = partial(members.library.producer, self._sends, wanted.transaction_timeout_ms)
+        self._producer: CopyingProducer | None = None
+        self._stop = members.stop
 
     def begin(self) -> bool:
         """See `_Copier`."""
-        return True
+        try:
+            self._producer = self._make()
+        except NotConnected as error:
+            self._sends.note(str(error))
+            self._stop.wait(CONNECT_RETRY_S)
+        return self._producer is not None
 
     def copy(self, subscribed: Subscribed, taken: Sequence[Taken]) -> bool:
         """See `_Copier`."""
         sends, producer = self._sends, self._producer
+        assert producer is not None
         failed = sends.tally.failed + sends.tally.info
         for partition, value in copies_of(taken, sends, self._partitions):
             producer.send(partition, copies=value)
@@ -185,4 +195,5 @@ class _AtLeastOnce:
 
     def close(self) -> None:
         """See `_Copier`."""
-        self._producer.close(self._drain_s if self._producer.fatal is None else 0.0)
+        if self._producer is not None:
+            self._producer.close(self._drain_s if self._producer.fatal is None else 0.0)

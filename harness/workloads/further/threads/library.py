@@ -4,7 +4,7 @@ All parts record what they do in the history that they were given. Each instance
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from harness.plans.workloads import CopyWorkload, GroupWorkload
 from harness.workloads.clients.memberships import Membership
@@ -15,7 +15,7 @@ from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.further.rules import Patience
 from harness.workloads.threads import WorkloadConsumer, WorkloadProducer
 
-VANISHED = "the member vanished"
+VANISHED: Final = "the member vanished"
 """The history's `error` for partitions of a member that did not leave its group."""
 
 Group = GroupWorkload | CopyWorkload
@@ -142,9 +142,11 @@ class Library(Protocol):
         ...
 
     def producer(self, sends: Sends, timeout_ms: int) -> CopyingProducer:
-        """Make an idempotent producer that gives a record up after `timeout_ms`."""
+        """Make an idempotent producer that gives a record up after `timeout_ms`. Raises
+        NotConnected."""
         ...
 
     def consumer(self, reads: Reads) -> WorkloadConsumer:
-        """Make a consumer of committed records that assigns itself partitions."""
+        """Make a consumer of committed records that assigns itself partitions. Raises
+        NotConnected."""
         ...

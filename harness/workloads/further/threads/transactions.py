@@ -14,6 +14,8 @@ from typing import Final
 from harness.plans.workloads import TransactionWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.outcomes import NotConnected
+from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import Patience
@@ -23,7 +25,8 @@ from harness.workloads.further.threads.library import (
     NotWritten,
     TransactionalProducer,
 )
-from harness.workloads.pacing import Pace
+from harness.workloads.pacing import CONNECT_RETRY_S, Pace
+from harness.workloads.threads import WorkloadConsumer
 
 RETRY_S: Final = 0.1
 ZOMBIE_S: Final = 2.0
@@ -65,11 +68,23 @@ class Writers:
     def _read(self, topic: str, partitions: int) -> None:
         """Read all partitions of a topic until the stop."""
         reads = self._histories.reads(self._histories.next_client(), topic, self._tally())
-        consumer = self._library.consumer(reads)
+        consumer = self._consumer(reads)
+        if consumer is None:
+            return
         consumer.assign(dict.fromkeys(range(partitions), 0))
         while not self._stop.is_set():
             consumer.poll(POLL_S)
         consumer.close()
+
+    def _consumer(self, reads: Reads) -> WorkloadConsumer | None:
+        """Return a consumer; None when the stop comes first."""
+        while not self._stop.is_set():
+            try:
+                return self._library.consumer(reads)
+            except NotConnected as error:
+                reads.note(str(error))
+                self._stop.wait(CONNECT_RETRY_S)
+        return None
 
     def _write(self, topic: str, partitions: int, transactional_id: str) -> None:
         """Be one producer after the other until the stop."""

@@ -18,7 +18,13 @@ from harness.plans.plan import ClientName, Plan, Topic, Workload
 from harness.recording import store
 from harness.workloads.config import ClientConfig
 from harness.workloads.launch import launch
-from tests.support.clients.workloads import DEADLINE_S, client_config, rows_of, running
+from tests.support.clients.workloads import (
+    DEADLINE_S,
+    client_config,
+    require_client,
+    rows_of,
+    running,
+)
 from tests.support.clusters.fake_target import FakeTarget
 from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
 from tests.support.clusters.loopback_cluster import serving
@@ -29,12 +35,14 @@ pytestmark = pytest.mark.slow
 CLIENTS: list[ClientName] = list(get_args(ClientName))
 CONNECTING: list[ClientName] = ["kafka-python", "aiokafka"]
 """Whose clients do not begin before a broker has answered."""
+NOT_ON_MOCKS: list[ClientName] = [*CONNECTING, "java"]
 
 
 @contextmanager
 def cluster_for(client: ClientName) -> Iterator[str]:
     """The bootstrap addresses of a cluster with the topic `t`."""
-    brokers = serving(Cluster(1), t=PARTITIONS) if client in CONNECTING else mock_cluster("t")
+    require_client(client)
+    brokers = serving(Cluster(1), t=PARTITIONS) if client in NOT_ON_MOCKS else mock_cluster("t")
     with brokers as bootstrap:
         yield bootstrap
 

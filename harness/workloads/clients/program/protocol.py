@@ -1,0 +1,277 @@
+"""The protocol of client programs: one line of JSON is one message. Pure.
+
+highwater writes commands. The program answers each command except `send`, by its `id`, and writes
+events of a client. Commands of one client are done in order; clients do not wait for each other.
+docs/clients-protocol.md describes every message.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from harness.workloads.clients.reads import Read
+
+VERSION: Final = 1
+LONGEST_SHOWN: Final = 200
+"""How much of a wrong line an error shows, in characters."""
+THEN: Final = ("retry", "abort", "close")
+
+Values = Mapping[str, Any]
+
+
+class ProtocolError(Exception):
+    """The program wrote something else than the protocol has. The message shows the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a command, or a send, was not done.
+
+    name: Kafka's name of the error, or the library's. code: Kafka's error code. definite: it surely
+    did not happen, and never will. then: what the client can do next: try again, abort the
+    transaction, or nothing but close.
+    """
+
+    name: str
+    code: int | None = None
+    definite: bool = False
+    then: str = "close"
+    partitions: tuple[int, ...] = ()
+    """The partitions that the error concerns, if it does not concern all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a command: its values, or a failure."""
+
+    id: int
+    values: Values = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Outcomes of sends by their numbers: the offset (None: nobody knows it), or the failure."""
+
+    client: int
+    acked: Sequence[tuple[int, int | None]] = ()
+    failed: Sequence[tuple[int, Failure]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """A member got partitions, and goes on from {partition: position}. None: it does not know."""
+
+    client: int
+    positions: Mapping[int, int | None]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked:
+    """A member gives up partitions. It may commit until highwater has written `resume`."""
+
+    client: int
+    partitions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A member has lost partitions: another member may have them already."""
+
+    client: int
+    partitions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """An error of a client that belongs to no command."""
+
+    client: int
+    error: str
+
+
+Event = Sent | Assigned | Revoked | Lost | Noted
+Message = Answer | Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduction:
+    """What a program says of itself: name and version of its library, what it can do."""
+
+    name: str
+    version: str
+    kinds: tuple[str, ...]
+    group_protocols: tuple[str, ...] = ("classic",)
+
+
+def encode(number: int, client: int | None, do: str, values: Values) -> bytes:
+    """Return the line of a command."""
+    whose = {} if client is None else {"client": client}
+    return json.dumps({"id": number, **whose, "do": do, **values}).encode() + b"\n"
+
+
+def encode_records(records: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, str]]:
+    """Return the records of a `send`, which are number, partition and payload."""
+    return [(number, part, base64.b64encode(load).decode()) for number, part, load in records]
+
+
+def decode(line: bytes) -> Message:
+    """Return the message of a line. Raises ProtocolError."""
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        _refuse(line, "it is not JSON")
+    if not isinstance(raw, dict):
+        _refuse(line, "it is not an object")
+    try:
+        if "event" not in raw:
+            return _answer(raw)
+        if raw["event"] not in _EVENTS:
+            raise ValueError(f"there is no event {raw['event']!r}")
+        return _EVENTS[raw["event"]](raw)
+    except KeyError as error:
+        _refuse(line, f"{error.args[0]} is missing")
+    except (ValueError, TypeError, AttributeError) as error:
+        _refuse(line, str(error))
+
+
+def introduction_of(answer: Answer) -> Introduction:
+    """Return what the answer to `hello` says. Raises ProtocolError."""
+    values = answer.values
+    if answer.failure is not None:
+        raise ProtocolError(f"the client program refused `hello`: {answer.failure.name}")
+    if values.get("protocol") != VERSION:
+        raise ProtocolError(
+            f"the client program speaks protocol {values.get('protocol')!r}, and this highwater "
+            f"speaks {VERSION}: its answer to `hello` must have protocol {VERSION}"
+        )
+    names = ("name", "version", "kinds")
+    if missing := [name for name in names if name not in values]:
+        raise ProtocolError(f"the client program's answer to `hello` has no {missing[0]}")
+    return Introduction(
+        name=str(values["name"]),
+        version=str(values["version"]),
+        kinds=tuple(map(str, values["kinds"])),
+        group_protocols=tuple(map(str, values.get("group_protocols", ("classic",)))),
+    )
+
+
+def records_of(answer: Answer) -> list[Read]:
+    """Return the records in the answer to a `poll`. Raises ProtocolError."""
+    try:
+        return [
+            Read(
+                _number(partition),
+                _number(offset),
+                None if epoch is None else _number(epoch),
+                None if load is None else base64.b64decode(load, validate=True),
+            )
+            for partition, offset, epoch, load in answer.values.get("records", ())
+        ]
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(
+            "the client program's answer to `poll` is wrong: a record is [partition, offset, "
+            f"leader epoch or null, payload in base64 or null]: {error}"
+        ) from error
+
+
+def offsets_of(answer: Answer) -> dict[int, int | None]:
+    """Return {partition: offset or None} in the answer to a `committed`. Raises ProtocolError."""
+    try:
+        return _positions(answer.values["offsets"])
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ProtocolError(
+            "the client program's answer to `committed` is wrong: `offsets` has an offset or null "
+            f"by partition: {error}"
+        ) from error
+
+
+def number_in(answer: Answer, name: str) -> int:
+    """Return a number in an answer. Raises ProtocolError."""
+    try:
+        return _number(answer.values[name])
+    except (KeyError, TypeError) as error:
+        raise ProtocolError(f"the client program's answer has no number {name}") from error
+
+
+def _refuse(line: bytes, why: str) -> NoReturn:
+    shown = line.decode(errors="replace").rstrip("\n")
+    if len(shown) > LONGEST_SHOWN:
+        shown = f"{shown[:LONGEST_SHOWN]}..."
+    raise ProtocolError(
+        f"the client program wrote a line that the protocol does not have: {why}: {shown} (what is "
+        "no message belongs on the standard error)"
+    )
+
+
+def _answer(raw: Values) -> Answer:
+    values = {name: value for name, value in raw.items() if name not in ("id", "error")}
+    failure = _failure(raw["error"]) if raw.get("error") is not None else None
+    return Answer(id=_number(raw["id"]), values=values, failure=failure)
+
+
+def _failure(raw: Values) -> Failure:
+    then = raw.get("then", "close")
+    if then not in THEN:
+        raise ValueError(f"an error's `then` is one of {', '.join(THEN)}, not {then!r}")
+    code = raw.get("code")
+    return Failure(
+        name=str(raw["name"]),
+        code=None if code is None else _number(code),
+        definite=raw.get("definite", False) is True,
+        then=then,
+        partitions=tuple(map(_number, raw.get("partitions", ()))),
+    )
+
+
+def _sent(raw: Values) -> Sent:
+    return Sent(
+        client=_number(raw["client"]),
+        acked=[
+            (_number(number), None if offset is None else _number(offset))
+            for number, offset in raw.get("acked", ())
+        ],
+        failed=[(_number(number), _failure(error)) for number, error in raw.get("failed", ())],
+    )
+
+
+def _assigned(raw: Values) -> Assigned:
+    return Assigned(
+        client=_number(raw["client"]),
+        positions=_positions(raw["positions"]),
+        generation=_number(raw["generation"]),
+    )
+
+
+def _revoked(raw: Values) -> Revoked:
+    return Revoked(client=_number(raw["client"]), partitions=[*map(_number, raw["partitions"])])
+
+
+def _lost(raw: Values) -> Lost:
+    return Lost(client=_number(raw["client"]), partitions=[*map(_number, raw["partitions"])])
+
+
+def _noted(raw: Values) -> Noted:
+    return Noted(client=_number(raw["client"]), error=str(raw["error"]))
+
+
+def _positions(raw: Mapping[str, Any]) -> dict[int, int | None]:
+    return {int(p): None if offset is None else _number(offset) for p, offset in raw.items()}
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{json.dumps(value, default=str)} is not a whole number")
+    return value
+
+
+_EVENTS: Final[Mapping[str, Callable[[Values], Event]]] = {
+    "sent": _sent,
+    "assigned": _assigned,
+    "revoked": _revoked,
+    "lost": _lost,
+    "error": _noted,
+}

@@ -1,0 +1,1 @@
+"""Members and transactional producers of programs, see `harness.workloads.further.threads`."""

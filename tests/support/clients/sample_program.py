@@ -1,0 +1,270 @@
+"""A client program on confluent-kafka, as a user would write one: docs/clients-protocol.md.
+
+python -m tests.support.clients.sample_program
+
+It needs nothing of highwater.
+"""
+
+import base64
+import json
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+    libversion,
+)
+
+OUTPUT = threading.Lock()
+
+
+def write(line: dict[str, Any]) -> None:
+    """Write a message."""
+    with OUTPUT:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+def failure(error: KafkaError) -> dict[str, Any]:
+    """An error as the protocol has it."""
+    then = "abort" if error.txn_requires_abort() else "retry" if error.retriable() else "close"
+    return {"name": error.name(), "code": error.code() if error.code() > 0 else None, "then": then}
+
+
+class Client(threading.Thread):
+    """A client that does its commands in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(daemon=True)
+        self.number = number
+        self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.closed = False
+
+    def run(self) -> None:
+        """Do commands until the client is closed."""
+        while not self.closed:
+            try:
+                self.act(self.commands.get(timeout=0.02))
+            except queue.Empty:
+                self.idle()
+
+    def idle(self) -> None:
+        """Do what is due while no command waits."""
+
+    def act(self, command: dict[str, Any]) -> None:
+        """Do a command, and answer it."""
+        deed: Callable[[dict[str, Any]], Any] = getattr(self, command["do"].replace("-", "_"))
+        answer: dict[str, Any] = {"id": command["id"]}
+        try:
+            answer |= deed(command) or {}
+        except KafkaException as error:
+            answer["error"] = failure(error.args[0])
+        if command["do"] not in ("send", "resume"):
+            write(answer)
+
+    def tell(self, event: str, **values: Any) -> None:
+        """Write an event of this client."""
+        write({"client": self.number, "event": event, **values})
+
+
+def places(command: dict[str, Any], name: str) -> list[TopicPartition]:
+    """The {partition: offset} of a command."""
+    return [TopicPartition(command["topic"], int(p), n) for p, n in command[name].items()]
+
+
+class ProducerClient(Client):
+    """A producer, maybe with a transactional id."""
+
+    producer: Producer
+
+    def open_producer(self, command: dict[str, Any]) -> None:
+        """Make the producer."""
+        config = {
+            **command["properties"],
+            "bootstrap.servers": command["bootstrap"],
+            "acks": command["acks"],
+            "enable.idempotence": command["idempotence"],
+            "linger.ms": command["linger_ms"],
+            "message.timeout.ms": command["timeout_ms"],
+            "request.timeout.ms": command["request_timeout_ms"],
+        }
+        if command.get("transactional_id"):
+            config["transactional.id"] = command["transactional_id"]
+            config["transaction.timeout.ms"] = command["transaction_timeout_ms"]
+        self.call_s = command["call_timeout_ms"] / 1000
+        self.producer = Producer(config)
+
+    def idle(self) -> None:
+        """Outcomes are written by `delivered`."""
+        self.producer.poll(0)
+
+    def send(self, command: dict[str, Any]) -> None:
+        """Write the records of a batch."""
+        for number, partition, payload in command["records"]:
+
+            def delivered(error: KafkaError | None, message: Any, number: int = number) -> None:
+                if error is None:
+                    self.tell("sent", acked=[[number, message.offset()]])
+                else:
+                    self.tell("sent", failed=[[number, failure(error)]])
+
+            value = base64.b64decode(payload)
+            self.producer.produce(
+                command["topic"], value, partition=partition, on_delivery=delivered
+            )
+        self.producer.poll(0)
+
+    def flush(self, command: dict[str, Any]) -> None:
+        """Wait for the outcomes of all sends, but not longer than a call may take."""
+        self.producer.flush(self.call_s)
+
+    def init_transactions(self, command: dict[str, Any]) -> None:
+        """Take over the transactional id."""
+        self.producer.init_transactions(self.call_s)
+
+    def begin_transaction(self, command: dict[str, Any]) -> None:
+        """Begin a transaction."""
+        self.producer.begin_transaction()
+
+    def send_offsets(self, command: dict[str, Any]) -> None:
+        """Add offsets to the transaction."""
+        member = base64.b64decode(command["metadata"])
+        self.producer.send_offsets_to_transaction(places(command, "offsets"), member, self.call_s)
+
+    def commit_transaction(self, command: dict[str, Any]) -> None:
+        """Commit."""
+        self.producer.commit_transaction(self.call_s)
+
+    def abort_transaction(self, command: dict[str, Any]) -> None:
+        """Abort."""
+        self.producer.abort_transaction(self.call_s)
+
+    def close(self, command: dict[str, Any]) -> None:
+        """Send nothing any more."""
+        self.producer.purge()
+        self.closed = True
+
+
+class ConsumerClient(Client):
+    """A consumer: a member of a group, or with assigned partitions."""
+
+    consumer: Consumer
+
+    def open_consumer(self, command: dict[str, Any]) -> None:
+        """Make the consumer."""
+        member = "group" in command
+        config = {
+            **command["properties"],
+            "bootstrap.servers": command["bootstrap"],
+            "group.id": command.get("group") or f"highwater-{self.number}",
+            "enable.auto.commit": False,
+            "isolation.level": command["isolation_level"],
+            "auto.offset.reset": "earliest" if member else "error",
+        }
+        if member:
+            config["session.timeout.ms"] = command["session_timeout_ms"]
+            config["heartbeat.interval.ms"] = command["heartbeat_interval_ms"]
+            config["max.poll.interval.ms"] = command["max_poll_interval_ms"]
+        if command.get("instance_id"):
+            config["group.instance.id"] = command["instance_id"]
+        self.call_s = command["call_timeout_ms"] / 1000
+        self.records = command["max_records"]
+        self.consumer = Consumer(config)
+
+    def assign(self, command: dict[str, Any]) -> None:
+        """Read these partitions from these offsets on."""
+        self.consumer.assign(places(command, "positions"))
+
+    def subscribe(self, command: dict[str, Any]) -> None:
+        """Join the group."""
+        self.consumer.subscribe(
+            [command["topic"]], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
+        )
+
+    def poll(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return records."""
+        found = []
+        for each in self.consumer.consume(self.records, command["timeout_ms"] / 1000):
+            if each.error() is None:
+                payload = base64.b64encode(each.value()).decode()
+                found.append([each.partition(), each.offset(), each.leader_epoch(), payload])
+        return {"records": found}
+
+    def commit(self, command: dict[str, Any]) -> None:
+        """Commit offsets."""
+        done = self.consumer.commit(offsets=places(command, "offsets"), asynchronous=False)
+        for each in done:
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    def committed(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return the committed offsets."""
+        asked = [TopicPartition(command["topic"], partition) for partition in command["partitions"]]
+        found = self.consumer.committed(asked, timeout=self.call_s)
+        return {"offsets": {p.partition: None if p.offset < 0 else p.offset for p in found}}
+
+    def seek(self, command: dict[str, Any]) -> None:
+        """Go on from these offsets."""
+        for place in places(command, "positions"):
+            self.consumer.seek(place)
+
+    def group_metadata(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return the member's generation, and what `send-offsets` needs."""
+        metadata = self.consumer.consumer_group_metadata()
+        generation = int.from_bytes(metadata[7:11], "little", signed=True)
+        return {"generation": generation, "metadata": base64.b64encode(metadata).decode()}
+
+    def close(self, command: dict[str, Any]) -> None:
+        """Leave the group, or vanish."""
+        if command.get("leave", True):
+            self.consumer.close()
+        self.closed = True
+
+    def assigned(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        """Go on from the committed offsets, or from the beginning."""
+        for each in (found := self.consumer.committed(given, timeout=self.call_s)):
+            each.offset = max(each.offset, 0)
+        consumer.assign(found)
+        generation = self.group_metadata({})["generation"]
+        self.tell(
+            "assigned", positions={p.partition: p.offset for p in found}, generation=generation
+        )
+
+    def revoked(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        """Do commands until highwater says that the partitions may go."""
+        self.tell("revoked", partitions=[each.partition for each in given])
+        while (command := self.commands.get())["do"] != "resume":
+            self.act(command)
+
+    def lost(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        """The partitions are gone."""
+        self.tell("lost", partitions=[each.partition for each in given])
+
+
+def main() -> None:
+    """Read commands until the end of the standard input."""
+    clients: dict[int, Client] = {}
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "hello":
+            kinds = ["produce", "group", "copy", "transactions"]
+            name = {"name": "sample", "version": libversion()[0], "protocol": 1, "kinds": kinds}
+            write({"id": command["id"], **name})
+            continue
+        number = command["client"]
+        if command["do"].startswith("open-"):
+            made = ProducerClient if command["do"] == "open-producer" else ConsumerClient
+            clients[number] = made(number)
+            clients[number].start()
+        clients[number].commands.put(command)
+
+
+if __name__ == "__main__":
+    main()

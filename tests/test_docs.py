@@ -79,7 +79,14 @@ def test_every_command_and_option_in_the_documentation_exists(page: Path) -> Non
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_module_that_the_documentation_starts_exists(page: Path) -> None:
     for module in re.findall(r"python -m ([a-z_.]+[a-z_])", page.read_text()):
-        if module.split(".")[0] in ("tests", "nodes", "harness", "nemesis", "checkers"):
+        if module.split(".")[0] in (
+            "tests",
+            "highwater",
+            "nodes",
+            "harness",
+            "nemesis",
+            "checkers",
+        ):
             assert find_spec(module), module
 
 

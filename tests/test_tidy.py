@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("nodes", "harness", "nemesis", "checkers")
+PACKAGES = ("highwater", "nodes", "harness", "nemesis", "checkers")
 MAX_MODULE_LINES = 500
 MAX_BODY_LINES = 60
 """Of a function, without its signature and docstring: the options of a command are a table."""

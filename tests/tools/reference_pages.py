@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from harness.plans import fault_catalogue
 from harness.plans.plan import Plan
+from tests.tools.api_reference import api_page
+from tests.tools.notebooks import notebook_page, notebooks
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
@@ -174,7 +176,12 @@ NOT_WRITTEN: Final = {("Event", "id"), ("Plan", "more_workloads")}
 
 def pages() -> dict[Path, str]:
     """Path -> text of every page that comes from the code."""
-    return {DOCS / "reference" / "plan.md": plan_page(), DOCS / "faults.md": faults_page()}
+    return {
+        DOCS / "reference" / "plan.md": plan_page(),
+        DOCS / "reference" / "api.md": api_page(),
+        DOCS / "faults.md": faults_page(),
+        **{path.with_suffix(".md"): notebook_page(path) for path in notebooks()},
+    }
 
 
 def plan_page() -> str:

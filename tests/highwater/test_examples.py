@@ -1,0 +1,80 @@
+"""Every public name has a docstring with an example, and every example runs."""
+
+import doctest
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import highwater
+from checkers.engines.spark_sessions import local_spark_session
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.tools.anomaly_reports import write_run
+
+GOLDEN = ALL_GOLDEN["replica_has_other_bytes"]
+VALUES = {"Plan", "Topic", "Workload", "Nemesis", "Event", "__version__"}
+"""Models of plans: the reference of plans has an example for each of their keys."""
+ON_SPARK = "Table.spark"
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """(name, object) of every public function and class, and of every public method."""
+    for name in highwater.__all__:
+        found = getattr(highwater, name)
+        if name in VALUES:
+            continue
+        yield name, found
+        if inspect.isclass(found) and not issubclass(found, Exception):
+            for each, member in vars(found).items():
+                if not each.startswith("_") and (callable(member) or isinstance(member, property)):
+                    yield f"{name}.{each}", member
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the examples find: a judged run, one without a verdict, a simulated one, a store."""
+    root = tmp_path_factory.mktemp("runs")
+    runs = {name: write_run(root / name, GOLDEN) for name in ("judged", "unjudged")}
+    highwater.check(runs["judged"])
+    plan = highwater.plan("acks-1-leader-cut-off", target="sim", duration_s=9, seed=7)
+    simulated = highwater.run(plan, store=root / "store")
+    return {
+        "highwater": highwater,
+        "RUN": str(runs["judged"]),
+        "UNJUDGED": str(runs["unjudged"]),
+        "SIMULATED": str(simulated.path),
+        "STORE": str(root / "store"),
+    }
+
+
+PUBLIC = dict(public())
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name != ON_SPARK])
+def test_the_example_of_every_public_name_runs(name: str, names: dict[str, Any]) -> None:
+    run_example(name, names)
+
+
+@pytest.mark.slow
+def test_the_example_on_spark_runs(names: dict[str, Any]) -> None:
+    session = local_spark_session([])
+    try:
+        run_example(ON_SPARK, {**names, "SPARK": session})
+    finally:
+        session.stop()
+
+
+def run_example(name: str, names: dict[str, Any]) -> None:
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    assert ">>> " in text, f"highwater.{name} has no example"
+    example = doctest.DocTestParser().get_doctest(text, dict(names), name, None, None)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    shown: list[str] = []
+    runner.run(example, out=shown.append)
+    assert runner.failures == 0, "".join(shown)
+
+
+def test_every_model_of_plans_has_a_docstring() -> None:
+    for name in VALUES - {"__version__"}:
+        assert inspect.getdoc(getattr(highwater, name)), name

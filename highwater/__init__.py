@@ -7,6 +7,7 @@ private. Names are loaded when they are first used, so `import highwater` costs 
     check(run)          judge a stored run again
     run(plan)           make a run: start a cluster, break it, judge what its clients saw
     plan(source)        read a plan: a packaged one by name, or a TOML file
+    cluster()           a cluster of the built-in broker for tests, and faults to break it
 
 Every error is a `HighwaterError`. Its text says what happened and what to do.
 """
@@ -15,13 +16,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from highwater._checking import check as check
+    from highwater._clusters import Cluster as Cluster
+    from highwater._clusters import cluster as cluster
+    from highwater._errors import ClusterFailed as ClusterFailed
     from highwater._errors import EngineUnavailable as EngineUnavailable
+    from highwater._errors import FaultFailed as FaultFailed
     from highwater._errors import HighwaterError as HighwaterError
     from highwater._errors import InvalidPlan as InvalidPlan
     from highwater._errors import InvalidRequest as InvalidRequest
     from highwater._errors import NotJudged as NotJudged
     from highwater._errors import RunFailed as RunFailed
     from highwater._errors import RunUnreadable as RunUnreadable
+    from highwater._faults import FaultInForce as FaultInForce
+    from highwater._faults import Faults as Faults
     from highwater._plans import Event as Event
     from highwater._plans import Nemesis as Nemesis
     from highwater._plans import Plan as Plan
@@ -43,6 +50,7 @@ _MODULES = {
     "run": "_running",
     "plan": "_plans",
     "packaged_plans": "_plans",
+    "cluster": "_clusters",
     "Run": "_runs",
     "Table": "_tables",
     "Verdict": "_verdicts",
@@ -53,12 +61,17 @@ _MODULES = {
     "Workload": "_plans",
     "Nemesis": "_plans",
     "Event": "_plans",
+    "Cluster": "_clusters",
+    "Faults": "_faults",
+    "FaultInForce": "_faults",
     "HighwaterError": "_errors",
     "RunUnreadable": "_errors",
     "NotJudged": "_errors",
     "InvalidPlan": "_errors",
     "InvalidRequest": "_errors",
     "RunFailed": "_errors",
+    "ClusterFailed": "_errors",
+    "FaultFailed": "_errors",
     "EngineUnavailable": "_errors",
 }
 """The module of every public name, in the order of the reference."""
@@ -69,6 +82,7 @@ __all__ = [  # noqa: RUF022 - in the order of the reference
     "run",
     "plan",
     "packaged_plans",
+    "cluster",
     "Run",
     "Table",
     "Verdict",
@@ -79,12 +93,17 @@ __all__ = [  # noqa: RUF022 - in the order of the reference
     "Workload",
     "Nemesis",
     "Event",
+    "Cluster",
+    "Faults",
+    "FaultInForce",
     "HighwaterError",
     "RunUnreadable",
     "NotJudged",
     "InvalidPlan",
     "InvalidRequest",
     "RunFailed",
+    "ClusterFailed",
+    "FaultFailed",
     "EngineUnavailable",
     "__version__",
 ]

@@ -6,6 +6,8 @@ HighwaterError
 ├── InvalidPlan          a plan cannot be run as it is
 ├── InvalidRequest       an argument makes no sense, such as an expectation that cannot be read
 ├── RunFailed            the harness could not do its work
+├── ClusterFailed        a cluster for tests cannot be started, or has ended
+├── FaultFailed          a fault was not injected, had no effect, or could not be healed
 └── EngineUnavailable    DuckDB or Spark cannot be used on this machine
 """
 
@@ -89,6 +91,27 @@ class RunFailed(HighwaterError):
     def __init__(self, text: str, *, output: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.output = output
+
+
+class ClusterFailed(HighwaterError):
+    """A cluster for tests cannot be started, or has ended; the text has the last lines of its log.
+
+    Example:
+        >>> issubclass(highwater.ClusterFailed, highwater.HighwaterError)
+        True
+    """
+
+
+class FaultFailed(HighwaterError):
+    """A fault was not injected, had no effect, or could not be healed.
+
+    Example:
+        >>> try:
+        ...     CLUSTER.faults.kill("node:9")
+        ... except highwater.FaultFailed as error:
+        ...     print("there is no node 9" in str(error))
+        True
+    """
 
 
 class EngineUnavailable(HighwaterError):

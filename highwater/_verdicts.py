@@ -99,7 +99,7 @@ class Expectation:
         return cls(text=text, outcome=str(found["outcome"]), said=said)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verdict:
     """The answer about a run, with its evidence.
 
@@ -162,6 +162,10 @@ class Verdict:
             0
         """
         return tuple(each for each in self.anomalies if each.kind == "lost-write")
+
+    def __repr__(self) -> str:
+        """One line, so that `assert verdict.ok` shows it whole."""
+        return f"<{self.outcome}: {self.headline}>"
 
     def __str__(self) -> str:
         told = [each for each in self.anomalies if each.judgement != "informational"]

@@ -15,11 +15,15 @@ delay the heals of other faults any longer. New faults wait until heals in progr
 that no heal undoes a new fault.
 
 Faults may overlap: the heal of one fault does not undo what another fault still holds.
+
+People and tests may break a cluster by hand, too: any thread may add an event while the schedule
+runs, and ask for the heal of one fault.
 """
 
 import contextlib
 import random
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -92,6 +96,9 @@ class Nemesis:
         self._stop = threading.Event()
         self._start_ns = 0
         self._pending = list(schedule.events)
+        self._known = list(schedule.events)
+        self._added: deque[Event] = deque()
+        self._asked_to_heal: deque[int] = deque()
         self._in_force: list[_ActiveFault] = []
         self._injected = InjectedEvents()
         self._labels: tuple[str, ...] = ()
@@ -106,9 +113,36 @@ class Nemesis:
     @property
     def finish_s(self) -> float:
         """How long the last heals may take together before they count as hanging: the longest heal
-        timeout of the schedule's faults.
+        timeout of the faults.
         """
-        return max((find(e.fault).heal_timeout_s for e in self._schedule.events), default=0.0)
+        return max((find(e.fault).heal_timeout_s for e in self._known), default=0.0)
+
+    def records(self) -> tuple[FaultRecord, ...]:
+        """The records of all faults that were injected so far; they change until they are over."""
+        return tuple(self._injected.records)
+
+    def add(self, event: Event) -> None:
+        """Inject one more event now; its id must be new. Any thread may call."""
+        self._known.append(event)
+        self._added.append(event)
+
+    def adopt(self, event: Event, injection: Injection, started_ns: int) -> None:
+        """Take over a fault that a dead nemesis left in force. Call it before `run`."""
+        fault = find(event.fault)
+        record = FaultRecord(
+            event=event,
+            label=fault.label(injection),
+            injection=injection,
+            started_ns=started_ns,
+        )
+        self._known.append(event)
+        self._in_force.append(_ActiveFault(fault=fault, injection=injection, record=record))
+        self._injected.add(record)
+        self._publish()
+
+    def heal(self, fault_id: int) -> None:
+        """Heal one fault soon; do nothing for a fault that is over. Any thread may call."""
+        self._asked_to_heal.append(fault_id)
 
     def stop(self) -> None:
         """Make `run` heal everything and return soon; any thread or signal handler may call."""
@@ -135,6 +169,7 @@ class Nemesis:
     def _step(self) -> None:
         """Do everything that is due now: heals first, then ticks, measurements and new faults."""
         now_ns = self._clock.now_ns()
+        self._take_requests(now_ns)
         for active in [a for a in self._in_force if a.idle and _passed(a.heal_at_ns, now_ns)]:
             self._heal(active)
         self._remove_finished()
@@ -148,6 +183,20 @@ class Nemesis:
                 return
             self._try_event(event)
             self._remove_finished()
+
+    def _take_requests(self, now_ns: int) -> None:
+        """Take over what other threads have asked for since the last step."""
+        while self._added:
+            at_ms = (now_ns - self._start_ns) // 1_000_000
+            self._pending.append(self._added.popleft().model_copy(update={"at_ms": at_ms}))
+        for _ in range(len(self._asked_to_heal)):
+            fault_id = self._asked_to_heal.popleft()
+            found = [a for a in self._in_force if a.record.event.id == fault_id and not a.healing]
+            for active in found:
+                if active.idle:
+                    active.heal_at_ns = now_ns
+                else:  # it is still being injected
+                    self._asked_to_heal.append(fault_id)
 
     def _sleep_s(self, end_ns: int) -> float:
         now_ns = self._clock.now_ns()
@@ -233,6 +282,7 @@ class Nemesis:
                 planned_ms=event.at_ms,
                 at_ns=self._clock.now_ns(),
                 **active.injection.as_json(),
+                **active.injection.exact_cuts(),
             )
         except Exception as error:
             record.failed(f"not injected: the journal cannot be written: {_error_text(error)}")

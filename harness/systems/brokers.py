@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+OUTSIDE_PORT: Final = 9094
+"""Where a node serves programs outside of the target's network, which reach it by a forwarder."""
 
 PROPERTIES: Final = "server.properties"
 OUTPUT: Final = "node.log"
@@ -67,11 +69,13 @@ def server_properties(
     overrides: Mapping[str, str | int | float | bool],
     layout: Layout | None = None,
     joins: Sequence[int] = (),
+    outside: str | None = None,
 ) -> dict[str, str]:
     """Return one node's properties. Pure.
 
     `addresses` has every node of the layout. By default all nodes have both roles. `joins` names
-    the controllers that a controller joins which is no voter from the beginning.
+    the controllers that a controller joins which is no voter from the beginning. `outside` is the
+    host:port of a forwarder to the node: a listener of its own tells clients this address.
     """
     layout = layout or Layout.combined(sorted(addresses))
     address = addresses[node]
@@ -80,10 +84,21 @@ def server_properties(
         CONTROLLER: f"CONTROLLER://{address}:{CONTROLLER_PORT}",
     }
     rack = {"broker.rack": layout.racks[node]} if node in layout.racks else {}
+    advertised = {}
+    if outside is not None and BROKER in layout.roles[node].split(","):
+        inside = listeners[BROKER]
+        listeners[BROKER] += f",OUTSIDE://{address}:{OUTSIDE_PORT}"
+        advertised = {
+            "advertised.listeners": f"{inside},OUTSIDE://{outside}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,"
+            "CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
     return {
         "node.id": str(node),
         "process.roles": layout.roles[node],
         "listeners": ",".join(listeners[role] for role in layout.roles[node].split(",")),
+        **advertised,
         "controller.listener.names": "CONTROLLER",
         **_quorum(addresses, layout.controllers, joins),
         "cluster.id": cluster_id,
@@ -144,7 +159,10 @@ class BrokerSystem:
         layout: Layout | None = None,
         *,
         program: BrokerProgram | None = None,
+        outside: Mapping[int, str] | None = None,
     ) -> None:
+        """`outside` has the host:port of the forwarder to each node; by default there are none."""
+        self._outside = outside or {}
         self._plan = plan
         self._target = target
         self._run = run
@@ -208,6 +226,7 @@ class BrokerSystem:
             overrides=self._plan.resolved_broker(),
             layout=self.layout,
             joins=joins,
+            outside=self._outside.get(node),
         )
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
         self._program.configure(self._files(node), properties)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from nemesis.base import BadSchedule
 from nemesis.hosts import Cut, Hosts
@@ -122,6 +122,23 @@ class Injection:
         if self.details:
             found["details"] = dict(self.details)
         return found
+
+    def exact_cuts(self) -> dict[str, object]:
+        """All fields of the cuts, if `as_json` leaves some out: a later process may heal them."""
+        if not any(cut.answers or cut.layer for cut in self.cuts):
+            return {}
+        return {"exact_cuts": [list(cut) for cut in self.cuts]}
+
+    @classmethod
+    def from_journal(cls, entry: Mapping[str, Any]) -> Self:
+        """Return the injection that a journal's record of a fault has."""
+        cuts = entry.get("exact_cuts") or entry.get("cuts") or ()
+        return cls(
+            nodes=tuple(entry.get("nodes") or ()),
+            cuts=tuple(Cut(*each) for each in cuts),
+            links=tuple((src, dst) for src, dst in entry.get("links") or ()),
+            details=tuple(dict(entry.get("details") or {}).items()),
+        )
 
     def without(
         self, others: Sequence["Injection"], *, same_fault: Sequence["Injection"]

@@ -10,6 +10,7 @@ import pytest
 import highwater
 from checkers.engines.spark_sessions import local_spark_session
 from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.require import require
 from tests.tools.anomaly_reports import write_run
 
 GOLDEN = ALL_GOLDEN["replica_has_other_bytes"]
@@ -51,7 +52,31 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 PUBLIC = dict(public())
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name != ON_SPARK])
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[highwater.Cluster]:
+    """The cluster of the examples."""
+    require("netns")
+    with highwater.cluster() as made:
+        made.create_topic("orders")
+        yield made
+
+
+def needs_cluster(name: str) -> bool:
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    return "CLUSTER" in text or "highwater.cluster(" in text
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if needs_cluster(name)])
+def test_the_example_of_every_name_that_needs_a_cluster_runs(
+    name: str, kafka: highwater.Cluster
+) -> None:
+    run_example(name, {"highwater": highwater, "CLUSTER": kafka})
+    assert kafka.faults.in_force == ()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PUBLIC if name != ON_SPARK and not needs_cluster(name)]
+)
 def test_the_example_of_every_public_name_runs(name: str, names: dict[str, Any]) -> None:
     run_example(name, names)
 

@@ -25,6 +25,10 @@ def test_importing_highwater_loads_nothing() -> None:
     assert loaded_by("import highwater; dir(highwater)") == []
 
 
+def test_the_plugin_of_pytest_loads_nothing_before_it_is_used() -> None:
+    assert loaded_by("import highwater.pytest_plugin") == []
+
+
 def test_the_help_of_the_command_line_loads_no_library_of_data() -> None:
     code = "from harness.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     heavy = tuple(name for name in HEAVY if name not in ("typer", "harness", "kio"))

@@ -63,6 +63,12 @@ class ClusterTracker:
         self._answered_ns: dict[int, int] = {}
         self._ignored: frozenset[int] = frozenset()
 
+    def watch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Keep the views of these partitions from now on, and of no others."""
+        self.partitions = tuple(sorted(partitions))
+        kept = frozenset(self.partitions)
+        self.newest = {at: view for at, view in self.newest.items() if at in kept}
+
     def add_node(self, node: int) -> None:
         """Use this node's view from now on."""
         self.nodes = tuple(sorted({*self.nodes, node}))

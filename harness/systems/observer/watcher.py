@@ -124,6 +124,16 @@ class Watcher:
         """Watch this broker no longer: it is removed for good."""
         self._in_loop(self._remove, node)
 
+    def watch_topics(self, partitions: Mapping[str, int]) -> None:
+        """Watch these topics from now on, and no others."""
+        self._in_loop(self._watch_topics, dict(partitions))
+
+    def _watch_topics(self, partitions: Mapping[str, int]) -> None:
+        self._topics = [{"name": topic} for topic in sorted(partitions)]
+        self._tracker.watch(
+            TopicPartition(topic, p) for topic, count in partitions.items() for p in range(count)
+        )
+
     def stop_waiting_for(self, node: int) -> None:
         """Wait no longer for this node: it will not run again."""
         self._in_loop(self._tracker.stop_waiting_for, node)

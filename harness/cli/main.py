@@ -39,6 +39,7 @@ from harness.cli.bench import bench
 from harness.cli.cluster.up_down import cluster_app
 from harness.cli.contract import contract
 from harness.cli.elle import elle
+from harness.cli.fault import fault_app
 from harness.cli.image import image_app
 from harness.cli.interchange import export_app, import_app
 from harness.cli.nightly import nightly
@@ -328,9 +329,12 @@ def clean(
 
     Their run directories stay.
     """
+    from harness.run.by_hand.client import end_keepers
     from harness.targets.clean import clean as clean_up
 
     ensure_privileges()
+    if everything:
+        end_keepers()
     print_cleaned(clean_up(store, everything=everything), "nothing was left behind")
 
 
@@ -349,6 +353,7 @@ app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 app.command()(bench)
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(fault_app, name="fault")
 app.add_typer(image_app, name="image")
 
 

@@ -17,6 +17,8 @@ from harness.recording import journal, store
 from harness.recording.journal import Journal
 from harness.recording.versions import commit, versions
 from harness.run import prepare
+from harness.run.by_hand.client import end_keeper, end_keepers
+from harness.run.by_hand.foreground import serving
 from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import Layout
 from harness.targets import clean
@@ -99,7 +101,8 @@ def up(
             say(_facts(plan.name, system.bootstrap, run.path, detach))
             keep = detach
             if not detach:
-                _watch(target, system, stop, warn)
+                with serving(run, target, system, journal):
+                    _watch(target, system, stop, warn)
                 system.stop()
         finally:
             if not keep:
@@ -115,11 +118,13 @@ def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
     `run` is no run directory, and ClusterError when its cluster is in the foreground.
     """
     if run is None:
+        end_keepers()
         found = clean.clean(root, everything=True)
         return [each for each in found if each.outcome is not CleanOutcome.ALIVE]
     path = store.open_run(run).path / "journal.jsonl"
     if not path.exists():
         raise ClusterError(f"{run}: nothing was started in this run: it has no journal")
+    end_keeper(path.parent)
     done = clean.undo(path)
     if done.outcome is CleanOutcome.ALIVE:
         raise ClusterError(f"{run} is not detached: stop it with Ctrl-C where it was started")

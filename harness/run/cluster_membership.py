@@ -7,6 +7,7 @@ so that `cluster down` and `clean` undo them. Moving data to and from the broker
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.plans.plan import Plan, stored_plan
@@ -17,23 +18,35 @@ from harness.run import cluster
 from harness.run.cluster import ClusterError
 from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import CONTROLLER
+from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedCluster:
+    """A running cluster whose journal this process holds."""
+
+    run: Run
+    target: Target
+    system: BrokerSystem
+    journal: Journal
+
+
 @contextmanager
-def locked_cluster(run_dir: Path | None) -> Iterator[BrokerSystem]:
+def locked_cluster(run_dir: Path | None) -> Iterator[LockedCluster]:
     """Lock a running detached cluster and return it.
 
-    Raises ClusterError when there is no such cluster, when it is in the foreground, or when another
-    command is changing it.
+    Raises ClusterError when there is no such cluster, when it is in the foreground, when another
+    command is changing it, or while a fault is in force.
     """
     path = cluster.find(run_dir).run
     try:
         journal = Journal.take_over(path / "journal.jsonl")
     except JournalHeld as error:
         raise ClusterError(
-            f"{path}: this cluster is in the foreground, or another command is changing it; only a "
-            "cluster that was started with --detach can be changed"
+            f"{path}: this cluster is in the foreground, or a fault is in force (`highwater fault "
+            "heal-all`), or another command is changing it; only a cluster that was started with "
+            "--detach can be changed"
         ) from error
     with journal:
         run = store.open_run(path)
@@ -41,7 +54,7 @@ def locked_cluster(run_dir: Path | None) -> Iterator[BrokerSystem]:
         target = kind_of(plan).attach(run.run_id, run.path, journal)
         system = BrokerSystem.attach(target, run)
         try:
-            yield system
+            yield LockedCluster(run=run, target=target, system=system, journal=journal)
         finally:
             run.update(bootstrap=system.bootstrap)
 
@@ -61,7 +74,8 @@ def add_brokers(
     Raises ClusterError, DeployError, TargetError; brokers that were started before the error stay.
     """
     added = []
-    with locked_cluster(run_dir) as system:
+    with locked_cluster(run_dir) as locked:
+        system = locked.system
         for _ in range(count):
             added.append(system.add_broker(rack=rack))
             tell(f"started broker {added[-1]}")
@@ -70,8 +84,8 @@ def add_brokers(
 
 def check_removable(run_dir: Path | None, nodes: Sequence[int]) -> None:
     """Raise ClusterError when one of the nodes does not exist, or is a controller too."""
-    with locked_cluster(run_dir) as system:
-        layout = system.layout
+    with locked_cluster(run_dir) as locked:
+        layout = locked.system.layout
         for node in nodes:
             if node not in layout.brokers:
                 raise ClusterError(f"no broker {node}: there are {list(layout.brokers)}")
@@ -95,7 +109,8 @@ def remove_brokers(
     number. The caller must know that the brokers hold no replicas any more.
     """
     check_removable(run_dir, nodes)
-    with locked_cluster(run_dir) as system:
+    with locked_cluster(run_dir) as locked:
+        system = locked.system
         for node in nodes:
             if not system.stop_node(node):
                 tell(f"broker {node} did not shut down in time and was killed")

@@ -8,6 +8,7 @@ alone says which faults there are: so a fault whose breaker died is healed by th
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -16,7 +17,8 @@ from harness.recording.history import OperationWriter
 from harness.recording.journal import Journal, Record
 from harness.recording.store import Run
 from harness.run.administration.administrator import Administrator
-from harness.run.by_hand.protocol import FAILURE, Refused
+from harness.run.by_hand.faults_of_journal import Row, list_faults, unhealed
+from harness.run.by_hand.protocol import FAILURE, REQUEST, Refused
 from harness.run.hosts import hosts_of
 from harness.systems.base import DeployedSystem
 from harness.systems.observer.monitor import Monitor
@@ -24,7 +26,7 @@ from harness.targets.base import Target
 from nemesis import selectors
 from nemesis.executor import Nemesis
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Injection, Params
+from nemesis.faults.fault import Ability, Injection, Params
 from nemesis.record import FaultRecord
 from nemesis.schedule import LONGEST_MS, Event, Schedule
 
@@ -35,8 +37,6 @@ PROVE_S: Final = 5.0
 SLACK_S: Final = 15.0
 """How long an injection or a heal may take beyond what the fault itself says."""
 SETTLE_S: Final = 30.0
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +150,10 @@ class Breaker:
                 break
             time.sleep(POLL_S)
         if record.error is not None:
-            self.heal(event.id)
-            raise Refused(f"{record.label}: {record.error}", FAILURE)
+            with suppress(Refused):
+                self.heal(event.id)
+            kind = REQUEST if record.error.startswith("not injected") else FAILURE
+            raise Refused(f"{record.label}: {record.error}", kind)
         return _row(record)
 
     def heal(self, fault_id: int) -> Row:
@@ -207,6 +209,11 @@ class Breaker:
         if self._client_port is not None and values.get("peers") == "clients" and "port" in values:
             given = {"port": str(self._client_port), **given}
         selectors.parse(targets or fault.default_selector)
+        if Ability.CLOCKS in fault.needs:
+            raise Refused(
+                f"{name} needs nodes with wall clocks of their own, which only the clusters of "
+                "plans have: put it into a plan for `highwater run`"
+            )
         if lacks := sorted(fault.needs - self._target.abilities):
             raise Refused(
                 f"{name} cannot be injected here: the cluster's machines lack "
@@ -225,7 +232,7 @@ class Breaker:
         )
 
     def _adopt(self, records: Iterable[Record]) -> None:
-        for entry in _unhealed(records).values():
+        for entry in unhealed(records).values():
             event = Event(
                 id=int(str(entry["fault_id"])),
                 at_ms=0,
@@ -260,39 +267,6 @@ class Breaker:
                 return record
             time.sleep(POLL_S)
         raise Refused(failure, FAILURE)
-
-
-def list_faults(records: Iterable[Record]) -> list[Row]:
-    """Return a row for each fault of a journal: id, fault, label, state (`in force` or `healed`),
-    effect and healing (the proofs). Pure.
-    """
-    rows: dict[object, Row] = {}
-    for entry in records:
-        fault_id = entry.get("fault_id")
-        if entry["kind"] == "fault":
-            rows[fault_id] = {
-                "id": fault_id,
-                "fault": entry["fault"],
-                "label": entry["label"],
-                "state": "in force",
-                "effect": None,
-                "healing": None,
-            }
-        elif entry["kind"] == "fault-effective" and fault_id in rows:
-            rows[fault_id]["effect"] = entry["effect"]
-        elif entry["kind"] == "fault-healed" and fault_id in rows:
-            rows[fault_id] |= {"state": "healed", "healing": entry.get("healing")}
-    return list(rows.values())
-
-
-def _unhealed(records: Iterable[Record]) -> dict[object, Record]:
-    found: dict[object, Record] = {}
-    for entry in records:
-        if entry["kind"] == "fault":
-            found[entry["fault_id"]] = entry
-        elif entry["kind"] == "fault-healed":
-            found.pop(entry["fault_id"], None)
-    return found
 
 
 def _row(record: FaultRecord) -> Row:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from harness.recording.journal import registered
 from harness.run.by_hand.protocol import FAILURE, Connection, Message, Refused, socket_path
 
 
@@ -76,3 +77,10 @@ def end_keeper(run_dir: Path) -> None:
     if client is not None:
         with client, suppress(Refused):
             client.ask("end")
+            client.first_answer()  # none comes: it waits for the end of the keeper
+
+
+def end_keepers() -> None:
+    """Do so for all detached clusters of this user; clusters in the foreground stay as they are."""
+    for path in registered():
+        end_keeper(path.parent)

@@ -24,13 +24,18 @@ LONGEST_CONNECT_S: Final = 120.0
 class _End(asyncio.Protocol):
     """One end of a forwarded connection: it passes on what arrives to the other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_ends: "set[_End]") -> None:
+        """`open_ends` has this end as long as it is connected."""
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
+        self._open_ends = open_ends
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._open_ends.add(self)
+        if self.other is None:
+            transport.pause_reading()  # what arrives now could not be passed on
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
@@ -43,6 +48,7 @@ class _End(asyncio.Protocol):
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._open_ends.discard(self)
         if self.other is None or self.other.transport is None:
             return
         # A reset is passed on as a reset.
@@ -78,6 +84,7 @@ class Forwarder:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[_End] = set()
         self._thread = threading.Thread(target=self._run, name="forwarder", daemon=True)
 
     def start(self) -> None:
@@ -104,8 +111,13 @@ class Forwarder:
             finally:
                 for task in self._tasks:
                     task.cancel()
+                for end in self._ends:
+                    if end.transport is not None:
+                        end.transport.abort()
                 with suppress(RuntimeError):
-                    self._loop.run_until_complete(asyncio.sleep(0))
+                    ended = asyncio.gather(*self._tasks, return_exceptions=True)
+                    self._loop.run_until_complete(ended)
+                    self._loop.run_until_complete(asyncio.sleep(0))  # the ends close now
                 self._loop.close()
 
     def _start_task(self, work: "asyncio._CoroutineLike[None]") -> None:
@@ -128,7 +140,7 @@ class Forwarder:
         """Connect to the node and join the two ends; close the accepted end if that fails."""
         assert self._loop is not None
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        near, far = _End(), _End()
+        near, far = _End(self._ends), _End(self._ends)
         try:
             async with asyncio.timeout(LONGEST_CONNECT_S):
                 await self._loop.create_connection(
@@ -136,7 +148,9 @@ class Forwarder:
                 )
             near.other, far.other = far, near
             await self._loop.connect_accepted_socket(lambda: near, accepted)
-        except (OSError, TimeoutError, LookupError):
+            assert far.transport is not None
+            far.transport.resume_reading()
+        except (OSError, TimeoutError, LookupError, asyncio.CancelledError):
             accepted.close()
             if far.transport is not None:
                 far.transport.abort()

@@ -4,10 +4,10 @@ The breaker is made at the first request that needs one: it watches the cluster,
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from harness.run.by_hand.breaker import PROVE_S, SETTLE_S, Attached, Breaker, Row, list_faults
+from harness.run.by_hand.breaker import PROVE_S, SETTLE_S, Attached, Breaker
+from harness.run.by_hand.faults_of_journal import Row, list_faults
 from harness.run.by_hand.server import Handler
 
 
@@ -66,8 +66,3 @@ class BreakingHandlers:
         """Heal everything; return what could not be undone."""
         with self._mutex:
             return [] if self._breaker is None else self._breaker.close()
-
-
-def with_end(handlers: Mapping[str, Handler], end: Callable[[], Any]) -> Mapping[str, Handler]:
-    """Return the handlers with one more: `end` heals everything, and ends the process soon."""
-    return {**handlers, "end": end}

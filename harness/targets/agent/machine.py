@@ -75,6 +75,10 @@ class ExistingNetwork:
         """Return the address in the inventory."""
         return self._addresses[machine]
 
+    def sources(self, machine: int) -> tuple[str, ...]:
+        """Return the address in the inventory."""
+        return (self.address(machine),)
+
 
 class Machine(LinuxNodes):
     """See `harness.targets.base.Target`, for one node."""

@@ -43,6 +43,20 @@ def test_broker_accepts_its_properties(tmp_path: Path) -> None:
     assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
 
 
+def test_programs_outside_are_told_the_forwarder_and_brokers_each_other(tmp_path: Path) -> None:
+    """A listener of its own advertises the forwarder's address."""
+    properties = server_properties(
+        2, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides={}, outside="127.0.0.1:4711"
+    )
+    config, unknown = load_config(properties)
+    assert unknown == []
+    told = {each.listener: (each.host, each.port) for each in config.advertised}
+    assert told == {"PLAINTEXT": ("198.18.0.2", 9092), "OUTSIDE": ("127.0.0.1", 4711)}
+    served = {each.listener: (each.host, each.port) for each in config.broker_listeners}
+    assert served["OUTSIDE"] == ("198.18.0.2", 9094)
+    assert config.inter_broker_listener == "PLAINTEXT"
+
+
 @pytest.mark.parametrize(("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (3, 3, 2)])
 def test_internal_topics_fit_on_the_brokers(
     tmp_path: Path, brokers: int, replicas: int, min_isr: int

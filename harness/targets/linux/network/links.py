@@ -62,6 +62,12 @@ class RunNetwork(Protocol):
         """The IPv4 address of a machine."""
         ...
 
+    def sources(self, machine: int) -> Sequence[str]:
+        """The addresses from which a machine's packets come: more than one for the clients, if
+        programs outside of their machine reach the nodes too.
+        """
+        ...
+
 
 class LinuxLinks:
     """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other.
@@ -105,10 +111,11 @@ class LinuxLinks:
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
         for cut in cuts:
             self._known(cut.src, cut.dst)
-            rules[cut.dst] += firewall.cut(_cut_rule(cut), cut, network.address(cut.src))
+            for source in network.sources(cut.src):
+                rules[cut.dst] += firewall.cut(_cut_rule(cut), cut, source)
             if cut.answers:
-                requests = firewall.requests(_request_rule(cut), cut.port, network.address(cut.dst))
-                rules[cut.src] += requests
+                for source in network.sources(cut.dst):
+                    rules[cut.src] += firewall.requests(_request_rule(cut), cut.port, source)
         self._change(add=rules)
 
     @_one_at_a_time
@@ -155,15 +162,16 @@ class LinuxLinks:
             self._known(src, dst)
             if not self._in_reach(dst):
                 continue
-            source, what = network.address(src), f"{src}>{dst} {layer}"
-            rules[dst].append(firewall.count(f"seen {what}", source))
-            if quality.lost:
-                rules[dst].append(firewall.lose(f"lost {what}", quality.lost, source))
-            if quality.duplicated:
-                twice = quality.duplicated, source, network.address(dst)
-                rules[dst].append(firewall.double(f"doubled {what}", *twice))
-            if any(holder_layer.values()):
-                rules[dst].append(firewall.hold(_hold_rule(src, dst), src, source))
+            what = f"{src}>{dst} {layer}"
+            for source in network.sources(src):
+                rules[dst].append(firewall.count(f"seen {what}", source))
+                if quality.lost:
+                    rules[dst].append(firewall.lose(f"lost {what}", quality.lost, source))
+                if quality.duplicated:
+                    twice = quality.duplicated, source, network.address(dst)
+                    rules[dst].append(firewall.double(f"doubled {what}", *twice))
+                if any(holder_layer.values()):
+                    rules[dst].append(firewall.hold(_hold_rule(src, dst), src, source))
 
         def hold(machine: int) -> None:
             for src, dst in links:
@@ -224,7 +232,8 @@ class LinuxLinks:
         for src, dst in links:
             self._known(src, dst)
             if self._in_reach(dst):
-                rules[dst].append(firewall.hold(_hold_rule(src, dst), src, network.address(src)))
+                for source in network.sources(src):
+                    rules[dst].append(firewall.hold(_hold_rule(src, dst), src, source))
 
         def watch(machine: int) -> None:
             for src, dst in links:

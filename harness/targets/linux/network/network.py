@@ -72,6 +72,13 @@ class Network:
         """The address of a node (its last byte is the node's number), or of the clients."""
         return str(self.subnet[_CLIENTS_HOST if machine == CLIENTS else machine])
 
+    def sources(self, machine: int) -> tuple[str, ...]:
+        """The addresses from which a machine's packets come. The host's own programs, which come
+        over the uplink, are clients too.
+        """
+        more = (self.uplink_address,) if machine == CLIENTS else ()
+        return (self.address(machine), *more)
+
 
 def plan(run_id: str, nodes: Sequence[int], subnet: str | None = None) -> Network:
     """Name a run's network. `subnet` ("198.18.7.0/24") is derived from the run id unless given.

@@ -51,6 +51,17 @@ def test_only_changes_make_rows() -> None:
     assert [row["kind"] for row in seen.observe(2, {P: view(1, 4)}, 3)] == ["view"]
 
 
+def test_other_partitions_can_be_watched_from_now_on() -> None:
+    """Views of partitions that are watched no longer are forgotten."""
+    seen, other = tracker(), TopicPartition("u", 1)
+    seen.observe(1, {P: view(1, 4), other: view(2, 1)}, 1)
+    assert list(seen.newest) == [P]
+    seen.watch([other])
+    assert seen.newest == {}
+    seen.observe(1, {P: view(1, 5), other: view(2, 1)}, 2)
+    assert list(seen.newest) == [other]
+
+
 def test_only_voters_with_all_committed_records_count() -> None:
     """Voters that lag or are unknown do not count; without a known commit nobody counts."""
     ends = {3: 12, 1: 10, 2: 9, 4: -1}

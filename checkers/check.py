@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers import expectations
+from checkers.causes import programs
 from checkers.causes.cause import Cause
 from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
@@ -22,6 +23,8 @@ from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force
 from checkers.contract.processing_rules import KEPT_WITH_OFFSETS, OFFSETS_TOPIC
 from checkers.contract.transaction_rules import HANGING, TRANSACTIONS_TOPIC
 from checkers.detectors.invariants import broken_invariants
+from checkers.detectors.outputs import KINDS as OUTPUT_KINDS
+from checkers.detectors.outputs import LATE, LOST
 from checkers.detectors.registry import DETECTORS, Detector
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
 from checkers.frames.census import Census, take_census
@@ -269,6 +272,9 @@ def _anomaly(
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
+    if kind in OUTPUT_KINDS and examples:
+        moment = programs.Moment.SENT if kind in (LOST, LATE) else programs.Moment.WRITTEN
+        text = programs.told(frames.fault_rows, examples[0], moment) or None
     if kind == "contradicted-evidence":
         text = examples[0]["detail"]
     contradicted = grave and bool(_contradicted(frames, (topic, partition)))

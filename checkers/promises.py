@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from checkers.contract.conditions import AT_READ_UNCOMMITTED
 from checkers.contract.contract import Judgement
+from checkers.detectors.outputs import program_of
 from checkers.frames.ended import READ_COMMITTED, READ_UNCOMMITTED
 from checkers.frames.frames import Frames
 from checkers.frames.ownership import GROUP
@@ -24,8 +25,8 @@ LEVELS: Final[Mapping[int, str]] = {
     READ_COMMITTED: "read_committed",
 }
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "skipped": ("skipped-record", "uncopied"),
-    "twice": ("delivered-again", "copied-twice"),
+    "skipped": ("skipped-record", "uncopied", "lost-output", "late-output"),
+    "twice": ("delivered-again", "copied-twice", "duplicated-output"),
     "torn": ("torn-transaction",),
     "aborted": ("aborted-read",),
 }
@@ -41,13 +42,19 @@ def promise_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dic
 
     records: records that a group got at least once, or that readers of the level got. groups: who
     promises it. skipped, twice, torn, aborted: counts of COUNTED, null where they mean nothing.
-    causes: for each kind, judgement and cause the number of instances.
+    causes: for each kind, judgement and cause the number of instances. program: whether a tested
+    program promises it; then the records are those of its input topic.
     """
     rows: dict[str, dict[str, Any]] = {}
     for group, records in _delivered(frames).items():
         row = _row(rows, _promise(frames, group), _OF_GROUPS)
         row["groups"].append(group)
         row["records"] += records
+    tested = program_of(frames.plan)
+    if tested is not None:
+        row = _row(rows, _promise(frames, tested["group"]), _OF_GROUPS)
+        row |= {"groups": [*row["groups"], tested["group"]], "program": True}
+        row["records"] += _inputs(frames, tested["input"])
     for level, records in _read(frames).items():
         _row(rows, LEVELS[level], ("torn", "aborted"))["records"] += records
     for column, kinds in COUNTED.items():
@@ -59,6 +66,13 @@ def promise_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dic
                 row["causes"].append(_cause(each))
     return [rows[name] | {"causes": _merged(rows[name]["causes"])} for name in _ORDER
             if name in rows]  # fmt: skip
+
+
+def _inputs(frames: Frames, topic: str) -> int:
+    """How many values the final log of a program's input topic has."""
+    F = frames.engine.functions
+    log = frames.final_log.where((F.col("topic") == F.lit(topic)) & F.col("value").isNotNull())
+    return frames.count(log.select("value").distinct())
 
 
 def _row(rows: dict[str, dict[str, Any]], promise: str, columns: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
 from nemesis.concurrency import TaskRunner, ThreadTaskRunner
 from nemesis.fault_state import FaultState
+from nemesis.programs import NoProgram, Programs
 from nemesis.requests import RequestFilter as RequestFilter
 from nemesis.requests import WatchedRequests as WatchedRequests
 
@@ -448,6 +449,8 @@ class Hosts:
     cluster: Administration
     view: ClusterView
     """The state of the cluster as its nodes report it."""
+    programs: Programs = field(default_factory=NoProgram)
+    """The program that the run tests, if any."""
     fault_state: FaultState = field(default_factory=FaultState)
     """The state of the faults in force."""
     task_runner: TaskRunner = field(default_factory=ThreadTaskRunner)

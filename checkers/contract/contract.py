@@ -38,6 +38,7 @@ from checkers.contract.conditions import (
     in_force,
     otherwise,
 )
+from checkers.contract.output_rules import OUTPUT_RULES
 from checkers.contract.processing_rules import PROCESSING_RULES
 from checkers.contract.rules import (
     Judgement,
@@ -410,7 +411,7 @@ _KNOWN_FROM_ACKNOWLEDGEMENTS = tuple(
 
 CONTRACT: tuple[Rule, ...] = (
     *_LOST, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES, *_READING,
-    *PROCESSING_RULES, *_REPLICAS, *CLUSTER_RULES,
+    *PROCESSING_RULES, *OUTPUT_RULES, *_REPLICAS, *CLUSTER_RULES,
 )  # fmt: skip
 
 

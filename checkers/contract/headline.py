@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from checkers.contract import program
 from checkers.contract.permissions import RETENTION
 
 
@@ -100,6 +101,10 @@ class Headline:
     """The user's expectations that failed, with the measurement."""
     undecided: tuple[str, ...] = ()
     """The expectations that the record does not decide, with the reason."""
+    program: str = ""
+    """What a tested program did against its claim; empty without any such thing."""
+    kept: str = ""
+    """What a tested program kept of its claim, if nothing contradicts it; empty without one."""
 
     @property
     def standing(self) -> Standing:
@@ -131,7 +136,14 @@ class Headline:
     @property
     def parts(self) -> tuple[str, ...]:
         """The title, in lower case."""
-        return tuple(filter(None, (self.contract, self.lost, self.expected)))
+        return tuple(filter(None, (self.contract, self.lost, self.claim, self.expected)))
+
+    @property
+    def claim(self) -> str:
+        """Whether a tested program kept its claim; empty without one, or if that is not known."""
+        if self.program:
+            return "the program broke its claim"
+        return "the program kept its claim" if self.kept and self.verdict == "VALID" else ""
 
     @property
     def expected(self) -> str:
@@ -176,6 +188,7 @@ class Headline:
         """All of it in one line."""
         details = {
             self.lost: self.lost_text,
+            self.claim: self.program,
             self.expected: "; ".join(self.unmet or self.undecided),
         }
         return "; ".join(
@@ -193,6 +206,7 @@ class Headline:
             "unacknowledged": self.unacknowledged,
             "expired": self.expired,
             "also": self.also,
+            "program": self.program,
             "unmet": list(self.unmet),
             "undecided": list(self.undecided),
         }
@@ -211,6 +225,8 @@ def of(verdict: Mapping[str, Any]) -> Headline:
         unacknowledged=sum(_count(row) for row in lost if row.get("acks") == 0),
         expired=sum(_count(row) for row in expired if row.get("acks") != 0),
         also=", ".join(_also(anomalies)),
+        program=program.broken(anomalies),
+        kept=program.kept(_rows(verdict.get("promises"))),
         unmet=tuple(str(row.get("said")) for row in expected if row.get("outcome") == "failed"),
         undecided=tuple(
             str(row.get("said")) for row in expected if row.get("outcome") == "unknown"
@@ -253,6 +269,10 @@ def _also(anomalies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for (kind, acks), count in counts.items():
         one, many = _ALSO[kind]
         yield f"{count:,} {one if count == 1 else many} of {_acks(acks)}"
+    for kind in program.FOUND:
+        same = [row for row in anomalies if row.get("kind") == kind]
+        if count := sum(_count(row) for row in same if row.get("judgement") == "permitted"):
+            yield program.finding(kind, count)
 
 
 def _acks(acks: Any) -> str:

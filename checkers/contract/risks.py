@@ -47,8 +47,8 @@ class FaultEffect(StrEnum):
 _ELECTIONS: Final = (FaultEffect.ELECTION, FaultEffect.OUTSIDE, FaultEffect.ALONE)
 """The effects of every fault that separates a leader from the other nodes, or ends it."""
 _HARMLESS: Final = (
-    "clock.", "cut.clients", "pause.clients", "response-lost", "reset", "topic.create-delete",
-    "partitions.grow", "config", "records.",
+    "app.", "clock.", "cut.clients", "pause.clients", "response-lost", "reset",
+    "topic.create-delete", "partitions.grow", "config", "records.",
 )  # fmt: skip
 """How the names of faults begin that cause no leader change."""
 

@@ -15,6 +15,7 @@ from checkers.detectors.groups import lost_commits, stale_commits
 from checkers.detectors.hanging import hanging_transactions
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.detectors.outputs import END, program_of, program_outputs
 from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
 from checkers.detectors.refused_batches import refused_heads
 from checkers.detectors.stuck import stuck
@@ -109,6 +110,16 @@ def _fencing(census: Census) -> str | None:
     return _clocks(census) if fenced else "no transactional id was taken over"
 
 
+def _program(census: Census) -> str | None:
+    if not census.rows(END):
+        return "no output of a tested program is recorded"
+    return None if census.rows(END, "ok") else "the output of the program was not read to its end"
+
+
+def _with_program(plan: Mapping[str, Any]) -> bool:
+    return program_of(plan) is not None
+
+
 def _never(_: Mapping[str, Any]) -> bool:
     return False
 
@@ -140,6 +151,7 @@ DETECTORS: tuple[Detector, ...] = (
         decisive=_never,
     ),
     Detector(name="copies", find=judged_copies, lacking=_groups, decisive=_never),
+    Detector(name="program-output", find=program_outputs, lacking=_program, decisive=_with_program),
     Detector(name="lost-commit", find=lost_commits, lacking=_commits, decisive=_never),
     Detector(name="stale-commit", find=stale_commits, lacking=_commits, decisive=_never),
     Detector(name="skipped-record", find=skipped_records, lacking=_commits, decisive=_never),

@@ -289,7 +289,7 @@ class Frames:
         """The rows of the history that are neither sends, nor records read, nor ends of
         transactions; there are few."""
         F = self.engine.functions
-        frequent = F.col("f").isin("send", "poll", "final-read", COMMIT, ABORT)
+        frequent = F.col("f").isin("send", "poll", "final-read", "app-output", COMMIT, ABORT)
         return self.engine.materialize(self.history.where(~frequent))
 
     @cached_property

@@ -67,7 +67,8 @@ HISTORY = pa.schema(
         pa.field("client", pa.int32(), nullable=False),  # a restarted client is a new number
         # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end; of
         # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
-        # revoked, lost, offset-commit, final-committed
+        # revoked, lost, offset-commit, final-committed; of tested programs: app-start, app-exit,
+        # app-output, app-end
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -104,6 +105,12 @@ HISTORY = pa.schema(
 # partition. offset-commit: a row for each partition (offset: the committed position; with txn: the
 # commit was sent in this transaction and has its outcome). final-committed: after the run, the
 # offset that the coordinator of the group has.
+
+# Rows of a tested program; client: the supervisor, or the instance. app-start, app-exit: the
+# generation is the number of the start, the error is how it ended. app-output: an element of the
+# output, when it was first seen (partition, offset: its place; value: of the input that it names;
+# error: why it names none). app-end: the output was read (type ok: to its end); from the last input
+# on the program had its time.
 
 # A row of `f` producer-epoch: an idempotent producer left its epoch. librdkafka does so in all
 # partitions at once, our own client in the partition of the row.

@@ -59,6 +59,7 @@ class Settings:
     retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
     transaction_version: of the cluster. processing: one of PROCESSING; None: the workload promises
     nothing. group_metadata: offsets are sent to transactions with the member and its generation.
+    ordered: a tested program claims the order of each key.
     """
 
     acks: int | None
@@ -73,6 +74,7 @@ class Settings:
     transaction_version: int = 2
     processing: str | None = None
     group_metadata: bool = True
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,7 @@ def of_group(settings: Settings, plan: Mapping[str, Any], group: str | None) -> 
                 settings,
                 processing=each.get("processing"),
                 group_metadata=bool(each.get("group_metadata", True)),
+                ordered=each.get("ordered_by") is not None,
             )
     return settings
 

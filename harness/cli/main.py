@@ -18,19 +18,18 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 import nodes.kio_alone  # noqa: F401 - before any command imports kio
+from harness.cli import running
 from harness.cli.analyze import analyze
 from harness.cli.base import (
     BAD_ARGUMENTS,
     HARNESS_FAILED,
     Exit,
-    clean_up_killed_runs,
     ensure_privileges,
-    on_signals,
     print_cleaned,
     spark_progress,
     warn,
@@ -66,14 +65,11 @@ from harness.cli.options import (
     command_group,
 )
 from harness.cli.plans import plan_app, plans
+from harness.cli.program import try_program
 from harness.cli.serve import serve
 from harness.cli.shrink import shrink
 from harness.cli.simulate import simulate
 from harness.cli.zoo import zoo
-
-if TYPE_CHECKING:
-    from harness.run.prepare import Prepared
-    from harness.run.teardown import EndOptions
 
 MAX_HELP_WIDTH: Final = 100
 TYPER_INTERRUPTED: Final = 130
@@ -238,10 +234,10 @@ def run(
         "expect": expect,
     }
     ending = EndOptions.from_flags(teardown=teardown, heal=heal)
-    prepared = _prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
+    prepared = running.prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
     if dry_run:
-        _show(prepared, as_json)
-    _run(prepared, store, ending, report, as_json, debug)
+        running.show(prepared, as_json)
+    running.run(prepared, store, ending, report, as_json, debug)
 
 
 @app.command()
@@ -339,6 +335,7 @@ def clean(
 
 
 # In the order of the help; the commands above come first.
+app.command("test-app")(try_program)
 app.command()(plans)
 app.add_typer(plan_app, name="plan")
 app.command()(analyze)
@@ -355,93 +352,6 @@ app.command()(bench)
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(fault_app, name="fault")
 app.add_typer(image_app, name="image")
-
-
-def _prepared(
-    plan: str | None, flags: dict[str, Any], replay: Path | None, *, resolved: bool, refuse: bool
-) -> "Prepared":
-    """Return the plan, checked against everything that is known before a start."""
-    from harness.plans import plan as planning
-    from harness.plans import repeat
-    from harness.run import prepare
-    from harness.systems import choose
-    from harness.targets import kinds
-    from harness.workloads.clients import libraries
-    from nemesis.faults.fault import Ability
-
-    if replay is not None:
-        made, schedule = repeat.load(replay, plan, flags, resolved=resolved)
-    elif resolved:
-        raise planning.PlanError("--resolved is for --replay: name the run to repeat")
-    else:
-        where = f"plan {plan or planning.FIRST_LIGHT}"
-        made = planning.build(planning.load(plan), where=where, flags=flags)
-        schedule = None
-    prepare.check_system(made)
-    kind = kinds.kind_of(made)
-    choose.check(made)
-    libraries.check(made)
-    # All abilities, not only those that the plan needs: the report says what the target can do.
-    lacks = kind.missing_abilities(Ability)
-    return prepare.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
-
-
-def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
-    """Print what the run would do; exit with 254 when it would be refused."""
-    from harness.run import dry_run
-
-    if as_json:
-        print(json.dumps(dry_run.as_json(prepared), indent=2))
-    else:
-        print(dry_run.text(prepared))
-    raise Exit(0 if prepared.refusal is None else BAD_ARGUMENTS)
-
-
-def _run(
-    prepared: "Prepared", root: Path, ending: "EndOptions", report: bool, as_json: bool, debug: bool
-) -> NoReturn:
-    from harness.judging import judge
-    from harness.reports import summary, terminal
-    from harness.run import progress
-    from harness.run.runner import Runner
-    from harness.systems import choose
-    from harness.targets import kinds
-
-    kinds.kind_of(prepared.plan).ensure_privileges()
-    ending.check_privileges()
-    choose.reach(prepared.plan)
-    clean_up_killed_runs()
-    for risk in prepared.risks:
-        warn(f"warning: {risk.text}")
-    for note in prepared.notes:
-        warn(note)
-    with progress.for_terminal(prepared.plan) as shown:
-        runner = Runner(prepared, root=root, progress=shown, with_report=report, ending=ending)
-        on_signals(runner.stop)
-        outcome = runner.run()
-    run_dir = outcome.run.path
-    if outcome.verdict is None:
-        if debug and outcome.error is not None:
-            traceback.print_exception(outcome.error)
-        warn(
-            f"the run failed in phase {outcome.failed_phase!r}: {_message(outcome.error)}\n"
-            f"The recording is in {run_dir}. See harness.log there; `highwater check {run_dir}` "
-            "judges what was recorded."
-        )
-    elif as_json:
-        print(json.dumps({"run": str(run_dir), **outcome.verdict}))
-    else:
-        summary.print_verdict(terminal.console(), outcome.verdict, run_dir, outcome.report)
-    if outcome.left:
-        print("\n".join(outcome.left), file=sys.stderr)
-    code = HARNESS_FAILED
-    if outcome.verdict is not None:
-        code = judge.exit_code(outcome.verdict)
-    raise Exit(code)
-
-
-def _message(error: BaseException | None) -> str:
-    return str(error) or type(error).__name__
 
 
 def _exit_code_of(error: BaseException) -> int:
@@ -491,7 +401,11 @@ def _code_of(arguments: list[str]) -> int:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exception(error)
-        warn(_message(error) if _is_ours(error) else f"{type(error).__name__}: {_message(error)}")
+        warn(
+            running.message(error)
+            if _is_ours(error)
+            else f"{type(error).__name__}: {running.message(error)}"
+        )
         code = _exit_code_of(error)
     return code if isinstance(code, int) else 0
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from checkers.history.plan_file import topics_of_producers
+from harness.plans.app_workload import AppWorkload
 from harness.plans.plan import Plan, PlanError, Topic, acks_name
 from harness.plans.problems import nearest
 from harness.plans.workloads import (
@@ -73,6 +74,7 @@ def check(plan: Plan, where: str) -> None:
     _check_names(plan, where)
     further = plan.more_workloads
     groups = [each.group for each in further if not isinstance(each, TransactionWorkload)]
+    _check_apps(plan, where)
     if twice := sorted({group for group in groups if groups.count(group) > 1}):
         raise PlanError(
             f"{where}: two workloads have group {twice[0]}, and would commit each other's offsets; "
@@ -116,11 +118,49 @@ def _check_outputs(plan: Plan, where: str) -> None:
             )
 
 
+def programs(plan: Plan) -> list[AppWorkload]:
+    """Return the programs that the plan tests."""
+    return [each for each in plan.more_workloads if isinstance(each, AppWorkload)]
+
+
+def _check_apps(plan: Plan, where: str) -> None:
+    """Check that there is one program, that producers feed it, and that its values are text."""
+    apps = programs(plan)
+    if not apps:
+        if plan.workload.payload == "text" and plan.workload.client != "librdkafka":
+            raise PlanError(_only_librdkafka(where))
+        return
+    app = apps[0]
+    if len(apps) > 1:
+        raise PlanError(f"{where}: workload app: a run tests one program, not {len(apps)}")
+    if plan.target == "sim":
+        raise PlanError(
+            f"{where}: workload app: a simulated world runs no program; choose another target"
+        )
+    fed = {topic.name for topic in of_producers(plan)} if plan.workload.producers else set()
+    if app.input not in fed or plan.workload.payload != "text":
+        raise PlanError(
+            f"{where}: workload app: its input {app.input} has no producers of text; add a "
+            'workload of kind produce with payload = "text"'
+        )
+    if plan.workload.client != "librdkafka":
+        raise PlanError(_only_librdkafka(where))
+    if app.sink.topic in {topic.name for topic in plan.topics}:
+        raise PlanError(
+            f"{where}: workload app: its output {app.sink.topic} is a topic of the plan; leave it "
+            "out there, because the program's output topic is made with the program"
+        )
+
+
+def _only_librdkafka(where: str) -> str:
+    return f'{where}: workload: payload = "text" needs client librdkafka'
+
+
 def _check_sessions(plan: Plan, where: str) -> None:
     """Check that brokers accept the session timeouts of members."""
     least_ms = int(str(plan.broker.get(MIN_SESSION, DEFAULT_MIN_SESSION_MS)))
     for each in plan.more_workloads:
-        if isinstance(each, TransactionWorkload) or each.protocol != "classic":
+        if isinstance(each, TransactionWorkload | AppWorkload) or each.protocol != "classic":
             continue
         if each.session_timeout_ms < least_ms and plan.system != "external":
             raise PlanError(
@@ -151,5 +191,7 @@ def _named(workload: FurtherWorkload) -> Sequence[str]:
             return (workload.topic,)
         case CopyWorkload():
             return (workload.input, workload.output)
+        case AppWorkload():
+            return (workload.input,)
         case TransactionWorkload():
             return workload.topics

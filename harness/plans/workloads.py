@@ -2,7 +2,8 @@
 
 `Workload` has the producers and consumers. A plan names further workloads in the list
 `[[workload]]`, where each entry has a `kind`: consumer groups, copies from topic to topic,
-transactions. This module has a class for each kind. `harness.plans.workload_topics` says which
+transactions, a program of the user. This module has a class for each kind but the last, which
+`harness.plans.app_workload` has. `harness.plans.workload_topics` says which
 workload uses which topic.
 """
 
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.plans.app_workload import AppWorkload
 from harness.plans.problems import nearest
 
 PRODUCE: Final = "produce"
@@ -88,6 +90,9 @@ class Workload(_Clients):
     sends_per_producer: int = Field(default=0, ge=0, le=MAX_COUNT)
     """After so many sends a producer ends and a new one begins, with a new producer id; 0 means
     never. In one run about 900 clients of a topic can begin; the last of them stay."""
+    payload: Literal["binary", "text"] = "binary"
+    """The form of values. `text` is JSON with an id, for a program that is tested (workload kind
+    `app`); only client `librdkafka` writes it."""
     insists: bool = False
     """Only for client `own`: when a broker has refused a sequence number, send again the records
     that may have been written, as other clients do, instead of giving them up."""
@@ -186,12 +191,12 @@ class TransactionWorkload(_Kind):
 
 
 FurtherWorkload = Annotated[
-    GroupWorkload | CopyWorkload | TransactionWorkload, Field(discriminator="kind")
+    GroupWorkload | CopyWorkload | TransactionWorkload | AppWorkload, Field(discriminator="kind")
 ]
 """A workload beside the plan's own one."""
 
 
-KINDS: Final = (PRODUCE, "group", "copy", "transactions")
+KINDS: Final = (PRODUCE, "group", "copy", "transactions", "app")
 
 
 def split(entries: Sequence[object]) -> tuple[object, list[object]]:

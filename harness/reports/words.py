@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checkers.contract import headline
+from checkers.contract import headline, program
 
 NOTHING = "\N{EN DASH}"
 OUTCOMES = ("VALID", "INVALID", "UNKNOWN")
@@ -39,6 +39,15 @@ MEANINGS: Mapping[str, str] = {
     "uncopied": "A group committed an offset above a record, but did not copy the record.",
     "copied-twice": "The log has two copies of one record by one group.",
     "copied-out-of-order": "A group copied two records of a partition in the other order.",
+    "lost-output": "An input of the tested program has no output, although a later input of its "
+    "partition has one.",
+    "duplicated-output": "An input of the tested program has more than one output.",
+    "reordered-output": "The output of an input stands behind that of a later input with the same "
+    "key.",
+    "torn-output": "The output has a part of an id.",
+    "unknown-output": "The output names an input that was never sent, or none at all.",
+    "late-output": "An input of the tested program had no output when the program's time was over, "
+    "and no later input of its partition had one.",
     "lost-commit": "A group's position is below an offset whose commit had been acknowledged.",
     "stale-commit": "A commit was acknowledged although another member had been assigned the "
     "partition in a later generation.",
@@ -215,6 +224,7 @@ def _why(verdict: Mapping[str, Any], found: headline.Headline) -> str:
             return _why_invalid(verdict)
         case "VALID":
             reason = _why_valid(verdict.get("topics") or (), found)
+            reason += f" {found.kept[0].upper()}{found.kept[1:]}." if found.kept else ""
             return reason + _repeated(verdict.get("anomalies") or ())
         case _:
             reasons = verdict.get("reasons") or ["the verdict names no reason"]
@@ -225,6 +235,12 @@ def _why(verdict: Mapping[str, Any], found: headline.Headline) -> str:
 
 
 def _why_invalid(verdict: Mapping[str, Any]) -> str:
+    anomalies = verdict.get("anomalies") or ()
+    others = [each for each in anomalies if each.get("kind") not in program.FOUND]
+    if text := program.broken(anomalies):
+        also = any(each.get("judgement") == "forbidden" for each in others)
+        rest = f" Also: {_why_invalid({**verdict, 'anomalies': others})}" if also else ""
+        return f"{text[0].upper()}{text[1:]}.{rest}"
     found: dict[tuple[str, Any], int] = {}
     rules: dict[tuple[str, Any], str] = {}
     for anomaly in verdict.get("anomalies") or ():
@@ -255,7 +271,9 @@ def main_cause(verdict: Mapping[str, Any]) -> str:
         if anomaly.get("judgement") == "forbidden"
     ]  # fmt: skip
     found.sort(key=lambda a: (kind_order(str(a.get("kind"))), -int(a.get("count") or 0)))
-    return str(found[0].get("cause") or "").rstrip(".") if found else ""
+    if not found or found[0].get("kind") in program.FOUND:  # the sentence has it already
+        return ""
+    return str(found[0].get("cause") or "").rstrip(".")
 
 
 def _finding(kind: str, acks: Any, count: int) -> str:

@@ -53,10 +53,16 @@ class Prepared:
 
 
 def faults_of(plan: Plan) -> list[str]:
-    """Return the faults of a plan, each once. Raises PlanError."""
+    """Return the faults of a plan, each once. A pattern means the faults of programs only in a plan
+    that tests one. Raises PlanError."""
     nemesis = plan.nemesis
+    named = {*nemesis.faults, *nemesis.mix}
     try:
-        mixed = expand([*nemesis.faults, *nemesis.mix])
+        mixed = [
+            name
+            for name in expand([*nemesis.faults, *nemesis.mix])
+            if name in named or workload_topics.programs(plan) or not _is_of_programs(name)
+        ]
         return list(dict.fromkeys([*mixed, *(find(event.fault).name for event in nemesis.events)]))
     except NemesisError as error:
         raise PlanError(f"plan {plan.name}: nemesis: {error}") from error
@@ -103,11 +109,17 @@ def prepare(
 def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:
     """Return why the target cannot inject a fault, or None. Raises UnknownFault."""
     fault = find(name)
+    if _is_of_programs(name) and not workload_topics.programs(plan):
+        return "the plan tests no program (workload kind app)"
     if lacking := sorted(fault.needs & lacks.keys()):
         return "it lacks " + "; ".join(f"{ability} ({lacks[ability]})" for ability in lacking)
     if plan.nodes < fault.min_nodes:
         return f"the fault needs {fault.min_nodes} nodes and there are {plan.nodes}"
     return None
+
+
+def _is_of_programs(name: str) -> bool:
+    return Ability.PROGRAM_SIGNALS in find(name).needs
 
 
 def _refusal(plan: Plan, missing: Mapping[str, str]) -> str:

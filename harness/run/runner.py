@@ -327,7 +327,7 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=hosts_of(context.target, context.monitor, administrator, clocks),
+            hosts=hosts_of(context.target, context.monitor, administrator, clocks, run.path),
             view=context.monitor,
             journal=journal,
             clock=_Clock(run),
@@ -410,7 +410,7 @@ class Runner:
     def _stop_workload(self, run: Run, workload: Workload) -> None:
         with self._phase(run, "stop workload"):
             self._progress.watch(counters=dict, faults=tuple)
-            for problem in workload.stop():
+            for problem in workload.stop(hurry=self._stop.is_set()):
                 self._note(run, problem)
 
     def _judge(self, run: Run) -> RunOutcome:

@@ -15,7 +15,7 @@ from harness.targets.linux.clients import LinuxClients
 from nemesis.faults.fault import Ability
 
 EXTERNAL: Final = "the cluster is external, and highwater does not control its machines"
-ABILITIES: Final = frozenset({Ability.CLIENT_SIGNALS})
+ABILITIES: Final = frozenset({Ability.CLIENT_SIGNALS, Ability.PROGRAM_SIGNALS})
 
 
 class _ExternalMachines:

@@ -10,6 +10,7 @@ from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
+from harness.workloads.clients.text_payload import TextPayload
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import CLIENTS_PER_PROCESS, AnyConfig, ClientConfig, FurtherConfig
 
@@ -41,7 +42,8 @@ class ClientHistories:
         self._sends_per_producer = config.sends_per_producer or None
         self._clients = itertools.count(config.first_client)
         self._isolation = config.isolation
-        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+        made = TextPayload if config.text else PayloadCodec
+        self._codec = made(config.run_id, config.value_bytes)
 
     def sends(self, tally: Tally) -> Sends:
         """Return the sends of a new producer. The last producers that have a number may go on."""

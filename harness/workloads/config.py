@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from harness.plans.app_workload import AppWorkload
 from harness.plans.workloads import FurtherWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
@@ -54,6 +55,8 @@ class ClientConfig:
     rotate_s: float | None = None
     command: Sequence[str] = field(default_factory=list)
     """The command of the client program, if one runs the clients."""
+    text: bool = False
+    """Values are JSON with an id, for a tested program; see `clients.text_payload`."""
     read_committed: bool = False
     """Consumers read the records of committed transactions only; else nobody writes any."""
 
@@ -124,6 +127,11 @@ class FurtherConfig:
     def writes(self) -> bool:
         """Whether the process has producers."""
         return not isinstance(self.wanted, GroupWorkload)
+
+    @property
+    def app(self) -> AppWorkload | None:
+        """The workload, if it is a program that is tested."""
+        return self.wanted if isinstance(self.wanted, AppWorkload) else None
 
     @cached_property
     def wanted(self) -> FurtherWorkload:

@@ -36,6 +36,7 @@ from harness.workloads.clients import access
 from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
 from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.clients.text_payload import MIN_BYTES, TextPayload, is_text
 from harness.workloads.config import READ_COMMITTED
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_commits import record_committed
@@ -150,6 +151,7 @@ class FinalReader:
         self._config = config
         self._writer = writer
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
+        self._text = TextPayload(config.run_id, MIN_BYTES)
         self._deadline = ProgressDeadline(config, time.monotonic())
         self._op = writer.next_op()
         self._begun_ns = writer.now_ns()
@@ -236,7 +238,8 @@ class FinalReader:
                 self._end.pop(partition, None)
             return
         self._deadline.extend(time.monotonic())
-        value, problem = self._codec.decode(message.value())
+        codec = self._text if is_text(message.value()) else self._codec
+        value, problem = codec.decode(message.value())
         self._next[partition] = message.offset() + 1
         self._writer.record(
             self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, partition[0],

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,8 @@ from harness.plans import workload_topics
 from harness.plans.plan import ClientName, Plan
 from harness.recording.store import Run
 from harness.targets.base import Target
+from harness.workloads.app.outputs.base import FINAL_S
+from harness.workloads.app.processes import FOLDER, RESULT, ProgramProcesses
 from harness.workloads.clients import libraries
 from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.config import (
@@ -37,6 +39,8 @@ MODULES: Final[Mapping[ClientName, str]] = {
     "program": "harness.workloads.program",
 }
 """The module that a process runs, by the plan's client."""
+SUPERVISOR: Final = "harness.workloads.app"
+"""The module of the process that supervises a tested program."""
 
 STOP_TIMEOUT_S: Final = 25.0
 """Longer than a process's own time limit for its end."""
@@ -50,6 +54,26 @@ class ClientProcess:
     process: subprocess.Popen[bytes]
     log_path: Path
     stat: Mapping[str, Any]
+    program: Path | None = None
+    """The folder of the program that the process supervises."""
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """What the supervisor of a program said at its end: problem, notes."""
+        if self.program is None:
+            return {}
+        try:
+            found = json.loads((self.program / RESULT).read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def stop_timeout_s(self) -> float:
+        """How long the process may take to end after a stop."""
+        app = self.config.app if isinstance(self.config, FurtherConfig) else None
+        # A program gets its time, the input is read first, and the output at last.
+        return STOP_TIMEOUT_S + (2 * app.lag_s + app.stop_s + FINAL_S if app is not None else 0)
 
     def follow(self) -> None:
         """Read the process's lines until it ends."""
@@ -93,32 +117,50 @@ class Workload:
     def problems(self) -> list[str]:
         """Return the processes that ended with an error, in words."""
         return [
-            f"the clients of {client.config.name} ended with code {client.process.returncode}; "
+            client.result.get("problem")
+            or f"the clients of {client.config.name} ended with code {client.process.returncode}; "
             f"see {client.log_path}"
             for client in self._clients
             if client.process.poll() not in (None, 0)
         ]
 
-    def stop(self) -> list[str]:
+    def stop(self, *, hurry: bool = False) -> list[str]:
         """End all clients in order: outstanding sends get their outcome, or `info` at the bound.
+        Then a tested program may finish, unless there is no time (`hurry`), and ends.
 
         Returns what went wrong, in words. A process that hangs is killed; its history has no end.
         """
-        for client in self._clients:
-            if client.process.stdin is not None:
-                client.process.stdin.close()
-        deadline_s = time.monotonic() + STOP_TIMEOUT_S
-        hung = []
-        for client in self._clients:
-            try:
-                client.process.wait(max(0.1, deadline_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                client.process.kill()
-                client.process.wait()
-                hung.append(f"the clients of {client.config.name} did not end and were killed")
+        programs = [client for client in self._clients if client.program is not None]
+        others = [client for client in self._clients if client.program is None]
+        hung = _end(others)
+        if hurry:
+            for client in programs:
+                client.process.terminate()
+        hung += _end(programs)
         for reader in self._readers:
             reader.join(1.0)
-        return hung or self.problems()
+        notes = [note for client in programs for note in client.result.get("notes", ())]
+        return [*(hung or self.problems()), *notes]
+
+
+def _end(clients: Sequence[ClientProcess]) -> list[str]:
+    """End these processes, and return which had to be killed, in words."""
+    for client in clients:
+        if client.process.stdin is not None:
+            client.process.stdin.close()
+    begun_s = time.monotonic()
+    hung = []
+    for client in clients:
+        left_s = begun_s + client.stop_timeout_s - time.monotonic()
+        try:
+            client.process.wait(max(0.1, left_s))
+        except subprocess.TimeoutExpired:
+            client.process.kill()
+            client.process.wait()
+            if client.program is not None:
+                ProgramProcesses(client.program).end()
+            hung.append(f"the clients of {client.config.name} did not end and were killed")
+    return hung
 
 
 def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access = OPEN) -> Workload:
@@ -126,15 +168,19 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
     folder = run.path / "clients"
     folder.mkdir(exist_ok=True)
     clients = []
-    wanted: list[tuple[ClientName, AnyConfig]] = [
-        *((plan.workload.client, each) for each in client_configs(plan, bootstrap, run)),
-        *((each.wanted.client, each) for each in further_configs(plan, bootstrap, run)),
+    wanted: list[tuple[str, AnyConfig]] = [
+        *((MODULES[plan.workload.client], each) for each in client_configs(plan, bootstrap, run)),
+        *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
     ]
-    for client, config in wanted:
+    for module, config in wanted:
         path = folder / f"{config.name}.json"
         config.save(path)
-        clients.append(_spawn(MODULES[client], config, target, path, access))
+        clients.append(_spawn(module, config, target, path, access))
     return Workload(clients)
+
+
+def _module(config: FurtherConfig) -> str:
+    return SUPERVISOR if config.app is not None else MODULES[config.wanted.client]
 
 
 def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
@@ -162,6 +208,7 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
             sends_per_producer=workload.sends_per_producer,
             insists=workload.insists,
             zombie_batches=workload.zombie_batches,
+            text=workload.payload == "text",
             rotate_s=plan.rotate_s,
             read_committed=topic.name in transactional,
             command=libraries.command(workload),
@@ -211,4 +258,11 @@ def _spawn(
             start_new_session=True,
         )
     target.clients.adopt(process)
-    return ClientProcess(config=config, process=process, log_path=log_path, stat={})
+    supervises = isinstance(config, FurtherConfig) and config.app is not None
+    return ClientProcess(
+        config=config,
+        process=process,
+        log_path=log_path,
+        stat={},
+        program=path.parent.parent / FOLDER if supervises else None,
+    )

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from nemesis.base import UnknownFault
-from nemesis.faults import clock, disk, machine, membership, network, process
+from nemesis.faults import clock, disk, machine, membership, network, process, program
 from nemesis.faults.fault import Fault
 
 _ALL: tuple[Fault, ...] = (
     *network.FAULTS,
     *process.FAULTS,
+    *program.FAULTS,
     *disk.FAULTS,
     *machine.FAULTS,
     *clock.FAULTS,

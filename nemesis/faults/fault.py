@@ -23,6 +23,8 @@ class Ability(StrEnum):
     """Kill, stop, continue and restart a node's process."""
     CLIENT_SIGNALS = "client-signals"
     """Stop and continue the processes of clients."""
+    PROGRAM_SIGNALS = "program-signals"
+    """Kill, stop, continue and restart the tested program (workload kind `app`)."""
     PACKET_DROPS = "packet-drops"
     """Drop the packets that arrive at one node from another, one way, and count them."""
     LINK_QUALITY = "link-quality"

@@ -35,8 +35,9 @@ MIXED = [
 ]
 """Those that Spark checks in one run. Wrong clocks would end detectors for all of them."""
 ALONE_ON_SPARK = [name for name in ALONE if name not in MIXED]
-DAILY = ("empty_history", "clock_went_back", "metadata_log_ends_before_what_was_committed")
-"""A run without rows, one without some detectors, and one with metadata logs."""
+DAILY = ("empty_history", "clock_went_back", "metadata_log_ends_before_what_was_committed",
+         "program_did_everything_wrong")  # fmt: skip
+"""A run without rows, one without some detectors, one with metadata logs, and one of a program."""
 
 
 def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:
@@ -107,7 +108,9 @@ def test_spark_sees_every_kind_and_aspect() -> None:
     mixed, shared = (_judged_together(names) for names in (MIXED, SHARED))
     assert_none_crashed(mixed)
     assert wanted == told | {(each.kind, each.aspect) for each in mixed.anomalies} & wanted
-    found = [*mixed.detectors, *shared.detectors]
+    program = ALL_GOLDEN["program_did_everything_wrong"].story()
+    of_program = check(program.sources(), program.plan).detectors
+    found = [*mixed.detectors, *shared.detectors, *of_program]
     done = {result.name for result in found if result.status is Status.OK}
     assert done == {detector.name for detector in DETECTORS}
     assert set(DAILY) <= set(ALONE_ON_SPARK)

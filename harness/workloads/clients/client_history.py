@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.clients.text_payload import TextPayload
 
 
 @dataclass(slots=True, kw_only=True)
@@ -15,7 +16,7 @@ class ClientHistory:
     """The client's number, unique in the run."""
     topic: str
     writer: OperationWriter
-    codec: PayloadCodec
+    codec: PayloadCodec | TextPayload
     tally: Tally
 
     def now_ns(self) -> int:

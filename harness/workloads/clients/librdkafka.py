@@ -23,7 +23,6 @@ from checkers.history.history import PRODUCER_EPOCH
 from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import Outcome, delivery_outcome
-from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.producer_epochs import EpochBump, EpochLogReader, RefusedBatch
 from harness.workloads.clients.reads import Read, Reads
 from harness.workloads.clients.sends import USED_UP, Sends, wait_for_outcomes
@@ -120,7 +119,8 @@ class RecordingProducer:
         number = self._accepted.get(partition, 0) + 1
         self._numbers[value] = (partition, number)
         try:
-            self._producer.produce(self._sends.topic, payload, partition=partition)
+            key = self._sends.codec.key(value, partition)
+            self._producer.produce(self._sends.topic, payload, key=key, partition=partition)
             self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
             # Refused before it was queued: it never left this process.
@@ -170,7 +170,7 @@ class RecordingProducer:
         return next((value for value, which in self._numbers.items() if which == wanted), None)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        value = peek_value(message.value())
+        value = self._sends.codec.peek(message.value())
         if value not in self._sends:
             return  # close() recorded it as unfinished and purged it
         if error is None:

@@ -81,6 +81,14 @@ class PayloadCodec:
         body = _BODY.pack(self._tag, client, sequence, client << 32 | sequence) + self._padding
         return _HEAD.pack(MAGIC, crc32c.crc32c(body)) + body
 
+    def key(self, value: int, partition: int) -> bytes | None:
+        """Return the key of a record: none."""
+        return None
+
+    def peek(self, payload: bytes) -> int:
+        """See `peek_value`."""
+        return peek_value(payload)
+
     def decode(self, payload: bytes | None) -> tuple[int | None, str | None]:
         """Return (value, None) for a payload of this run, else (None, CHECKSUM or FOREIGN)."""
         if payload is None or len(payload) < HEADER_BYTES:

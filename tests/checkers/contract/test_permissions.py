@@ -36,7 +36,7 @@ KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))
 ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", IN_FLIGHT)
 SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
         "uncopied", "copied-twice", "copied-out-of-order", "hanging-transaction",
-        "skipped-record", "delivered-again")  # fmt: skip
+        "skipped-record", "delivered-again", "lost-output", "duplicated-output")  # fmt: skip
 OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED)
 LOST = (
     None,

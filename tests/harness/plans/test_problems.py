@@ -57,7 +57,9 @@ def test_unknown_key_names_the_nearest_key_and_the_allowed_keys(
 def test_unknown_key_that_is_like_no_other_names_only_the_allowed_keys() -> None:
     """A wrong suggestion would mislead."""
     (line,) = problems_of(workload={"zzz": 1})
-    assert "workload.zzz: there is no such key (keys here: client, client_command, producers, " in line
+    assert (
+        "workload.zzz: there is no such key (keys here: client, client_command, producers, " in line
+    )
 
 
 @pytest.mark.parametrize(

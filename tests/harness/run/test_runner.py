@@ -152,7 +152,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def problems(self) -> list[str]:
             return lab.client_problems
 
-        def stop(self) -> list[str]:
+        def stop(self, *, hurry: bool) -> list[str]:
             lab.call("stop clients")
             return []
 

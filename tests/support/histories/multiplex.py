@@ -28,10 +28,12 @@ def prefix(number: int) -> str:
 
 def mixable(story: Story) -> bool:
     """Whether a story can be put into one run with others: its faults are over when those of the
-    healthy run are, after which all others are to recover, and it says nothing of the metadata log,
-    of which a run has one."""
+    healthy run are, after which all others are to recover, and it says nothing of the metadata log
+    and of a tested program, of which a run has one."""
     over_ns = max(row["healed_ns"] for row in healthy().faults)
     if not story.history or any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
+        return False
+    if any(row["f"].startswith("app-") for row in story.history):
         return False
     return all(row["healed_ns"] is not None and row["healed_ns"] <= over_ns for row in story.faults)
 

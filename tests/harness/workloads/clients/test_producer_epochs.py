@@ -202,7 +202,7 @@ class Scripted:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         type(self).settings = settings
 
-    def produce(self, topic: str, value: bytes, partition: int) -> None:
+    def produce(self, topic: str, value: bytes, key: bytes | None, partition: int) -> None:
         """Refuses what does not fit."""
         if partition == 9:
             raise BufferError

@@ -14,6 +14,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     leadership,
     losses,
     order,
+    outputs,
     progress,
     quorum_losses,
     reads,

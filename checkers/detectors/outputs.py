@@ -1,0 +1,194 @@
+"""Did a tested program turn each input into an output, once, and in the order of each key?
+
+An input is a record of the final log of the topic that the program reads. An element of its output
+names the value of the input that it was made from: rows `app-output`. The row `app-end` says that
+the output was read to its end, when the last input had been sent, and when the time of the program
+was over. What the program claims is the contract's business.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from checkers.engines.engine import Frame, left_join
+from checkers.frames.evidence import evidence
+from checkers.frames.frames import Frames
+from checkers.history.history import TP
+
+OUTPUT: Final = "app-output"
+END: Final = "app-end"
+LOST: Final = "lost-output"
+LATE: Final = "late-output"
+TWICE: Final = "duplicated-output"
+OUT_OF_ORDER: Final = "reordered-output"
+TORN: Final = "torn-output"
+UNKNOWN: Final = "unknown-output"
+KINDS: Final = (LOST, TWICE, OUT_OF_ORDER, TORN, UNKNOWN, LATE)
+KEYS_OF_PARTITION: Final = 8
+"""A partition of the input has so many keys: the value modulo this number."""
+_TORN: Final = "torn"
+UNREADABLE: Final = "unreadable"
+"""The aspect of an element in which no id of an input was found."""
+
+
+def program_of(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the program that a plan tests, a workload of kind `app`; None without one."""
+    further = plan.get("more_workloads") or ()
+    return next((each for each in further if each.get("kind") == "app"), None)
+
+
+def program_outputs(frames: Frames) -> Iterator[Frame]:
+    """kind lost-output: an input without an output, although a later input of its partition has
+    one. kind late-output: an input without an output, and no later input of its partition has one:
+    the program had not come so far when its time was over. Both: topic, offset, value of the input
+    (detail: with the partition); op, client, invoke_ns, complete_ns: of its send.
+
+    kind duplicated-output: an element more for an input than the input topic has records with the
+    value. offset: its place; other_offset: the place of the element before; invoke_ns, complete_ns:
+    when that one and this one were seen. kind reordered-output: the first element of an input
+    stands behind one of a later input with the same key, in one partition of the output (a file has
+    one; other_value: the later input). Both: topic, value of the input (detail: its place).
+
+    kind torn-output: an element with a part of an id. kind unknown-output: an element whose value
+    no client sent, or, with the aspect unreadable, without any id. offset: its place.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    program = program_of(frames.plan)
+    if program is None:
+        return
+    group, topic = F.lit(program.get("group")), F.lit(program.get("input"))
+    rows = frames.history.where(F.col("f") == F.lit(OUTPUT)).select(
+        F.col("op").alias("out_op"),
+        F.col("invoke_ns").alias("seen_ns"),
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("position"),
+        "value",
+        "error",
+    )
+    rows = engine.materialize(rows)
+    yield from _unnamed(frames, rows, group, topic)
+    place = engine.window.partitionBy("value").orderBy("partition", "offset")
+    log = frames.final_log.where((F.col("topic") == topic) & F.col("value").isNotNull()).select(
+        *TP,
+        "offset",
+        "value",
+        F.row_number().over(place).alias("nth"),
+        F.count("offset").over(engine.window.partitionBy("value")).alias("in_log"),
+    )
+    inputs = engine.materialize(log.where(F.col("nth") == F.lit(1)).drop("nth"))
+    named = engine.materialize(rows.where(F.col("value").isNotNull()))
+    yield from _missing(frames, inputs, named, group)
+    known = named.join(inputs, on="value", how="inner")
+    known = engine.materialize(known.withColumn("input_offset", F.col("offset")))
+    yield from _twice(frames, known, group)
+    yield from _out_of_order(frames, known, group)
+
+
+def _unnamed(frames: Frames, rows: Frame, group: Any, topic: Any) -> Iterator[Frame]:
+    """The elements that name no input."""
+    F = frames.engine.functions
+    sent = frames.sends.where(F.col("topic") == topic).select("value").distinct()
+    torn = rows.where(F.col("error") == F.lit(_TORN))
+    invented = rows.where(F.col("value").isNotNull()).join(sent, on="value", how="left_anti")
+    unreadable = rows.where((F.col("error") == F.lit(UNREADABLE)) & F.col("value").isNull())
+    for found, kind, aspect in (
+        (torn, TORN, None),
+        (invented, UNKNOWN, None),
+        (unreadable, UNKNOWN, UNREADABLE),
+    ):
+        some = frames.none_if_empty(found)
+        if some is not None:
+            yield evidence(
+                frames.engine,
+                some,
+                kind=F.lit(kind),
+                aspect=F.lit(aspect),
+                topic=topic,
+                offset=F.col("position"),
+                op=F.col("out_op"),
+                invoke_ns=F.col("seen_ns"),
+                complete_ns=F.col("seen_ns"),
+                group=group,
+            )
+
+
+def _missing(frames: Frames, inputs: Frame, named: Frame, group: Any) -> Iterator[Frame]:
+    """The inputs without an output."""
+    F, engine = frames.engine.functions, frames.engine
+    there = named.select("value").distinct()
+    missing = frames.none_if_empty(inputs.join(there, on="value", how="left_anti"))
+    if missing is None:
+        return
+    reached = inputs.join(there, on="value", how="left_semi").groupBy(*TP)
+    reached = engine.materialize(reached.agg(F.max("offset").alias("reached")))
+    sends = frames.sends.select("op", "client", "invoke_ns", "complete_ns", "acks", "value")
+    found = left_join(engine.materialize(missing), reached, on=TP)
+    found = engine.materialize(left_join(engine.materialize(found), sends, on=["value"]))
+    passed = F.col("reached").isNotNull() & (F.col("offset") < F.col("reached"))
+    for rows, kind in ((found.where(passed), LOST), (found.where(~passed), LATE)):
+        some = frames.none_if_empty(rows)
+        if some is not None:
+            yield evidence(
+                engine, some, kind=F.lit(kind), group=group, detail=_input(F), partition=F.lit(None)
+            )
+
+
+def _input(F: Any, offset: str = "offset") -> Any:
+    """The place of an input in words."""
+    place = F.concat(F.lit("input "), F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
+    return F.concat(place, F.lit(", offset "), F.col(offset).cast("string"))
+
+
+def _twice(frames: Frames, known: Frame, group: Any) -> Iterator[Frame]:
+    """The elements that are one too many."""
+    F = frames.engine.functions
+    order = frames.engine.window.partitionBy("value").orderBy("seen_ns", "out_op")
+    line = known.select(
+        *known.columns,
+        F.row_number().over(order).alias("copy_number"),
+        F.lag("position").over(order).alias("other_offset"),
+        F.lag("seen_ns").over(order).alias("before_ns"),
+        F.lag("out_op").over(order).alias("other_op"),
+    )
+    found = frames.none_if_empty(line.where(F.col("copy_number") > F.col("in_log")))
+    if found is not None:
+        yield evidence(
+            frames.engine,
+            found,
+            kind=F.lit(TWICE),
+            op=F.col("out_op"),
+            offset=F.col("position"),
+            invoke_ns=F.col("before_ns"),
+            complete_ns=F.col("seen_ns"),
+            detail=_input(F, "input_offset"),
+            partition=F.lit(None),
+            group=group,
+        )
+
+
+def _out_of_order(frames: Frames, known: Frame, group: Any) -> Iterator[Frame]:
+    """The first elements of inputs that stand behind those of later inputs of their key."""
+    F, window = frames.engine.functions, frames.engine.window
+    first = window.partitionBy("value").orderBy("seen_ns", "out_op")
+    numbered = known.withColumn("copy_number", F.row_number().over(first))
+    firsts = numbered.where(F.col("copy_number") == F.lit(1))
+    firsts = firsts.withColumn("key", F.col("value") % F.lit(KEYS_OF_PARTITION))
+    order = window.partitionBy(*TP, "key", "out_partition").orderBy("position")
+    line = firsts.select(
+        *firsts.columns,
+        F.lag("input_offset").over(order).alias("before"),
+        F.lag("value").over(order).alias("other_value"),
+    )
+    found = frames.none_if_empty(line.where(F.col("input_offset") < F.col("before")))
+    if found is not None:
+        yield evidence(
+            frames.engine,
+            found,
+            kind=F.lit(OUT_OF_ORDER),
+            op=F.col("out_op"),
+            offset=F.col("position"),
+            invoke_ns=F.col("seen_ns"),
+            complete_ns=F.col("seen_ns"),
+            detail=_input(F, "input_offset"),
+            partition=F.lit(None),
+            group=group,
+        )

@@ -1,0 +1,1 @@
+"""Readers of a program's output: a topic, a file, a database, and an HTTP address."""

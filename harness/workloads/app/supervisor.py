@@ -1,0 +1,217 @@
+"""Runs the program and reads its output until the stop, then waits for the rest of the output.
+
+The rows that it adds to the history: `app-start` and `app-exit` of each instance (client: the
+instance's; generation: the number of the start; error: how it ended). `app-output`, a row for each
+element (partition and offset: its place; value: of its input; error: why there is none). `app-end`:
+the output was read (ok: to its end, and the program had its time; info: not; error: why;
+invoke_ns: the last input had been sent; complete_ns: the program had all output, or its time was
+over).
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Message
+
+from harness.plans.app_workload import AppWorkload
+from harness.recording.history import HistoryWriter
+from harness.workloads.app import environment
+from harness.workloads.app.elements import Extraction, Place
+from harness.workloads.app.instances import Instances, ProgramFailed
+from harness.workloads.app.outputs.base import Elements, OutputReader, TooMuchOutput
+from harness.workloads.app.outputs.file import FileOutput
+from harness.workloads.app.outputs.http import HttpOutput
+from harness.workloads.app.outputs.sql import SqlOutput
+from harness.workloads.app.outputs.topic import TopicOutput, TopicReader, make_topic
+from harness.workloads.app.processes import FOLDER
+from harness.workloads.clients import access
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.text_payload import MIN_BYTES, Ids, TextPayload
+from harness.workloads.config import FurtherConfig
+
+TURN_S: Final = 0.05
+POLL_S: Final = 0.2
+CHECK_S: Final = 1.0
+"""How often the missing output is counted at the end."""
+QUIET_S: Final = 1.5
+"""How long the program goes on when it has all output: it may write some of it again."""
+STOPPED: Final = "the run was stopped first"
+START: Final = "app-start"
+EXIT: Final = "app-exit"
+OUTPUT: Final = "app-output"
+END: Final = "app-end"
+
+
+class Supervisor:
+    """One program of a run."""
+
+    def __init__(self, config: FurtherConfig, wanted: AppWorkload, writer: HistoryWriter) -> None:
+        """Raises NoTopic, ValueError, OSError if there can be no such output."""
+        self._config = config
+        self._wanted = wanted
+        self._writer = writer
+        self._client = config.first_client
+        self.tally = Tally()
+        self.notes: list[str] = []
+        self._folder = Path(config.history_dir).parent / FOLDER
+        self._folder.mkdir(exist_ok=True)
+        self._access = access.of_this_process()
+        self.output = self._reader(Ids(config.run_id))
+        variables = {
+            environment.BOOTSTRAP: config.bootstrap,
+            environment.INPUT: wanted.input,
+            environment.OUTPUT: self.output.address,
+            environment.GROUP: wanted.group,
+            environment.RUN: config.run_id,
+        }
+
+        def named(number: int) -> dict[str, str]:
+            return {**variables, environment.INSTANCE: str(number)}
+
+        base = {name: text for name, text in os.environ.items() if name != access.VARIABLE}
+        self._instances = Instances(
+            self._folder,
+            wanted.instances,
+            command=lambda n: [environment.replaced(each, named(n)) for each in wanted.command],
+            environment=lambda n: environment.of_instance(base, wanted.environment, named(n)),
+            directory=Path(wanted.directory),
+            base_ns=config.base_ns,
+            on_change=self._changed,
+        )
+        for number in range(wanted.instances + 1):
+            writer.start(self._client + number)
+
+    def _reader(self, ids: Ids) -> OutputReader:
+        config, sink = self._config, self._wanted.sink
+        elements = Elements(Extraction(sink, ids), self._writer.now_ns)
+        if sink.topic is not None:
+            partitions = make_topic(
+                config.bootstrap, self._access, sink.topic, sink.partitions, sink.replication_factor
+            )
+            return TopicOutput(config.bootstrap, self._access, sink.topic, partitions, elements)
+        if sink.file is not None:
+            return FileOutput(Path(self._wanted.directory, sink.file), elements)
+        if sink.sql is not None and sink.query is not None:
+            return SqlOutput(sink.sql, sink.query, elements, self._writer.now_ns)
+        return HttpOutput(elements)
+
+    def _changed(self, instance: int, what: str, start: int) -> None:
+        started = what == "start"
+        self._record(
+            START if started else EXIT, None if started else what, instance=instance, start=start
+        )
+
+    def _record(self, f: str, error: str | None, *, instance: int, start: int) -> None:
+        now_ns = self._writer.now_ns()
+        self._writer.record(
+            self._writer.next_op(), self._client + instance, f, "ok", now_ns, now_ns,
+            error=error, generation=start,
+        )  # fmt: skip
+
+    def run(self, stopped: Callable[[], bool], every_turn: Callable[[], None]) -> str | None:
+        """Run until `stopped`; return what makes the run useless, in words, or None."""
+        due_s = 0.0
+        try:
+            while not stopped():
+                self._instances.tend(any_output=bool(self.output.elements.values))
+                if time.monotonic() >= due_s:
+                    self._poll()
+                    due_s = time.monotonic() + POLL_S
+                every_turn()
+                time.sleep(TURN_S)
+        except (ProgramFailed, TooMuchOutput) as error:
+            return str(error)
+        return None
+
+    def _poll(self) -> None:
+        self.output.poll()
+        count = len(self.output.elements.by_place)
+        self.tally.acked = self.tally.read = count
+        self.tally.last_error = self.output.problem
+
+    def finish(
+        self, problem: str | None, hurry: Callable[[], bool], every_turn: Callable[[], None]
+    ) -> str | None:
+        """Let the program finish, unless there was a problem before or `hurry`, stop it, and record
+        its output; return what makes the run useless, in words, or None."""
+        begun_ns, why = self._writer.now_ns(), None
+        try:
+            why = problem or self._drain(hurry, every_turn)
+        except (ProgramFailed, TooMuchOutput) as error:
+            why = problem = str(error)
+        over_ns = self._writer.now_ns()
+        self.notes += self._instances.stop(self._wanted.stop_s)
+        try:
+            if problem is None:
+                self.output.finish()
+        except TooMuchOutput as error:
+            problem = str(error)
+        if problem is not None:
+            self.output.elements.clear()
+        elif self.output.problem is not None:
+            self.notes.append(f"the program's output could not be read: {self.output.problem}")
+        elif not self.output.elements.by_place:
+            self.notes.append(f"the program wrote nothing to {self._wanted.sink.text}")
+        why = problem or self.output.problem or why
+        self._record_output(begun_ns, over_ns, why)
+        self.output.close()
+        return problem
+
+    def _drain(self, hurry: Callable[[], bool], every_turn: Callable[[], None]) -> str | None:
+        """Wait for the output of all inputs, at most `lag_s`; return why it was not possible."""
+        if hurry():
+            return STOPPED
+        deadline_s = time.monotonic() + self._wanted.lag_s
+        wanted, missing = self._inputs()
+        if missing is not None:
+            return missing
+        quiet_s = None
+        while (now_s := time.monotonic()) < deadline_s:
+            if hurry():
+                return STOPPED
+            self._instances.tend(any_output=True)
+            self._poll()
+            every_turn()
+            quiet_s = (quiet_s or now_s) if wanted <= self.output.elements.values else None
+            if quiet_s is not None and now_s - quiet_s >= QUIET_S:
+                break
+            time.sleep(POLL_S)
+        return None
+
+    def _inputs(self) -> tuple[set[int], str | None]:
+        """Return the values in the input topic, and why they could not all be read."""
+        found: set[int] = set()
+        codec = TextPayload(self._config.run_id, MIN_BYTES)
+
+        def take(message: Message) -> None:
+            value, _ = codec.decode(message.value())
+            if value is not None:
+                found.add(value)
+
+        topic, config = self._wanted.input, self._config
+        reader = TopicReader(config.bootstrap, self._access, topic, config.partitions[topic], take)
+        missing = reader.to_the_end(self._wanted.lag_s)
+        reader.close()
+        return found, missing
+
+    def _record_output(self, begun_ns: int, over_ns: int, why: str | None) -> None:
+        writer, found = self._writer, self.output.elements.by_place
+        for place in sorted(found):
+            self._record_element(place)
+        writer.record(
+            writer.next_op(), self._client, END, "ok" if why is None else "info", begun_ns,
+            over_ns, error=why,
+        )  # fmt: skip
+        for number in range(self._wanted.instances + 1):
+            writer.end(self._client + number)
+
+    def _record_element(self, place: Place) -> None:
+        element = self.output.elements.by_place[place]
+        self._writer.record(
+            self._writer.next_op(), self._client, OUTPUT, "ok", element.seen_ns, element.seen_ns,
+            partition=place.partition, value=element.value, offset=place.position,
+            error=element.error,
+        )  # fmt: skip

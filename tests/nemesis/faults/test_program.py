@@ -1,0 +1,136 @@
+"""Faults of a tested program, against a fake one."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from nemesis.base import BadSchedule, NotApplicable
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Injection, Params
+from nemesis.hosts import Hosts
+from nemesis.programs import NoProgram
+from tests.support.nemesis.fakes import FakeMachines, Trace
+
+
+@dataclass
+class FakeProgram:
+    """Two instances; `lazy`: a killed one does not come back."""
+
+    down: dict[int, set[str]] = field(default_factory=lambda: {1: set(), 2: set()})
+    stopped: dict[int, set[str]] = field(default_factory=lambda: {1: set(), 2: set()})
+    alive: dict[int, bool] = field(default_factory=lambda: {1: True, 2: True})
+    lazy: bool = False
+
+    def instances(self) -> Sequence[int]:
+        return sorted(self.alive)
+
+    def pid(self, instance: int) -> int | None:
+        return 100 + instance if self.alive[instance] else None
+
+    def kill(self, instance: int, tag: str) -> None:
+        self.down[instance].add(tag)
+        self.alive[instance] = False
+
+    def release(self, instance: int, tag: str) -> None:
+        self.down[instance].discard(tag)
+        self.alive[instance] = not self.down[instance] and not self.lazy
+
+    def is_kept_down(self, instance: int) -> bool:
+        return bool(self.down[instance])
+
+    def pause(self, instance: int, tag: str) -> None:
+        self.stopped[instance].add(tag)
+
+    def resume(self, instance: int, tag: str) -> None:
+        self.stopped[instance].discard(tag)
+
+    def states(self, instance: int) -> Mapping[int, str]:
+        letter = "T" if self.stopped[instance] else "S"
+        return {100 + instance: letter} if self.alive[instance] else {}
+
+
+def hosts(program: FakeProgram) -> Hosts:
+    """Machines with the program."""
+    return replace(FakeMachines(Trace()).hosts(), programs=program)
+
+
+def injection(name: str, instance: str, seed: int = 0) -> Injection:
+    """As the executor plans it."""
+    fault = find(name)
+    params = Params.of(fault.options, {"instance": instance})
+    return fault.plan_injection((0,), (1, 2, 3), random.Random(seed), params)
+
+
+def test_kill_keeps_an_instance_down_until_the_heal() -> None:
+    """The other one goes on."""
+    program, fault, struck = FakeProgram(), find("app.kill"), injection("app.kill", "2")
+    on = hosts(program)
+    fault.inject(on, struck)
+    assert program.alive == {1: True, 2: False}
+    assert fault.measure_effect(on, struck).confirmed
+    assert fault.label(struck) == "app.kill instance 2"
+    fault.heal(on, struck)
+    fault.heal(on, struck)
+    assert program.alive == {1: True, 2: True}
+    assert fault.measure_heal(on, struck).confirmed
+
+
+def test_overlapping_kills_let_go_together() -> None:
+    """The last heal starts the instance."""
+    program, fault = FakeProgram(), find("app.kill")
+    on, one, every = hosts(program), injection("app.kill", "1"), injection("app.kill", "all", 1)
+    fault.inject(on, one)
+    fault.inject(on, every)
+    assert fault.label(every) == "app.kill all instances"
+    fault.heal(on, every)
+    assert program.alive == {1: False, 2: True}
+    assert fault.measure_heal(on, every).confirmed
+    fault.heal(on, one)
+    assert program.alive == {1: True, 2: True}
+
+
+def test_instance_that_does_not_come_back_is_not_healed() -> None:
+    """The supervisor failed."""
+    program, fault, struck = FakeProgram(lazy=True), find("app.kill"), injection("app.kill", "1")
+    on = hosts(program)
+    fault.inject(on, struck)
+    fault.heal(on, struck)
+    proof = fault.measure_heal(on, struck)
+    assert (proof.confirmed, proof.evidence) == (False, "instance 1 does not run")
+
+
+def test_pause_is_proved_by_the_states_of_processes() -> None:
+    """And its heal, too."""
+    program, fault, struck = FakeProgram(), find("app.pause"), injection("app.pause", "1")
+    on = hosts(program)
+    assert not fault.measure_effect(on, struck).confirmed
+    fault.inject(on, struck)
+    proof = fault.measure_effect(on, struck)
+    assert proof.confirmed
+    assert proof.evidence == "1 of 1 processes of instance 1 in state T"
+    assert not fault.measure_heal(on, struck).confirmed
+    fault.heal(on, struck)
+    assert fault.measure_heal(on, struck).confirmed
+
+
+@pytest.mark.parametrize("name", ["app.kill", "app.pause"])
+def test_instance_that_does_not_run_is_not_hit(name: str) -> None:
+    """Nothing would change; the same without a program, and for a number that does not exist."""
+    program = FakeProgram(alive={1: False, 2: True})
+    for on, number in (
+        (hosts(program), "1"),
+        (hosts(program), "7"),
+        (replace(hosts(program), programs=NoProgram()), "all"),
+    ):
+        with pytest.raises(NotApplicable, match="was not running"):
+            find(name).inject(on, injection(name, number))
+    assert not any(program.stopped.values())
+
+
+def test_instance_is_a_number_or_all() -> None:
+    """Bad values are refused before the run."""
+    for bad in ("0", "x", "101"):
+        with pytest.raises(BadSchedule, match="a number from 1 to 100, or all"):
+            injection("app.kill", bad)

@@ -2,14 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,15 +15,12 @@ from harness.targets.local import rootless
 from nemesis.faults.catalogue import FAULTS
 from tests.support.require import require
 from tests.support.targets.machine import marked, new_run_id
-
-NOBODY = 65534
-SOURCES = Path(__file__).parents[4]
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "PYTHONPATH": f"{SOURCES}:{sysconfig.get_path('purelib')}",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
-"""Of the user's processes; `home` adds the user's own directory."""
+from tests.support.targets.unprivileged import (
+    ENVIRONMENT,
+    own_home,
+    unprivileged,
+    usable_python,
+)
 
 CLUSTER = """
 from harness.targets.local.rootless import ensure_privileges
@@ -74,49 +66,10 @@ for cleaned in clean():
 """
 
 
-def unprivileged(script: str, *arguments: str, python: str) -> list[str]:
-    """A command line that runs Python code as a user who is not root and has no capabilities."""
-    argv = [python, "-c", script, *arguments]
-    if os.geteuid() != 0:
-        return argv
-    drop = [
-        "setpriv",
-        f"--reuid={NOBODY}",
-        f"--regid={NOBODY}",
-        "--clear-groups",
-        "--no-new-privs",
-    ]
-    # The capabilities go with the next exec; the shell brings that about.
-    return [*drop, "sh", "-c", 'exec "$@"', "sh", *argv]
-
-
-def usable_python() -> str:
-    """An interpreter that such a user may run, with this one's version and packages."""
-    require("userns")
-    for candidate in (sys.executable, shutil.which("python3", path="/usr/bin")):
-        if candidate is None:
-            continue
-        probe = "import sys, pyroute2, harness; print(sys.version_info[:2])"
-        argv = unprivileged(probe, python=candidate)
-        done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, check=False)
-        if done.stdout.strip() == str(sys.version_info[:2]):
-            return candidate
-    pytest.skip("no interpreter here that another user may run with these packages")
-
-
 @pytest.fixture
 def python() -> str:
     """That interpreter."""
     return usable_python()
-
-
-@contextmanager
-def own_home() -> Iterator[Path]:
-    """A directory of the user's own, where runs are kept and registered."""
-    with tempfile.TemporaryDirectory(prefix="highwater-test-", dir="/tmp") as name:
-        if os.geteuid() == 0:
-            os.chown(name, NOBODY, NOBODY)
-        yield Path(name)
 
 
 @pytest.fixture

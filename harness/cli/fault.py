@@ -10,7 +10,7 @@ import typer
 
 from harness.admin.errors import AdminError, BadRequest
 from harness.cli.base import clean_up_killed_runs
-from harness.cli.options import AsJson, Debug, command_group, key_values
+from harness.cli.options import AsJson, Debug, command_group, faults_beginning_with, key_values
 
 if TYPE_CHECKING:
     from harness.run.by_hand.client import BreakerClient
@@ -55,7 +55,13 @@ def list_faults(
 
 @fault_app.command("inject")
 def inject(
-    fault: Annotated[str, typer.Argument(help="A fault of `highwater faults`, such as kill.")],
+    fault: Annotated[
+        str,
+        typer.Argument(
+            help="A fault of `highwater faults`, such as kill.",
+            autocompletion=faults_beginning_with,
+        ),
+    ],
     targets: Annotated[
         str,
         typer.Option(

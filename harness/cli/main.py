@@ -63,6 +63,7 @@ from harness.cli.options import (
     SystemName,
     comma_separated,
     command_group,
+    faults_beginning_with,
 )
 from harness.cli.plans import plan_app, plans
 from harness.cli.program import try_program
@@ -78,6 +79,7 @@ TYPER_INTERRUPTED: Final = 130
 app = command_group(
     "Break a replicated log on purpose, then check that no acknowledged write was lost.",
     name="highwater",
+    completion=True,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": MAX_HELP_WIDTH},
 )
@@ -275,7 +277,9 @@ def report(run_dir: StoredRun, debug: Debug = False) -> None:
 def faults(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print only this fault, such as disk.stall."),
+        typer.Argument(
+            help="Print only this fault, such as disk.stall.", autocompletion=faults_beginning_with
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -87,8 +87,12 @@ def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
     return read
 
 
-def command_group(help_text: str | None = None, **settings: Any) -> typer.Typer:
+def command_group(
+    help_text: str | None = None, *, completion: bool = False, **settings: Any
+) -> typer.Typer:
     """Return an application or a group of commands with the look of all of them.
+
+    `completion` adds the options that install shell completion.
 
     Help is plain text without boxes: it leaves more room for the texts, and does not load rich.
     """
@@ -96,9 +100,23 @@ def command_group(help_text: str | None = None, **settings: Any) -> typer.Typer:
         help=help_text,
         no_args_is_help=True,
         rich_markup_mode=None,
-        add_completion=False,
+        add_completion=completion,
         **settings,
     )
+
+
+def plans_beginning_with(incomplete: str) -> list[str]:
+    """Complete the name of a packaged plan."""
+    from harness.plans.plan import packaged
+
+    return [name for name in packaged() if name.startswith(incomplete)]
+
+
+def faults_beginning_with(incomplete: str) -> list[str]:
+    """Complete the name of a fault."""
+    from nemesis.faults.catalogue import FAULTS
+
+    return [name for name in FAULTS if name.startswith(incomplete)]
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -116,7 +134,8 @@ Jobs = Annotated[
 PlanName = Annotated[
     str | None,
     typer.Argument(
-        help="A TOML file or the name of a packaged plan (`highwater plans` lists them)."
+        help="A TOML file or the name of a packaged plan (`highwater plans` lists them).",
+        autocompletion=plans_beginning_with,
     ),
 ]
 Duration = Annotated[

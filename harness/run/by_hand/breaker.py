@@ -9,20 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
 from harness.recording.history import OperationWriter
-from harness.recording.journal import Journal, Record
+from harness.recording.journal import Record
 from harness.recording.store import Run
 from harness.run.administration.administrator import Administrator
+from harness.run.by_hand.attached import Attached
 from harness.run.by_hand.faults_of_journal import Row, list_faults, unhealed
-from harness.run.by_hand.protocol import FAILURE, REQUEST, Refused
+from harness.run.by_hand.protocol import FAILURE, PROVE_S, REQUEST, SETTLE_S, Refused
 from harness.run.hosts import hosts_of
-from harness.systems.base import DeployedSystem
 from harness.systems.observer.monitor import Monitor
-from harness.targets.base import Target
 from nemesis import selectors
 from nemesis.executor import Nemesis
 from nemesis.faults.catalogue import find
@@ -32,21 +30,8 @@ from nemesis.schedule import LONGEST_MS, Event, Schedule
 
 POLL_S: Final = 0.02
 MONITOR_CLIENT: Final = 1
-PROVE_S: Final = 5.0
-"""How long an injection waits for the proof of its effect."""
 SLACK_S: Final = 15.0
 """How long an injection or a heal may take beyond what the fault itself says."""
-SETTLE_S: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
-    """A running cluster, and what is needed to break it."""
-
-    run: Run
-    target: Target
-    system: DeployedSystem
-    journal: Journal
 
 
 class _NoRows(OperationWriter):

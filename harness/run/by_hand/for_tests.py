@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +87,10 @@ def _up(
     from harness.recording.journal import Journal
     from harness.recording.versions import versions
     from harness.run import prepare
+    from harness.run.by_hand.attached import Attached
+    from harness.run.by_hand.forwarder import Forwarder
+    from harness.run.by_hand.handlers import BreakingHandlers
+    from harness.run.by_hand.server import Listener
     from harness.systems.brokers import OUTSIDE_PORT, BrokerSystem
     from harness.targets.linux.disks.volumes import Volume
     from harness.targets.local import LocalTarget
@@ -106,21 +109,11 @@ def _up(
         journal,
         volume=None if options.disks else Volume.DIRECTORY,
     )
-    ends.callback(journal.finish)
-    ends.callback(target.down)
+    ends.callback(_remove, target, journal)
     target.up()
     system = BrokerSystem(plan, target, run, program=program, outside=options.outside)
     system.configure()
-    # The nodes take a moment to start; what this process needs later is loaded meanwhile.
-    threading.Thread(
-        target=import_module, args=("harness.run.by_hand.handlers",), daemon=True
-    ).start()
     system.start()
-    from harness.run.by_hand.breaker import Attached
-    from harness.run.by_hand.forwarder import Forwarder
-    from harness.run.by_hand.handlers import BreakingHandlers
-    from harness.run.by_hand.server import Listener
-
     listening = {node: socket.socket(fileno=fd) for node, fd in options.listening.items()}
     forwarder = Forwarder(listening, target.address, target.in_client_netns)
     forwarder.start()
@@ -131,8 +124,14 @@ def _up(
     handlers = {**breaking.handlers(), "create-topic": _creating_topics(system)}
     listener = Listener(run.path, handlers)
     ends.callback(listener.close)
-    threading.Thread(target=_clean_up_killed_runs, name="clean-up", daemon=True).start()
+    threading.Thread(target=_use_the_time, name="later", daemon=True).start()
     return handlers, {"run": str(run.path), "nodes": list(system.layout.nodes)}
+
+
+def _remove(target: Any, journal: Any) -> None:
+    """Remove the machines. If that fails, the journal stays open, for `highwater clean`."""
+    target.down()
+    journal.finish()
 
 
 def _creating_topics(system: Any) -> Callable[..., None]:
@@ -166,7 +165,11 @@ def _creating_topics(system: Any) -> Callable[..., None]:
     return create_topic
 
 
-def _clean_up_killed_runs() -> None:
+def _use_the_time() -> None:
+    """Do what can wait until the cluster is up: load what the first fault needs, and remove what
+    killed runs left behind.
+    """
+    import harness.run.by_hand.breaker  # noqa: F401
     from harness.targets.clean import clean
 
     clean(None)

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 
 from harness.recording.journal import Journal
 from harness.recording.store import Run
+from harness.run.by_hand.attached import Attached
+from harness.run.by_hand.handlers import BreakingHandlers
+from harness.run.by_hand.server import Listener
 from harness.systems.base import DeployedSystem
 from harness.targets.base import Target
 
@@ -12,10 +15,6 @@ from harness.targets.base import Target
 @contextmanager
 def serving(run: Run, target: Target, system: DeployedSystem, journal: Journal) -> Iterator[None]:
     """Answer requests for faults in the block, and heal everything at its end."""
-    from harness.run.by_hand.breaker import Attached  # its imports are slow
-    from harness.run.by_hand.handlers import BreakingHandlers
-    from harness.run.by_hand.server import Listener
-
     attached = Attached(run=run, target=target, system=system, journal=journal)
     breaking = BreakingHandlers(attached)
     listener = Listener(run.path, breaking.handlers())

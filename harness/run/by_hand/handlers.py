@@ -5,10 +5,15 @@ The breaker is made at the first request that needs one: it watches the cluster,
 
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from harness.run.by_hand.breaker import PROVE_S, SETTLE_S, Attached, Breaker
+from harness.run.by_hand.attached import Attached
 from harness.run.by_hand.faults_of_journal import Row, list_faults
+from harness.run.by_hand.protocol import PROVE_S, SETTLE_S
 from harness.run.by_hand.server import Handler
+
+if TYPE_CHECKING:
+    from harness.run.by_hand.breaker import Breaker
 
 
 class BreakingHandlers:
@@ -32,8 +37,10 @@ class BreakingHandlers:
             "settle": lambda timeout_s=SETTLE_S: self.breaker().settle(float(timeout_s)),
         }
 
-    def breaker(self) -> Breaker:
+    def breaker(self) -> "Breaker":
         """The breaker; the first call makes it, and takes over what the journal has in force."""
+        from harness.run.by_hand.breaker import Breaker  # its imports are slow
+
         with self._mutex:
             if self._breaker is None:
                 self._breaker = Breaker(self._cluster, client_port=self._client_port)

@@ -65,7 +65,7 @@ def _first_line(output: IO[bytes]) -> bytes:
 
 def keep(run_dir: Path, ready: Callable[[], None]) -> None:
     """Answer requests until nothing is in force any more. Raises ClusterError, OSError."""
-    from harness.run.by_hand.breaker import Attached
+    from harness.run.by_hand.attached import Attached
     from harness.run.by_hand.handlers import BreakingHandlers
     from harness.run.by_hand.server import Listener
     from harness.run.cluster_membership import locked_cluster

@@ -20,6 +20,10 @@ from harness.recording.journal import registry_dir
 REQUEST: Final = "request"
 FAILURE: Final = "failure"
 MAX_LINE_BYTES: Final = 1 << 20
+PROVE_S: Final = 5.0
+"""How long an injection waits for the proof of its effect."""
+SETTLE_S: Final = 30.0
+"""How long the replicas of a cluster may take to be in sync again."""
 
 Message = dict[str, Any]
 

@@ -57,9 +57,9 @@ def told(faults: Sequence[Mapping[str, Any]], example: Mapping[str, Any], kind: 
     fault = fault_near(faults, from_ns, until_ns)
     if fault is None:
         return f"{text}, when no fault was near"
-    name = fault["label"] or fault["fault"]
-    until = "" if fault["healed_ns"] is None else f" until {_seconds(fault['healed_ns'])}"
-    return f"{text}, and {name} was in force from {_seconds(fault['started_ns'])}{until}"
+    name, from_s = fault["label"] or fault["fault"], _seconds(fault["started_ns"])
+    span = from_s if fault["healed_ns"] is None else f"{from_s} to {_seconds(fault['healed_ns'])}"
+    return f"{text}, near fault {fault['fault_id']} ({name}, {span})"
 
 
 def _seconds(at_ns: int) -> str:

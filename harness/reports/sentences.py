@@ -40,6 +40,32 @@ _OWN: Mapping[str, Sequence[str]] = {
         "; {detail}",
         ".",
     ),
+    "lost-output": (
+        "Client {client} sent {value} at {invoke}",
+        " to the {detail}",
+        ". The program went past it and wrote no output for it.",
+    ),
+    "late-output": (
+        "Client {client} sent {value} at {invoke}",
+        " to the {detail}",
+        ". When the program's time was over, it had no output, nor had any later input of its "
+        "partition.",
+    ),
+    "duplicated-output": (
+        "The program wrote the output of {value} at {invoke}",
+        " and again at {complete}",
+        ", at position {offset} of the output",
+        " (before: {other_offset})",
+        "; {detail}",
+        ".",
+    ),
+    "reordered-output": (
+        "The program wrote the output of {value} at {invoke}",
+        ", at position {offset} of the output",
+        ", behind that of {other_value}, a later input with the same key",
+        "; {detail}",
+        ".",
+    ),
     "inconsistent-offset": (
         "Offset {offset} of {where} has two values",
         ": {value} and {other_value}",

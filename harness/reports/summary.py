@@ -13,17 +13,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from checkers.contract import headline
+from checkers.contract import headline, program
 from checkers.contract.headline import Headline, Standing
 from harness.plans import repeat
 from harness.plans.plan import acks_name
 from harness.recording.store import RUN_FILE
 from harness.reports import words
 from harness.reports.data.losses import acks_strength
+from harness.reports.data.program_log import lines_between
 
 MAX_REASONS = 10
 MAX_CAUSES = 3
 """Causes per topic."""
+MAX_LINES = 4
+"""Lines of a tested program's log."""
+LOG_AFTER_NS = 5_000_000_000
+"""How long after an input was sent the program's lines are shown."""
 LOOKS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.CLEAN: ("✓", "bold green"),
     Standing.LOSSES: ("!", "bold yellow"),
@@ -50,6 +55,8 @@ def print_verdict(
     """Print the headline, the reasons, the losses by topic, and the paths of report and run."""
     console.print()
     _print_headline(console, headline.of(verdict))
+    for line in _printed(verdict, run_dir):
+        console.print(Text(f"    {line}"), soft_wrap=True)
     reasons = verdict["reasons"]
     for reason in reasons[:MAX_REASONS]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
@@ -114,6 +121,22 @@ def _print_headline(console: Console, found: Headline) -> None:
     ):
         for each in several:
             console.print(Text(f"  {what}: {each}", style=LOOKS[standing][1]), soft_wrap=True)
+
+
+def _printed(verdict: Mapping[str, Any], run_dir: Path) -> list[str]:
+    """Return what a tested program printed when it first broke its claim."""
+    broken = [
+        each["examples"][0]
+        for each in verdict.get("anomalies") or ()
+        if each.get("kind") in program.FOUND
+        and each.get("judgement") == "forbidden"
+        and each.get("examples")
+    ]
+    began_ns = broken[0].get("invoke_ns") if broken else None
+    if not isinstance(began_ns, int):
+        return []
+    ended_ns = max(int(broken[0].get("complete_ns") or 0), began_ns + LOG_AFTER_NS)
+    return lines_between(run_dir, began_ns / 1e9 - 0.5, ended_ns / 1e9, MAX_LINES)
 
 
 def _loss_order(topic: Mapping[str, Any]) -> tuple[bool, int]:

@@ -450,7 +450,7 @@ class Runner:
             if not waiting:
                 return
             if time.monotonic() > deadline_s:
-                self._note(run, f"no send to {', '.join(waiting)} was acknowledged in time")
+                self._note(run, f"{', '.join(waiting)}: nothing acknowledged or written in time")
                 return
             self._watch(run, workload)
             self._stop.wait(POLL_S)

@@ -17,7 +17,7 @@ from nemesis.faults.fault import Ability, Fault
 NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.SIGNALS: ("netns",),
     Ability.CLIENT_SIGNALS: ("netns",),
-    Ability.PROGRAM_SIGNALS: (),
+    Ability.PROGRAM_SIGNALS: ("netns",),
     Ability.PACKET_DROPS: ("nftables",),
     Ability.LINK_QUALITY: ("bad-links",),
     Ability.CONNECTION_RESETS: ("resets",),

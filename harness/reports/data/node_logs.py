@@ -1,4 +1,5 @@
-"""Lines of the nodes' logs from around the anomalies, with times of the run's clock.
+"""Lines of the nodes' logs from around the anomalies, with times of the run's clock. A tested
+program's lines are among them, under the negative numbers of its instances.
 
 A real node stamps its lines with the date of its own clock, which a fault may have changed; a
 simulated node stamps them with seconds of its world. A line without a stamp belongs to the line
@@ -12,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harness.reports.data.program_log import program_lines
 from harness.reports.redaction import redacted
 
 BEFORE_S, AFTER_S = 2.0, 2.0
@@ -44,6 +46,11 @@ def read_node_logs(
         if merged and path.parent.name.isdigit():
             node = int(path.parent.name)
             found.extend((node, at_s, text) for at_s, text in _within(_lines(path, run), merged))
+    found.extend(
+        (-number, at_s, text)
+        for number, at_s, text in program_lines(run_dir)
+        if any(start <= at_s <= end for start, end in merged)
+    )
     found.sort(key=lambda line: line[1])
     return NodeLines(
         lines=tuple(

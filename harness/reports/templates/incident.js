@@ -135,7 +135,7 @@ const linesPart = (each, evidence, from, to) => {
   const chosen = found.length <= MOST_LINES ? found : [...found.filter(([, , text]) => named(text)), ...found.filter(([, , text]) => !named(text))].slice(0, MOST_LINES).sort((a, b) => a[1] - b[1]);
   const details = made("details");
   details.append(made("summary", `${count(chosen.length)} lines of the nodes' logs`));
-  const rows = chosen.map(([node, at, text]) => ({ cells: [`${at.toFixed(3)} s`, `node ${node}`, text], name: named(text) ? "own" : "" }));
+  const rows = chosen.map(([node, at, text]) => ({ cells: [`${at.toFixed(3)} s`, node < 0 ? `instance ${-node}` : `node ${node}`, text], name: named(text) ? "own" : "" }));
   details.append(scrolled("Lines of the nodes' logs", tableOf(["at", "node", "line"], rows, new Set(["at"]))),
     note(`From ${Math.max(0, from - 2).toFixed(3)} s to ${(to + 2).toFixed(3)} s, by the nodes' own clocks. Lines that name the partition are highlighted.${found.length > chosen.length ? ` ${count(found.length - chosen.length)} more lines are not shown; lines that name the partition come first.` : ""}${evidence.left_out.lines ? ` ${count(evidence.left_out.lines)} later lines are not in this page.` : ""}`));
   return part("Logs of the nodes", details);

@@ -18,6 +18,10 @@ def lost(count: int, acks: int | None = -1, judgement: str = "permitted", **more
     return {"kind": "lost-write", "judgement": judgement, "acks": acks, "count": count} | more
 
 
+def output(kind: str, count: int, judgement: str = "forbidden", **more: Any) -> Any:
+    return {"kind": kind, "judgement": judgement, "count": count} | more
+
+
 def of(verdict: str, *anomalies: dict[str, Any]) -> headline.Headline:
     return headline.of({"verdict": verdict, "anomalies": list(anomalies)})
 
@@ -46,6 +50,12 @@ def of(verdict: str, *anomalies: dict[str, Any]) -> headline.Headline:
             "9 acks=1, permitted by acks=1",
         ),
         (of("INVALID"), Standing.BROKEN, "CONTRACT BROKEN"),
+        (
+            of("INVALID", output("late-output", 3), output("lost-output", 1, cause="because")),
+            Standing.BROKEN,
+            "CONTRACT BROKEN; THE PROGRAM BROKE ITS CLAIM: 1 input has no output, and 3 inputs had "
+            "no output when the program's time was over: because",
+        ),
         (of("UNKNOWN"), Standing.UNDECIDED, "CONTRACT NOT DECIDED"),
         (
             of("UNKNOWN", lost(5, judgement="unknown")),
@@ -149,3 +159,15 @@ def test_each_loss_has_its_remedy() -> None:
 def test_damaged_verdicts_have_a_headline(stored: dict[str, Any]) -> None:
     """Lists show runs of which anything may be left."""
     assert headline.of(stored).line
+
+
+def test_program_that_kept_its_claim_is_named() -> None:
+    """With what its claim permits; not if the verdict is open."""
+    promise = {"promise": "at-least-once", "records": 1234, "program": True}
+    again = output("duplicated-output", 2, "permitted")
+    found = headline.of({"verdict": "VALID", "anomalies": [again], "promises": [promise]})
+    assert found.parts[-1] == "the program kept its claim"
+    assert found.kept == "the program kept its claim at-least-once for 1,234 inputs"
+    assert found.also == "2 outputs are there again"
+    open_ = headline.of({"verdict": "UNKNOWN", "anomalies": [again], "promises": [promise]})
+    assert open_.claim == ""

@@ -1,0 +1,72 @@
+"""The examples as users run them: the naive form of a service is caught, the right one is VALID."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.targets.linux import processes
+from tests.support.require import require
+from tests.support.tiers import nightly
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUN_TIMEOUT_S = 240
+"""Five times what a run takes on a quiet machine."""
+
+pytestmark = pytest.mark.slow
+_AT_NIGHT = nightly("system/test_examples.py::test_naive_form_is_caught_and_right_form_is_valid")
+
+
+def tested(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the verdict of `highwater test-app`; the programs run in the Python of the
+    tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "harness.cli.main", "test-app", str(form)),
+            *("--store", str(store), "--json", "--no-report", "--seed", "1", *options),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("example", "kind", "faults"),
+    [
+        ("bills", "duplicated-output", "app.kill"),
+        pytest.param("ledger", "lost-output", "app.kill", marks=_AT_NIGHT),
+        pytest.param("outbox", "lost-output", "pause,app.kill", marks=_AT_NIGHT),
+    ],
+)
+def test_naive_form_is_caught_and_right_form_is_valid(
+    example: str, kind: str, faults: str, tmp_path: Path
+) -> None:
+    """By the same faults. Nothing of the program is left running."""
+    require("netns")
+    options = ("--duration", "25", "--faults", faults)
+    code, verdict = tested(EXAMPLES / example / "naive.toml", tmp_path / "naive", *options)
+    assert (code, verdict["verdict"]) == (1, "INVALID")
+    forbidden = [a for a in verdict["anomalies"] if a["judgement"] == "forbidden"]
+    assert {a["kind"] for a in forbidden} == {kind}
+    assert "app.kill instance" in verdict["headline"]["program"] or "pause" in faults
+    logs = Path(verdict["run"]) / "program"
+    killed = (logs / "instance-1.log").read_text()
+    assert "ended, SIGKILL, by a fault" in killed
+    last = [int(line.split()[-1]) for line in killed.splitlines() if ", process " in line][-1]
+    assert processes.is_gone(last)
+    code, verdict = tested(EXAMPLES / example / "right.toml", tmp_path / "right", *options)
+    assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
+    [promise] = [each for each in verdict["promises"] if each.get("program")]
+    assert promise["records"] > 1_000
+    assert promise["skipped"] == 0
+    assert verdict["headline"]["program"] == ""

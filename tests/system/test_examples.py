@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.targets.linux import processes
-from tests.support.require import require
+from tests.support.require import KAFKA_JARS, require
 from tests.support.tiers import nightly
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,7 +33,7 @@ def tested(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "KAFKA_HOME": str(KAFKA_JARS.parent)},
         check=False,
     )
     assert done.stdout, done.stderr
@@ -46,13 +46,14 @@ def tested(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
         ("bills", "duplicated-output", "app.kill"),
         pytest.param("ledger", "lost-output", "app.kill", marks=_AT_NIGHT),
         pytest.param("outbox", "lost-output", "pause,app.kill", marks=_AT_NIGHT),
+        pytest.param("shipments-java", "duplicated-output", "app.kill", marks=_AT_NIGHT),
     ],
 )
 def test_naive_form_is_caught_and_right_form_is_valid(
     example: str, kind: str, faults: str, tmp_path: Path
 ) -> None:
     """By the same faults. Nothing of the program is left running."""
-    require("netns")
+    require(*(("netns", "kafka", "javac") if "java" in example else ("netns",)))
     options = ("--duration", "25", "--faults", faults)
     code, verdict = tested(EXAMPLES / example / "naive.toml", tmp_path / "naive", *options)
     assert (code, verdict["verdict"]) == (1, "INVALID")

@@ -44,6 +44,14 @@ def measure(
     point: Point, system: RunningSystem, topic: str, options: Options, stop: Stop
 ) -> Values:
     """Create the topic, fill it, and measure its cleaning. Raises MeasureError, Stopped."""
+    log = filled(point, system, topic, options, stop)
+    size = dirty_part(log).size
+    taken_s = clean(log, system, topic, stop)
+    return {"mb_per_s": size / 1e6 / taken_s, "seconds": taken_s, "bytes": float(LOG_BYTES)}
+
+
+def filled(point: Point, system: RunningSystem, topic: str, options: Options, stop: Stop) -> Path:
+    """Create and fill the topic; return its directory. Raises MeasureError, Stopped."""
     assert system.files is not None
     system.admin.create(
         topic,
@@ -70,18 +78,24 @@ def measure(
     }
     run_together([(job, ())], stop, margin_s=WRITTEN_S)
     os.sync()  # a log that is cleaned is on the disk for long; what was written just now is not
-    directory = system.files(leader)
-    dirty = dirty_part(directory / f"{topic}-0")
+    return system.files(leader) / f"{topic}-0"
+
+
+def clean(log: Path, system: RunningSystem, topic: str, stop: Stop) -> float:
+    """Let the broker clean the topic; return the seconds. Raises MeasureError, Stopped.
+
+    `log` is the directory that `filled` returned.
+    """
+    end_offset = dirty_part(log).end_offset
     begun_s = time.monotonic()
     system.admin.configure(topic, {"min.cleanable.dirty.ratio": AT_ONCE})
-    while clean_up_to(directory / CHECKPOINT, topic) < dirty.end_offset:
+    while clean_up_to(log.with_name(CHECKPOINT), topic) < end_offset:
         if stop():
             raise Stopped
         if time.monotonic() > begun_s + CLEANED_S:
             raise MeasureError(f"{system.name}: {topic} is not clean after {CLEANED_S:g} s")
         time.sleep(LOOK_S)
-    taken_s = time.monotonic() - begun_s
-    return {"mb_per_s": dirty.size / 1e6 / taken_s, "seconds": taken_s, "bytes": float(LOG_BYTES)}
+    return time.monotonic() - begun_s
 
 
 def dirty_part(log: Path) -> Dirty:

@@ -19,7 +19,8 @@ BUT :=
 # `make test SLOW="slow and not nightly"` leaves out what only the night repeats.
 SLOW := slow
 
-.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka kafka-programs java-client tlc
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup compiled kafka kafka-programs \
+  java-client tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
@@ -81,6 +82,12 @@ tlc: ## fetch TLC, the TLA+ model checker, by Maven
 
 setup: $(READY) ## set up .venv
 
+compiled: ## set up .venv-compiled, where the broker's hot modules are compiled (needs gcc, Python's headers)
+	@command -v gcc >/dev/null || { echo "gcc is missing: apt-get install gcc python3-dev"; exit 1; }
+	$(PYTHON) -m venv .venv-compiled
+	HIGHWATER_COMPILE=1 .venv-compiled/bin/pip install --disable-pip-version-check --quiet .
+	.venv-compiled/bin/python -P -c 'from nodes import sources; print("built-in broker:", sources.description())'
+
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "highwater needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=python3.11, say."; exit 1; }
@@ -95,5 +102,5 @@ $(READY): pyproject.toml
 	@touch $(READY)
 
 clean: ## remove .venv and everything that was built
-	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-compiled build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

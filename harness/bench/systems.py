@@ -18,6 +18,7 @@ from harness.admin.client import Address, parse_bootstrap
 from harness.bench.admin import BlockingAdmin
 from harness.bench.clients.workers import MeasureError
 from harness.bench.options import NODES, BenchError, MeasuredSystem, Options
+from harness.brokers.built_in import BuiltIn
 from harness.brokers.choose import broker_program_of
 from harness.plans.plan import Plan, build
 from harness.recording.journal import Journal
@@ -138,6 +139,9 @@ def described(systems: Mapping[str, MeasuredSystem], options: Options) -> list[d
             "nodes": NODES if system.is_ours else None,
             "system": system.system if system.is_ours else None,
             "broker_module": options.broker_module if system.is_ours else None,
+            "build": BuiltIn(options.broker_module).build()
+            if system.system == "nodes" and system.is_ours
+            else None,
             "properties": dict(options.broker) if system.is_ours else {},
         }
         for name, system in systems.items()

@@ -302,18 +302,24 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
 
     It says how to enable each missing ability.
     """
+    from harness.brokers.built_in import OWN, BuiltIn
     from harness.reports import terminal
     from harness.targets import abilities
     from harness.targets import doctor as this_machine
+    from nodes import sources
 
     found, offers = this_machine.capabilities(), abilities.fault_availability()
     if as_json:
         capabilities = json.loads(this_machine.as_json(found))
         faults = abilities.as_json(offers)
-        print(json.dumps({"capabilities": capabilities, "faults": faults}, indent=2))
+        broker = {"compiled_modules": sources.compiled_modules()}
+        print(
+            json.dumps({"capabilities": capabilities, "faults": faults, "broker": broker}, indent=2)
+        )
     else:
         terminal.console().print(this_machine.table(found))
         print(abilities.text(offers))
+        print(f"\nbuilt-in broker: {BuiltIn(OWN).build()} (docs/performance.md: Compiled modules)")
 
 
 @app.command()

@@ -57,6 +57,9 @@ def shrink(
 
     The scenario fails in the same way as the run. Its own run goes to the store, with its report.
     """
+    from nodes.sources import use_sources
+
+    use_sources()  # the run that is reduced may be that of a mutant
     from harness.judging import judge
     from harness.recording.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario

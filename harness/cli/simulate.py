@@ -110,6 +110,10 @@ def simulate(
     A simulated run is repeatable, and faster than real time. Without a plan it is the packaged plan
     simulation: half a minute of most faults.
     """
+    from nodes.sources import use_sources
+
+    if broker_module is not None or coverage or guided:
+        use_sources()  # they change the broker's functions
     from harness.plans.durations import seconds
     from harness.simulation import summary
 

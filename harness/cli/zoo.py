@@ -69,6 +69,9 @@ def zoo(
 ) -> None:
     """Check that the checkers catch deliberately broken brokers."""
     from harness.recording.store import write_atomic
+    from nodes.sources import use_sources
+
+    use_sources()
     from harness.zoo import track_record, trials
     from harness.zoo.entry import load_entries
 

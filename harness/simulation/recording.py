@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.history.history import CLUSTER, FAULTS, HISTORY
+from harness.brokers.built_in import BuiltIn
 from harness.recording import store
 from harness.recording.history import OperationWriter, Row, RowStream
 from harness.recording.store import Run
@@ -101,7 +102,10 @@ class Recording:
     def store(self, root: Path, *, versions: Mapping[str, str], commit: str | None) -> Run:
         """Write the recording as a run directory below `root`. Raises StoreError."""
         plan = self.prepared.plan
-        run = store.create(root, plan.name, versions=versions, commit=commit, run_id=self.run_id)
+        all_versions = {**versions, **BuiltIn(plan.broker_module).versions()}
+        run = store.create(
+            root, plan.name, versions=all_versions, commit=commit, run_id=self.run_id
+        )
         run.write_plan(plan.to_json())
         (run.path / "schedule.json").write_bytes(self.prepared.schedule.to_json())
         lines = "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in self.journal)

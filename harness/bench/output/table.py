@@ -56,6 +56,11 @@ def notes(result: Result) -> list[str]:
             if any(point.measure is Measure.FAILOVER for point in result.points) and timeout_ms
             else []
         ),
+        *(
+            f"{each['name']}: the built-in broker, {each['build']}"
+            for each in result.systems
+            if each.get("build")
+        ),
         f"{machine['cores']} cores ({machine['cpu']}), load {load[0]} before and {load[1]} after, "
         f"kernel {versions['kernel']}, Python {versions['python']}, "
         f"commit {str(machine['commit'])[:12]}",

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from nodes.sources import use_sources
+
 Undo = Callable[[], None]
 Place = tuple[str, int]
 """A function's qualified name, and the line where its code begins."""
@@ -20,7 +22,9 @@ Codes = Mapping[Place, CodeType]
 
 
 def source_tree(module: ModuleType) -> ast.Module:
-    """Return the parsed source of a module."""
+    """Return the parsed source of a module. Raises CompiledModuleError."""
+    if not str(module.__file__).endswith(".py"):
+        use_sources()
     return ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -205,6 +206,8 @@ def _library_files() -> Iterator[tuple[Path, Path]]:
 
 
 def _root(package: str) -> Path:
+    if package in PACKAGES:
+        return Path(import_module(package).__path__[0])  # the version that the run's record names
     # The search path of `python -m`: the current directory comes first.
     spec = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
     if spec is None or not spec.submodule_search_locations:

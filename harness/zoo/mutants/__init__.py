@@ -1,5 +1,6 @@
 """Brokers with one decision broken on purpose, each after a real bug; they measure the checkers.
-The broker, the harness and the checkers do not know them.
+The broker, the harness and the checkers do not know them. They run the broker's sources, also where
+modules are compiled.
 
 Each module overrides one decision of the broker. `python -m harness.zoo.mutants.NAME
 server.properties` runs a node of it; `apply()` patches the broker in this process and returns a
@@ -13,6 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+
+from nodes.sources import use_sources
+
+use_sources()  # before a mutant imports what it changes
 
 _HELPERS = ("__init__", "patching")
 

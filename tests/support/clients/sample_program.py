@@ -66,6 +66,8 @@ class Client(threading.Thread):
             answer |= deed(command) or {}
         except KafkaException as error:
             answer["error"] = failure(error.args[0])
+        except SystemError as error:  # librdkafka declared the producer broken
+            answer["error"] = {"name": str(error.__cause__ or error.__context__ or error)}
         if command["do"] not in ("send", "resume"):
             write(answer)
 
@@ -83,6 +85,11 @@ class ProducerClient(Client):
     """A producer, maybe with a transactional id."""
 
     producer: Producer
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.acked: list[Any] = []
+        self.failed: list[Any] = []
 
     def open_producer(self, command: dict[str, Any]) -> None:
         """Make the producer."""
@@ -102,8 +109,16 @@ class ProducerClient(Client):
         self.producer = Producer(config)
 
     def idle(self) -> None:
-        """Outcomes are written by `delivered`."""
+        """Write outcomes."""
         self.producer.poll(0)
+        self.report()
+
+    def report(self) -> None:
+        """Write the outcomes so far. Not in a callback: librdkafka may call back while it raises an
+        exception, and then no lock is released."""
+        if self.acked or self.failed:
+            self.tell("sent", acked=self.acked, failed=self.failed)
+            self.acked, self.failed = [], []
 
     def send(self, command: dict[str, Any]) -> None:
         """Write the records of a batch."""
@@ -111,19 +126,24 @@ class ProducerClient(Client):
 
             def delivered(error: KafkaError | None, message: Any, number: int = number) -> None:
                 if error is None:
-                    self.tell("sent", acked=[[number, message.offset()]])
+                    self.acked.append([number, message.offset()])
                 else:
-                    self.tell("sent", failed=[[number, failure(error)]])
+                    self.failed.append([number, failure(error)])
 
             value = base64.b64decode(payload)
-            self.producer.produce(
-                command["topic"], value, partition=partition, on_delivery=delivered
-            )
-        self.producer.poll(0)
+            try:
+                self.producer.produce(
+                    command["topic"], value, partition=partition, on_delivery=delivered
+                )
+            except KafkaException as error:  # refused before it was queued
+                refused = {**failure(error.args[0]), "definite": True}
+                self.failed.append([number, refused])
+        self.idle()
 
     def flush(self, command: dict[str, Any]) -> None:
         """Wait for the outcomes of all sends, but not longer than a call may take."""
         self.producer.flush(self.call_s)
+        self.report()
 
     def init_transactions(self, command: dict[str, Any]) -> None:
         """Take over the transactional id."""
@@ -160,15 +180,17 @@ class ConsumerClient(Client):
     def open_consumer(self, command: dict[str, Any]) -> None:
         """Make the consumer."""
         member = "group" in command
+        self.incremental = command.get("protocol") == "consumer"
         config = {
             **command["properties"],
             "bootstrap.servers": command["bootstrap"],
             "group.id": command.get("group") or f"highwater-{self.number}",
             "enable.auto.commit": False,
             "isolation.level": command["isolation_level"],
-            "auto.offset.reset": "earliest" if member else "error",
+            "auto.offset.reset": "error",  # nothing is reset silently
+            "group.protocol": command.get("protocol", "classic"),
         }
-        if member:
+        if member and not self.incremental:
             config["session.timeout.ms"] = command["session_timeout_ms"]
             config["heartbeat.interval.ms"] = command["heartbeat_interval_ms"]
             config["max.poll.interval.ms"] = command["max_poll_interval_ms"]
@@ -192,9 +214,14 @@ class ConsumerClient(Client):
         """Return records."""
         found = []
         for each in self.consumer.consume(self.records, command["timeout_ms"] / 1000):
-            if each.error() is None:
-                payload = base64.b64encode(each.value()).decode()
-                found.append([each.partition(), each.offset(), each.leader_epoch(), payload])
+            if (error := each.error()) is not None:
+                if error.code() != KafkaError._AUTO_OFFSET_RESET:
+                    self.tell("error", error=error.name())
+                    continue
+                truncated = {"name": "OFFSET_OUT_OF_RANGE", "code": 1, "then": "retry"}
+                return {"error": {**truncated, "partitions": [each.partition()]}}
+            payload = base64.b64encode(each.value()).decode()
+            found.append([each.partition(), each.offset(), each.leader_epoch(), payload])
         return {"records": found}
 
     def commit(self, command: dict[str, Any]) -> None:
@@ -215,6 +242,12 @@ class ConsumerClient(Client):
         for place in places(command, "positions"):
             self.consumer.seek(place)
 
+    def offsets(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return the first offset, and the one behind the last."""
+        where = TopicPartition(command["topic"], command["partition"])
+        low, high = self.consumer.get_watermark_offsets(where, timeout=self.call_s)
+        return {"beginning": low, "end": high}
+
     def group_metadata(self, command: dict[str, Any]) -> dict[str, Any]:
         """Return the member's generation, and what `send-offsets` needs."""
         metadata = self.consumer.consumer_group_metadata()
@@ -231,7 +264,7 @@ class ConsumerClient(Client):
         """Go on from the committed offsets, or from the beginning."""
         for each in (found := self.consumer.committed(given, timeout=self.call_s)):
             each.offset = max(each.offset, 0)
-        consumer.assign(found)
+        (consumer.incremental_assign if self.incremental else consumer.assign)(found)
         generation = self.group_metadata({})["generation"]
         self.tell(
             "assigned", positions={p.partition: p.offset for p in found}, generation=generation
@@ -256,7 +289,8 @@ def main() -> None:
         if command["do"] == "hello":
             kinds = ["produce", "group", "copy", "transactions"]
             name = {"name": "sample", "version": libversion()[0], "protocol": 1, "kinds": kinds}
-            write({"id": command["id"], **name})
+            protocols = {"group_protocols": ["classic", "consumer"]}
+            write({"id": command["id"], **name, **protocols})
             continue
         number = command["client"]
         if command["do"].startswith("open-"):

@@ -43,7 +43,6 @@ def member_config(
     """Return librdkafka's configuration of the member number `index`."""
     settings = {
         **consumer_config(bootstrap=bootstrap, group=wanted.group, access=access),
-        "auto.offset.reset": "earliest",
         "group.protocol": wanted.protocol,
         "isolation.level": "read_committed" if read_committed else "read_uncommitted",
     }
@@ -72,7 +71,8 @@ class Subscribed:
         self.positions: dict[int, int] = {}
         """The next offset of each partition that the member owns."""
         self.over = False
-        """Whether a commit got no answer. It may arrive later, so this member must not go on."""
+        """Whether this member must not go on: a commit got no answer and may arrive later, or a
+        broker does not have its position."""
         self._topic = reads.topic
         self._reads = reads
         self._membership = membership
@@ -110,6 +110,8 @@ class Subscribed:
         for message in self._consumer.consume(min(count, POLL_RECORDS), timeout_s):
             if (error := message.error()) is not None:
                 self._reads.note(error.name())
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self._out_of_range(message.partition())
             elif message.partition() in self.positions:
                 taken.append(Taken(_read(message), invoke_ns))
                 self.positions[message.partition()] = message.offset() + 1
@@ -172,6 +174,25 @@ class Subscribed:
         # Without a close, librdkafka does not leave the group. With the consumer protocol it may
         # then wait for ever, so it gets a thread of its own.
         threading.Thread(target=vanishing.clear, daemon=True).start()
+
+    def _out_of_range(self, partition: int) -> None:
+        """Go on from the first record, if those before it were removed. Else the log was truncated,
+        or a deposed leader has a shorter one: the next member asks for the committed offset."""
+        assert self._consumer is not None
+        invoke_ns, position = self._reads.now_ns(), self.positions.get(partition)
+        where = TopicPartition(self._topic, partition)
+        try:
+            low, _ = self._consumer.get_watermark_offsets(where, timeout=SOCKET_TIMEOUT_MS / 1000)
+            if position is None or position >= low:
+                self.over = True
+                return
+            self._consumer.seek(TopicPartition(self._topic, partition, low))
+        except KafkaException as error:
+            self._reads.note(error.args[0].name())
+            self.over = True
+            return
+        self.positions[partition] = low
+        self._reads.moved({partition: low}, invoke_ns, reason="_AUTO_OFFSET_RESET")
 
     # -- callbacks
 

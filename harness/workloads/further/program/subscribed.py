@@ -4,13 +4,21 @@ The program joins, sends heartbeats, and writes of each rebalance while it polls
 partitions up it waits for `resume`, so the member's owner may commit once more.
 """
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+
+from confluent_kafka import KafkaError
 
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.program.consumer import open_consumer, read_from
+from harness.workloads.clients.program.consumer import (
+    ERROR_PAUSE_S,
+    RESET,
+    open_consumer,
+    read_from,
+)
 from harness.workloads.clients.program.process import Program
 from harness.workloads.clients.program.producer import CALL_S
 from harness.workloads.clients.program.protocol import (
@@ -93,6 +101,11 @@ class Subscribed:
         values = {"timeout_ms": round(timeout_s * 1000), "max_records": count}
         answer = self._ask("poll", values, timeout_s + REBALANCE_S)
         if not self._done(answer):
+            time.sleep(ERROR_PAUSE_S)
+            failure = answer.failure
+            if failure is not None and failure.code == KafkaError.OFFSET_OUT_OF_RANGE:
+                for partition in failure.partitions:
+                    self._out_of_range(partition)
             return []
         read = read_from(self._program, answer)
         taken = [Taken(each, invoke_ns) for each in read if each.partition in self.positions]
@@ -150,6 +163,19 @@ class Subscribed:
             self._reads.note(answer.failure.name)
             self.over = self.over or answer.failure.then == "close"
         return answer.failure is None
+
+    def _out_of_range(self, partition: int) -> None:
+        """Go on from the first record, if those before it were removed. Else the log was truncated,
+        or a deposed leader has a shorter one: the next member asks for the committed offset."""
+        invoke_ns, topic = self._reads.now_ns(), self._reads.topic
+        position = self.positions.get(partition)
+        answer = self._ask("offsets", {"topic": topic, "partition": partition})
+        low = self._number(answer, "beginning") if answer.failure is None else None
+        if low is None or position is None or position >= low:
+            self.over = True
+        elif self._done(self._ask("seek", {"topic": topic, "positions": {partition: low}})):
+            self.positions[partition] = low
+            self._reads.moved({partition: low}, invoke_ns, reason=RESET)
 
     def _ask(self, do: str, values: Values, within_s: float = CALL_S) -> Answer:
         client = self._reads.client

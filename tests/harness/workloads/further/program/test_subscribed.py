@@ -75,6 +75,39 @@ def test_member_without_a_position_is_over() -> None:
     assert made.positions == {0: 5}
 
 
+@pytest.mark.parametrize(("failure", "over"), [(RETRY, False), (FENCED, True)])
+def test_failed_poll_is_repeated_if_it_can_be(failure: Failure, over: bool) -> None:
+    """The positions stay."""
+    made, program, _ = member(ASSIGNED)
+    program.answer("poll", failure)
+    assert made.take(10, 0.0) == []
+    assert (made.over, made.positions) == (over, {0: 5, 1: 0})
+
+
+OUT_OF_RANGE = Failure(name="OFFSET_OUT_OF_RANGE", code=1, then="retry", partitions=(0,))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "over", "position"),
+    [
+        ({"beginning": 8, "end": 9}, False, 8),
+        ({"beginning": 0, "end": 3}, True, 5),
+        (RETRY, True, 5),
+    ],
+)
+def test_member_goes_on_from_the_first_record_if_those_before_it_were_removed(
+    bounds: Any, over: bool, position: int
+) -> None:
+    """Else a deposed leader may have answered: the next member begins at the committed offset."""
+    made, program, seen = member(ASSIGNED)
+    program.answer("poll", OUT_OF_RANGE)
+    program.answer("offsets", bounds)
+    assert made.take(10, 0.0) == []
+    assert (made.over, made.positions[0]) == (over, position)
+    jumps = seen.writer.of("assign", "partition", "offset", "error")[2:]
+    assert jumps == ([] if over else [(0, 8, "OFFSET_OUT_OF_RANGE")])
+
+
 @pytest.mark.parametrize(
     ("failure", "outcome", "over"),
     [

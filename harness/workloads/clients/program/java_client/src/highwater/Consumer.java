@@ -27,6 +27,7 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
 
   private KafkaConsumer<byte[], byte[]> consumer;
   private Duration call;
+  private boolean vanishes = false;
 
   Consumer(int number) {
     super(number);
@@ -49,6 +50,7 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
     call = Duration.ofMillis(callMs);
     Map<String, Object> config = Settings.of(command);
     config.put("enable.auto.commit", false);
+    config.put("auto.offset.reset", "none"); // so that a reset is an error, which is recorded
     config.put("isolation.level", command.get("isolation_level").asText());
     config.put("max.poll.records", command.get("max_records").asInt());
     config.put("fetch.max.wait.ms", FETCH_WAIT_MS);
@@ -59,7 +61,6 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
       String protocol = command.get("protocol").asText();
       config.put("group.id", command.get("group").asText());
       config.put("group.protocol", protocol);
-      config.put("auto.offset.reset", "earliest");
       config.put("max.poll.interval.ms", command.get("max_poll_interval_ms").asInt());
       if (protocol.equals("classic")) {
         config.put("session.timeout.ms", command.get("session_timeout_ms").asInt());
@@ -68,8 +69,6 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
       if (command.hasNonNull("instance_id")) {
         config.put("group.instance.id", command.get("instance_id").asText());
       }
-    } else {
-      config.put("auto.offset.reset", "none"); // so that a reset is an error, which is recorded
     }
     consumer = new KafkaConsumer<>(
         config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -85,6 +84,7 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
     List<Object> found = new ArrayList<>();
     for (ConsumerRecord<byte[], byte[]> each
         : consumer.poll(Duration.ofMillis(command.get("timeout_ms").asLong()))) {
+      Epochs.note(each);
       byte[] value = each.value();
       found.add(Arrays.asList(each.partition(), each.offset(), each.leaderEpoch().orElse(null),
           value == null ? null : Base64.getEncoder().encodeToString(value)));
@@ -120,6 +120,7 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
 
   private void close(boolean leave) {
     closed = true;
+    vanishes = !leave;
     if (consumer != null) {
       consumer.close(CloseOptions.timeout(call).withGroupMembershipOperation(leave
           ? CloseOptions.GroupMembershipOperation.LEAVE_GROUP
@@ -137,9 +138,9 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
           partitions.isEmpty() ? Map.of() : consumer.committed(Set.copyOf(partitions), call);
       for (TopicPartition each : partitions) {
         OffsetAndMetadata offset = known.get(each);
-        long position = offset == null ? 0 : offset.offset();
+        OffsetAndMetadata position = offset == null ? new OffsetAndMetadata(0) : offset;
         consumer.seek(each, position);
-        positions.put(String.valueOf(each.partition()), position);
+        positions.put(String.valueOf(each.partition()), position.offset());
       }
     } catch (KafkaException error) {
       tell("error", Map.of("error", Failures.of(error).get("name")));
@@ -151,8 +152,8 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
 
   @Override
   public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-    if (partitions.isEmpty()) {
-      return;
+    if (partitions.isEmpty() || vanishes) {
+      return; // the library calls back although it stays in the group
     }
     tell("revoked", Map.of("partitions", Wire.numbers(partitions)));
     try {
@@ -168,6 +169,9 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
 
   @Override
   public void onPartitionsLost(Collection<TopicPartition> partitions) {
+    if (vanishes) {
+      return;
+    }
     tell("lost", Map.of("partitions", Wire.numbers(partitions)));
   }
 }

@@ -55,7 +55,7 @@ final class Wire {
   static Map<TopicPartition, OffsetAndMetadata> offsets(JsonNode command) {
     Map<TopicPartition, OffsetAndMetadata> found = new HashMap<>();
     positions(command, "offsets").forEach(
-        (partition, offset) -> found.put(partition, new OffsetAndMetadata(offset)));
+        (partition, offset) -> found.put(partition, Epochs.at(partition, offset)));
     return found;
   }
 

@@ -1,0 +1,59 @@
+"""Client programs in whole runs: groups, copies and transactions under faults, judged."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.clients.workloads import SAMPLE
+from tests.support.require import require
+from tests.support.tiers import nightly
+
+pytestmark = pytest.mark.slow
+
+RUN_TIMEOUT_S = 400
+PROGRAM = ("--client-command", shlex.join(SAMPLE))
+JAVA = ("--client", "java")
+ROWS = {
+    "send", "poll", "assigned", "revoked", "lost", "offset-commit", "init-producer",
+    "commit-transaction", "abort-transaction", "end",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("client", "system", "needs"),
+    [
+        pytest.param(PROGRAM, "nodes", (), id="sample"),
+        pytest.param(JAVA, "nodes", ("java-client",), id="java"),
+        pytest.param(
+            JAVA,
+            "kafka",
+            ("java-client", "kafka"),
+            id="java-on-kafka",
+            marks=nightly("java"),
+        ),
+    ],
+)
+def test_all_workloads_run_in_a_program_and_are_valid(
+    client: tuple[str, ...], system: str, needs: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The plan `exactly-once`, shortened: rows of all kinds, and nothing forbidden."""
+    require("root", "netns", *needs)
+    short = ("--duration", "15s", "--system", system, "--store", str(tmp_path), "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", "run", "exactly-once", *client, *short],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    run = Path(verdict["run"])
+    tables = [pq.read_table(path, columns=["f"]) for path in (run / "history").glob("*.parquet")]
+    assert {f for table in tables for f in table["f"].to_pylist()} >= ROWS

@@ -42,6 +42,9 @@ MODULES: Final[Mapping[ClientName, str]] = {
 SUPERVISOR: Final = "harness.workloads.app"
 """The module of the process that supervises a tested program."""
 
+PASS_S: Final = 5.0
+"""How long producers go on for a tested program when everything is healed. So the program has later
+inputs, and what it lost before can be told from what it has not read yet."""
 STOP_TIMEOUT_S: Final = 25.0
 """Longer than a process's own time limit for its end."""
 
@@ -132,6 +135,8 @@ class Workload:
         """
         programs = [client for client in self._clients if client.program is not None]
         others = [client for client in self._clients if client.program is None]
+        if programs and not hurry and not self.problems():
+            time.sleep(PASS_S)
         hung = _end(others)
         if hurry:
             for client in programs:

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -153,8 +154,10 @@ def test_killed_instance_stays_down_until_the_fault_is_healed(start: Start) -> N
     programs = run.programs
     programs.kill(1, "b")
     programs.kill(1, "c")
+    time.sleep(0.5)  # it would have started again by then
     assert programs.pid(1) is None
     assert programs.states(1) == {}
+    assert run.log().count("highwater: start") == 1
     programs.release(1, "b")
     assert programs.is_kept_down(1)
     programs.release(1, "c")

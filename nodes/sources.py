@@ -41,7 +41,7 @@ def compiled_modules(package: Path = _PACKAGE) -> list[str]:
 def description(package: Path = _PACKAGE) -> str:
     """Return in a few words how this Python runs the package."""
     count = 0 if os.environ.get(VARIABLE) == "1" else len(compiled_modules(package))
-    return f"{count} modules are compiled" if count else INTERPRETED
+    return f"compiled (modules: {count})" if count else INTERPRETED
 
 
 def use_sources() -> None:

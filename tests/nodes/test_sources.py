@@ -112,7 +112,7 @@ def test_a_module_with_an_extension_of_this_python_is_compiled(tmp_path: Path) -
     (package / f"log/index{EXTENSION_SUFFIXES[0]}").touch()
     (package / "ids.cpython-27-of-another.so").touch()
     assert compiled_modules(package) == ["nodes.log.index"]
-    assert description(package) == "1 modules are compiled"
+    assert description(package) == "compiled (modules: 1)"
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,8 @@ _Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
 Range = tuple[_Length, _Length]
 """Least and greatest."""
 
-Parameter = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
+_Choices = Annotated[tuple[str, ...], Field(min_length=1)]
+Parameter = str | tuple[int, int] | tuple[float, float] | _Choices
 """A fault's parameter: one value, a range [least, greatest], or a list of texts to choose from."""
 
 

@@ -30,9 +30,10 @@ ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka", "java", "p
 program in any language."""
 
 
-FurtherClient = Literal["librdkafka", "own", "java", "program"]
+FurtherClient = Literal["librdkafka", "own", "aiokafka", "java", "program"]
 """The client library of a further workload."""
-FURTHER_CLIENTS: Final = get_args(FurtherClient)
+FOR_ALL_KINDS: Final = tuple(each for each in get_args(FurtherClient) if each != "aiokafka")
+"""The clients that run every further workload."""
 
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
@@ -129,6 +130,15 @@ class _Members(_Kind):
     """About how long a member takes part before another one replaces it; 0 means until the end.
     Half of the members leave the group, the others vanish."""
 
+    @model_validator(mode="after")
+    def _aiokafka_is_classic(self) -> Self:
+        if self.client == "aiokafka" and self.protocol != "classic":
+            raise ValueError(
+                f"client aiokafka does not speak protocol {self.protocol}: write protocol = "
+                '"classic", or choose client librdkafka, own or java'
+            )
+        return self
+
 
 class GroupWorkload(_Members):
     """Members of a consumer group that read one topic."""
@@ -160,6 +170,16 @@ class CopyWorkload(_Members):
     """Size of a copy's value, bytes."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)
     """After this time the coordinator aborts a transaction."""
+
+    @model_validator(mode="after")
+    def _aiokafka_sends_no_metadata(self) -> Self:
+        exactly_once = self.processing == "exactly-once"
+        if self.client == "aiokafka" and exactly_once and self.group_metadata:
+            raise ValueError(
+                "client aiokafka cannot send the member with its offsets (KIP-447): write "
+                "group_metadata = false, or choose client librdkafka, own or java"
+            )
+        return self
 
 
 class TransactionWorkload(_Kind):
@@ -234,7 +254,7 @@ def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> li
     """Return a list `[[workload]]` with another client, and producers with another rate. A further
     workload keeps its client if the other one cannot run it."""
     changes = with_command(changes)
-    names = ("client", "client_command") if changes.get("client") in FURTHER_CLIENTS else ()
+    names = ("client", "client_command") if changes.get("client") in FOR_ALL_KINDS else ()
     shared = {name: changes[name] for name in names if name in changes}
     return [
         {**each, **(changes if kind_of(each) == PRODUCE else shared)}

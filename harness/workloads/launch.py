@@ -30,13 +30,15 @@ from harness.workloads.config import (
     FurtherConfig,
 )
 
+PROGRAM: Final = "harness.workloads.program"
+"""The module of a process whose clients a program runs."""
 MODULES: Final[Mapping[ClientName, str]] = {
     "librdkafka": "harness.workloads.librdkafka",
     "own": "harness.workloads.own",
     "kafka-python": "harness.workloads.kafka_python",
     "aiokafka": "harness.workloads.aiokafka",
-    "java": "harness.workloads.program",
-    "program": "harness.workloads.program",
+    "java": PROGRAM,
+    "program": PROGRAM,
 }
 """The module that a process runs, by the plan's client."""
 SUPERVISOR: Final = "harness.workloads.app"
@@ -185,7 +187,9 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
 
 
 def _module(config: FurtherConfig) -> str:
-    return SUPERVISOR if config.app is not None else MODULES[config.wanted.client]
+    if config.app is not None:
+        return SUPERVISOR
+    return PROGRAM if config.command else MODULES[config.wanted.client]
 
 
 def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,10 +25,20 @@ ROWS = {
 }  # fmt: skip
 
 
+def aiokafka_plan(path: Path) -> Path:
+    """The plan `exactly-once` with what aiokafka can do."""
+    text = (resources.files("harness.plans") / "packaged" / "exactly-once.toml").read_text()
+    text = text.replace('protocol = "consumer"\n', "").replace('client = "own"\n', "")
+    text = text.replace("[[workload]]", '[[workload]]\nclient = "aiokafka"')
+    path.write_text(text.replace('output = "copies"', 'output = "copies"\ngroup_metadata = false'))
+    return path
+
+
 @pytest.mark.parametrize(
     ("client", "system", "needs"),
     [
         pytest.param(PROGRAM, "nodes", (), id="sample"),
+        pytest.param((), "nodes", (), id="aiokafka"),
         pytest.param(JAVA, "nodes", ("java-client",), id="java"),
         pytest.param(
             JAVA,
@@ -43,9 +54,10 @@ def test_all_workloads_run_in_a_program_and_are_valid(
 ) -> None:
     """The plan `exactly-once`, shortened: rows of all kinds, and nothing forbidden."""
     require("root", "netns", *needs)
+    plan = "exactly-once" if client else str(aiokafka_plan(tmp_path / "plan.toml"))
     short = ("--duration", "15s", "--system", system, "--store", str(tmp_path), "--json")
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", "exactly-once", *client, *short],
+        [sys.executable, "-m", "harness.cli.main", "run", plan, *client, *short],
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,

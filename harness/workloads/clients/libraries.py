@@ -1,5 +1,6 @@
 """The client libraries of a plan's workloads: whether they are installed, and what they can do."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -23,6 +24,9 @@ PACKAGES: Final[Mapping[ClientName, str]] = {
     "aiokafka": "aiokafka",
 }
 """The Python package of each client that has one."""
+
+AIOKAFKA: Final = "harness.workloads.further.aiokafka.program"
+"""The program that runs further workloads with aiokafka."""
 
 AnyWorkload = Workload | FurtherWorkload
 
@@ -58,8 +62,10 @@ def name_and_version(workload: AnyWorkload) -> str:
 
 
 def command(workload: AnyWorkload) -> Sequence[str]:
-    """Return the command that starts the program with a workload's clients; empty if its client is
-    a Python package. Raises PlanError."""
+    """Return the command that starts the program with a workload's clients; empty if its client
+    needs no program. Raises PlanError."""
+    if workload.client == "aiokafka" and not isinstance(workload, Workload):
+        return [sys.executable, "-m", AIOKAFKA]
     if workload.client in PACKAGES:
         return []
     return list(workload.client_command) if workload.client == PROGRAM else java.command()

@@ -134,6 +134,14 @@ def test_transactions_and_copies_need_acks_of_all_replicas() -> None:
             [{}, {**GROUP, "session_timeout_ms": 2_000}],
             "workload group: brokers refuse session_timeout_ms 2000, which is below group.min.sess",
         ),
+        (
+            [{}, {**GROUP, "client": "aiokafka", "protocol": "consumer"}],
+            'client aiokafka does not speak protocol consumer: write protocol = "classic", or cho',
+        ),
+        (
+            [{}, {**COPY, "client": "aiokafka"}],
+            "client aiokafka cannot send the member with its offsets (KIP-447): write group_metad",
+        ),
         ([{"topics": ["in"]}, COPY], "topic txn: no workload writes to it; remove it, or add it"),
     ],
 )

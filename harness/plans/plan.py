@@ -84,13 +84,14 @@ _Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
 Range = tuple[_Length, _Length]
 """Least and greatest."""
 
-_Choices = Annotated[tuple[str, ...], Field(min_length=1)]
-Parameter = str | tuple[int, int] | tuple[float, float] | _Choices
+Parameter = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
 """A fault's parameter: one value, a range [least, greatest], or a list of texts to choose from."""
 
 
 def _as_text(value: object) -> object:
-    """Write a single number as the text of a parameter."""
+    """Write a single number as the text of a parameter. Raises ValueError for an empty list."""
+    if isinstance(value, list | tuple) and not value:
+        raise ValueError("the list is empty; give it values to choose from, or remove it")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value

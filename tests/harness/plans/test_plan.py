@@ -112,6 +112,10 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             {"nemesis": {"mix": {"clock.drift": {"params": {"rate": [0.001, 2.0]}}}}},
             "mix.clock.drift: parameter rate is '0.001': it is clock seconds",
         ),
+        (
+            {"nemesis": {"mix": {"clock.jump": {"params": {"offset_ms": []}}}}},
+            "mix.clock.jump.params.offset_ms: the list is empty; give it values",
+        ),
         ({"nemesis": {"mix": {"kill": {}}, "events": [KILL]}}, "keep the list of events or the"),
         ({"nemesis": {"events": [KILL | {"name": "a"}] * 2}}, "two events are called a"),
         ({"nemesis": {"events": [KILL | {"until": "after:b"}]}}, "no other event is called b"),

@@ -49,13 +49,14 @@ from nemesis.record import FaultRecord
 
 WATCH_S: Final = 0.25
 """How often each node is asked for its view: one question costs as much as many sends."""
-ADDED_LATER: Final = (
-    ("simulated", "compacting_producers"),
-    ("workload", "topics"),
-    ("workload", "client_command"),
-)
-"""Keys of a plan's tables that were added later. Without them a plan writes the bytes that it wrote
-before, so the digest of its run stays the same."""
+ADDED_LATER: Final = {
+    ("simulated", "compacting_producers"): 0,
+    ("workload", "topics"): [],
+    ("workload", "client_command"): [],
+    ("workload", "payload"): "binary",
+}
+"""Keys of a plan's tables that were added later, with their defaults. A plan that does not use them
+writes the bytes that it wrote before, so the digest of its run stays the same."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
 MAX_MORE_TIMES: Final = 4
@@ -413,8 +414,8 @@ def _run_id(prepared: Prepared) -> str:
     equal bytes.
     """
     plan = prepared.plan.to_json()
-    for section, key in ADDED_LATER:
-        if not plan[section][key]:
+    for (section, key), default in ADDED_LATER.items():
+        if plan[section][key] == default:
             del plan[section][key]
     for each in plan["more_workloads"]:
         if not each["client_command"]:

@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers.check import check
+from checkers.detectors.outputs import program_of
 from checkers.engines.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.verdict import Status
 from tests.support.checkers.reference import Counts, find
 from tests.support.checkers.reference_cluster import find_in_cluster
+from tests.support.checkers.reference_outputs import find_in_outputs
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.client_epochs import OWN
@@ -252,6 +254,8 @@ def test_reference_knows_the_golden_histories(name: str) -> None:
     ).items():
         if kind != "stale-read":
             counts[kind, aspect] += count
+    if (program := program_of(story.plan)) is not None:
+        counts += find_in_outputs(story.history, program["input"])
     expected: Counter[tuple[str, str | None]] = Counter()
     for (kind, aspect), (_, count) in golden.expect.items():
         if kind not in BEYOND_KINDS | {"stale-read"}:

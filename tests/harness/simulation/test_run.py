@@ -189,7 +189,8 @@ def test_keys_that_a_plan_does_not_use_leave_its_payloads_as_they_were() -> None
     made = prepared()
     without = made.plan.to_json()
     del without["simulated"]["compacting_producers"]
-    del without["workload"]["topics"]
+    for key in ("topics", "client_command", "payload"):
+        del without["workload"][key]
     del without["more_workloads"]
     text = json.dumps(without, sort_keys=True).encode() + made.schedule.to_json()
     expected = hashlib.blake2b(text, digest_size=8).hexdigest()

@@ -52,9 +52,10 @@ def place() -> Iterator[Place]:
     made.cluster.close()
 
 
-def test_simulated_target_has_all_abilities_but_power(place: Place) -> None:
-    """Its machines have no hypervisor."""
-    assert {each.value for each in Ability} - {Ability.MACHINE_POWER} == place.target.abilities
+def test_simulated_target_has_most_abilities(place: Place) -> None:
+    """Its machines have no hypervisor, and run no program of a user."""
+    absent = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS}
+    assert {each.value for each in Ability} - absent == place.target.abilities
 
 
 def test_nodes_start_and_end_by_kill_and_by_themselves(place: Place) -> None:

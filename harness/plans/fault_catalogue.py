@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemesis.conditions import FORMS
-from nemesis.faults.catalogue import FAULTS, find
+from nemesis.faults.catalogue import FAULTS, OF_OTHERS, find
 from nemesis.faults.fault import Fault
 from nemesis.selectors import SELECTORS
 
@@ -22,6 +22,7 @@ def text() -> str:
             "",
             "conditions for `until`; join several with `and`",
             *_pairs(FORMS),
+            *(f"\nleft out: {problem}" for problem in OF_OTHERS.problems),
         ]
     )
 

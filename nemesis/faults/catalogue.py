@@ -1,11 +1,11 @@
-"""The catalogue: every fault by its name."""
+"""The catalogue: every fault by its name, also those of other packages."""
 
 import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from nemesis.base import UnknownFault
-from nemesis.faults import clock, disk, machine, membership, network, process, program
+from nemesis.faults import clock, disk, machine, membership, network, plugged, process, program
 from nemesis.faults.fault import Fault
 
 _ALL: tuple[Fault, ...] = (
@@ -18,7 +18,10 @@ _ALL: tuple[Fault, ...] = (
     *membership.FAULTS,
 )
 
-FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
+OF_OTHERS = plugged.load({fault.name for fault in _ALL})
+FAULTS: Mapping[str, Fault] = MappingProxyType(
+    {fault.name: fault for fault in (*_ALL, *OF_OTHERS.faults)}
+)
 """Every fault by name, in a fixed order."""
 
 
@@ -28,4 +31,7 @@ def find(name: str) -> Fault:
         return FAULTS[name]
     near = difflib.get_close_matches(name, FAULTS, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    raise UnknownFault(f"there is no fault {name!r}{hint}; faults are {', '.join(FAULTS)}")
+    problems = "".join(f"; {each}" for each in OF_OTHERS.problems)
+    raise UnknownFault(
+        f"there is no fault {name!r}{hint}; faults are {', '.join(FAULTS)}{problems}"
+    )

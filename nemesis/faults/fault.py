@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from nemesis.base import BadSchedule
 from nemesis.hosts import Cut, Hosts
@@ -169,6 +169,7 @@ class Measurement:
     evidence: str
 
 
+@runtime_checkable
 class Fault(Protocol):
     """One way to break a cluster: stateless, reusable, safe to heal twice."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkers.causes.matching import MARKER
 from checkers.check import judged
 from checkers.contract.contract import Judgement
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
@@ -25,6 +26,7 @@ from checkers.following.state import HistoryState
 from checkers.following.suspects import Suspect
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.transactions import ANYWHERE
 from checkers.history import arrow
 from checkers.history.history import HISTORY, RunSources, conform
 from checkers.history.segments import segment_of
@@ -154,6 +156,9 @@ def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
     found = []
     for kind in sorted({each.kind for each in suspects}):
         loaded = as_frame(engine, (r for r in rows if r["kind"] == kind), _FINDINGS)
+        if kind == "torn-transaction":
+            # The rows of the producer's next transaction, which bound the marker, may be dropped.
+            loaded = loaded.withColumn(MARKER, F.lit(ANYWHERE).cast("bigint"))
         known = frames.with_causes(loaded) if kind in _LOSSES else loaded
         found.append(evidence(engine, known, kind=F.lit(kind)))
     return found

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 _AT_NIGHT = nightly("system/test_examples.py::test_naive_form_is_caught_and_right_form_is_valid")
 
 
-def tested(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]:
+def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """The exit code and the verdict of `highwater test-app`; the programs run in the Python of the
     tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -55,7 +55,7 @@ def test_naive_form_is_caught_and_right_form_is_valid(
     """By the same faults. Nothing of the program is left running."""
     require(*(("netns", "kafka", "javac") if "java" in example else ("netns",)))
     options = ("--duration", "25", "--faults", faults)
-    code, verdict = tested(EXAMPLES / example / "naive.toml", tmp_path / "naive", *options)
+    code, verdict = judged(EXAMPLES / example / "naive.toml", tmp_path / "naive", *options)
     assert (code, verdict["verdict"]) == (1, "INVALID")
     forbidden = [a for a in verdict["anomalies"] if a["judgement"] == "forbidden"]
     assert {a["kind"] for a in forbidden} == {kind}
@@ -65,7 +65,7 @@ def test_naive_form_is_caught_and_right_form_is_valid(
     assert "ended, SIGKILL, by a fault" in killed
     last = [int(line.split()[-1]) for line in killed.splitlines() if ", process " in line][-1]
     assert processes.is_gone(last)
-    code, verdict = tested(EXAMPLES / example / "right.toml", tmp_path / "right", *options)
+    code, verdict = judged(EXAMPLES / example / "right.toml", tmp_path / "right", *options)
     assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
     [promise] = [each for each in verdict["promises"] if each.get("program")]
     assert promise["records"] > 500

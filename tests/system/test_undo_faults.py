@@ -12,8 +12,8 @@ from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability
 from tests.support.require import require
 
-ELSEWHERE = {Ability.FAILED_SYNCS, Ability.MACHINE_POWER}
-"""What only simulated disks and virtual machines can do."""
+ELSEWHERE = {Ability.FAILED_SYNCS, Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS}
+"""What only simulated disks, virtual machines and runs with a tested program can do."""
 
 LOCAL = [name for name, fault in FAULTS.items() if not fault.needs & ELSEWHERE]
 

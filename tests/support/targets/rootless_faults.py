@@ -18,7 +18,7 @@ from harness.run.hosts import hosts_of  # noqa: E402
 from harness.targets import abilities  # noqa: E402
 from harness.targets.linux import kernel  # noqa: E402
 from nemesis.faults.catalogue import FAULTS  # noqa: E402
-from nemesis.faults.fault import Fault, Injection  # noqa: E402
+from nemesis.faults.fault import Ability, Fault, Injection  # noqa: E402
 from nemesis.hosts import Hosts  # noqa: E402
 from tests.support.nemesis.fakes import FakeView  # noqa: E402
 from tests.support.targets.machine import new_run_id  # noqa: E402
@@ -32,6 +32,7 @@ PROOF_S = 10.0
 def main() -> None:
     """Try them all."""
     rows = [r for r in abilities.fault_availability() if r.target == abilities.WITHOUT_ROOT]
+    rows = [r for r in rows if Ability.PROGRAM_SIGNALS not in FAULTS[r.fault].needs]
     print(json.dumps({r.fault: attempt(FAULTS[r.fault], bool(r.available)) for r in rows}))
 
 

@@ -13,6 +13,7 @@ from harness.recording.journal import ROOTLESS_UID
 from harness.targets.linux import kernel
 from harness.targets.local import rootless
 from nemesis.faults.catalogue import FAULTS
+from nemesis.faults.fault import Ability
 from tests.support.require import require
 from tests.support.targets.machine import marked, new_run_id
 from tests.support.targets.unprivileged import (
@@ -164,7 +165,9 @@ def attempts() -> Iterator[dict[str, list[str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [n for n, fault in FAULTS.items() if Ability.PROGRAM_SIGNALS not in fault.needs]
+)
 def test_without_root_exactly_the_faults_of_the_doctors_table_work(
     name: str, attempts: dict[str, list[str]]
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from checkers.causes.cause import SLACK_NS
 from checkers.causes.causes import Causes, read_causes
 from checkers.causes.explanations import NUMBERED, Explanations
-from checkers.causes.matching import MARKER, first_leader_change, possible_causes
+from checkers.causes.matching import first_leader_change, possible_causes
 from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
@@ -454,7 +454,7 @@ class Frames:
     def with_causes(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see
         `matching.possible_causes`."""
-        placed = self._with_markers(evidence)
+        placed = transactions.with_marker_bounds(self.engine, self.send_outcomes, evidence)
         found = self.engine.materialize(possible_causes(self.engine, self._causes_frame, placed))
         pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
         known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
@@ -462,12 +462,6 @@ class Frames:
         numbered = found.join(known, on=["cause_id", "possible"], how="inner")
         numbered = numbered.select(*key, self.engine.functions.col("number").alias("cause_id"))
         return left_join(evidence, numbered, on=key)
-
-    def _with_markers(self, evidence: Frame) -> Frame:
-        if MARKER in evidence.columns:
-            return evidence
-        markers = transactions.marker_bounds(self.engine, self.send_outcomes, evidence)
-        return evidence if markers is None else left_join(evidence, markers, on=[*TP, "value"])
 
     @cached_property
     def bumps(self) -> tuple[EpochBump, ...]:

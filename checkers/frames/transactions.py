@@ -6,7 +6,8 @@ A transaction is written completely or not at all, and a producer writes to a pa
 
 from typing import Final
 
-from checkers.engines.engine import Engine, Frame
+from checkers.causes.matching import MARKER
+from checkers.engines.engine import Engine, Frame, left_join
 from checkers.history.history import TP
 
 ANYWHERE: Final = 1 << 62
@@ -52,7 +53,15 @@ def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
     return engine.materialize(later.groupBy("op", *TP).agg(F.min("place").alias("next_place")))
 
 
-def marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame | None:
+def with_marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame:
+    """Return `evidence` with marker_until, unless it has that already: see `_marker_bounds`."""
+    if MARKER in evidence.columns:
+        return evidence
+    bounds = _marker_bounds(engine, send_outcomes, evidence)
+    return evidence if bounds is None else left_join(evidence, bounds, on=[*TP, "value"])
+
+
+def _marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame | None:
     """Return topic, partition, value, marker_until of the rows of `evidence` (topic, partition,
     value) that were sent in a transaction; None if there is none.
 
@@ -84,4 +93,4 @@ def marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Fram
     bound = F.when(F.col("following") > F.col("place"), F.col("following") - F.lit(1))
     bound = F.coalesce(bound, F.lit(ANYWHERE)).alias("bound")
     bounds = known.select(*TP, "value", bound).groupBy(*TP, "value")
-    return engine.materialize(bounds.agg(F.max("bound").alias("marker_until")))
+    return engine.materialize(bounds.agg(F.max("bound").alias(MARKER)))

@@ -14,6 +14,7 @@ def shown(notebook: dict[str, Any]) -> list[int]:
     return [len(cell["outputs"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.name)
 def test_a_notebook_runs_and_each_question_has_an_answer(path: Path, tmp_path: Path) -> None:
     stored = json.loads(path.read_text())

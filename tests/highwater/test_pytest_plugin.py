@@ -104,6 +104,7 @@ def test_faults_are_healed_and_proved_and_errors_are_clear(tmp_path: Path) -> No
     assert "highwater doctor" in shown
 
 
+@pytest.mark.slow
 def test_the_verdict_of_a_plan_is_in_the_output_and_in_the_junit_file(tmp_path: Path) -> None:
     (tmp_path / "test_chaos.py").write_text(text_of("chaos"))
     ended = run_pytest(tmp_path, "--junit-xml", "junit.xml")

@@ -24,6 +24,7 @@ LONGEST: Final = (
     "tests/system/test_kafka_directories.py",
     "tests/checkers/test_check.py",
     "tests/nodes/log/cleaning/test_kills.py",
+    "tests/nodes/server/coordinators/test_kills.py",
     "tests/system/test_scenarios.py",
     "tests/harness/zoo/test_zoo.py",
 )

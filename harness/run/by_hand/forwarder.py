@@ -11,7 +11,7 @@ Bytes that one side does not take hold up the other side.
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
@@ -19,6 +19,8 @@ from harness.systems.brokers import OUTSIDE_PORT
 
 LONGEST_CONNECT_S: Final = 120.0
 """While packets are dropped, a connection hangs for as long as the client waits, at most."""
+
+RETRY_S: Final = 0.05
 
 
 class _End(asyncio.Protocol):
@@ -85,6 +87,8 @@ class Forwarder:
         self._ready = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[_End] = set()
+        self._accepted: set[socket.socket] = set()
+        """Those whose task has not ended; it may not even have begun."""
         self._thread = threading.Thread(target=self._run, name="forwarder", daemon=True)
 
     def start(self) -> None:
@@ -105,7 +109,7 @@ class Forwarder:
             try:
                 for node, listening in self._listening.items():
                     listening.setblocking(False)
-                    self._start_task(self._accept(node, listening))
+                    self._wait_for_connections(node, listening)
                 self._loop.call_soon(self._ready.set)
                 self._loop.run_forever()
             finally:
@@ -115,9 +119,9 @@ class Forwarder:
                     if end.transport is not None:
                         end.transport.abort()
                 with suppress(RuntimeError):
-                    ended = asyncio.gather(*self._tasks, return_exceptions=True)
-                    self._loop.run_until_complete(ended)
-                    self._loop.run_until_complete(asyncio.sleep(0))  # the ends close now
+                    self._loop.run_until_complete(_ended(self._tasks))
+                for accepted in self._accepted:
+                    accepted.close()
                 self._loop.close()
 
     def _start_task(self, work: "asyncio._CoroutineLike[None]") -> None:
@@ -126,14 +130,26 @@ class Forwarder:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, node: int, listening: socket.socket) -> None:
+    def _wait_for_connections(self, node: int, listening: socket.socket) -> None:
         assert self._loop is not None
-        while True:
-            try:
-                accepted, _ = await self._loop.sock_accept(listening)
-            except OSError:
-                await asyncio.sleep(0.05)  # out of descriptors, say
-                continue
+        self._loop.add_reader(listening, self._accept, node, listening)
+
+    def _accept(self, node: int, listening: socket.socket) -> None:
+        """Accept a connection when there is one, and so on.
+
+        Not by `loop.sock_accept`: it loses what it accepts in the turn in which it is cancelled.
+        """
+        assert self._loop is not None
+        try:
+            accepted, _ = listening.accept()
+        except BlockingIOError:
+            pass  # it ended before it was accepted
+        except OSError:  # out of descriptors, say
+            self._loop.remove_reader(listening)
+            self._loop.call_later(RETRY_S, self._wait_for_connections, node, listening)
+        else:
+            accepted.setblocking(False)
+            self._accepted.add(accepted)
             self._start_task(self._forward(node, accepted))
 
     async def _forward(self, node: int, accepted: socket.socket) -> None:
@@ -154,3 +170,11 @@ class Forwarder:
             accepted.close()
             if far.transport is not None:
                 far.transport.abort()
+        finally:
+            self._accepted.discard(accepted)
+
+
+async def _ended(tasks: "Collection[asyncio.Task[None]]") -> None:
+    """Return when the tasks have ended and the aborted ends are closed."""
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)

@@ -24,7 +24,7 @@ OUTPUTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(OUTPUTS, st.sets(st.integers(0, 19), max_size=3), st.sets(st.integers(1, 20), max_size=4))
 def test_program_outputs_are_counted_as_in_plain_python(
     outputs: list[tuple[int, int, int, int, str | None]], in_partition_1: set[int], again: set[int]

@@ -72,7 +72,7 @@ def test_a_node_that_is_down_closes_the_connection_and_the_next_one_works() -> N
 
 
 def test_the_end_of_the_forwarder_ends_its_connections() -> None:
-    with forwarded() as address, node(read=1):
+    with node(read=1), forwarded() as address:
         client = socket.create_connection(address, timeout=60)
     with client:
         assert _ends(client)

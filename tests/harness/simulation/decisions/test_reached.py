@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.plans import plan as plans
 from harness.simulation.campaign import Task, run_seed
 from harness.simulation.decisions import catalogue
@@ -89,6 +91,7 @@ def test_what_no_run_reached_is_told_by_place() -> None:
     assert {f"nodes/log/retention.py:{each.line}" for each in missed} & {*some.text().split()}
 
 
+@pytest.mark.slow
 def test_simulate_prints_what_was_not_reached(tmp_path: Path) -> None:
     ended = subprocess.run(
         [

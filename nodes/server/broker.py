@@ -1,7 +1,7 @@
 """The broker role: creates the parts that serve clients and follow leaders, and connects them.
 
-The parts are the replicas, the ISR manager, the fetchers, the lifecycle, the housekeeping and the
-request handlers. This module names their apis and their endless jobs.
+The parts are the control plane's end here, the replicas, the ISR manager, the fetchers, the
+housekeeping and the request handlers. This module names their apis and their endless jobs.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,13 +13,11 @@ from nodes.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import BrokerHandlers, broker_apis
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControlPlane
 from nodes.server.coordinators.groups import forget_topics, group_coordinators
 from nodes.server.coordinators.internal_topics import internal_topics
 from nodes.server.coordinators.transactions import Transactions
 from nodes.server.follower.fetcher import ReplicaFetcherManager
-from nodes.server.lifecycle import BrokerLifecycle
-from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.housekeeping import Housekeeping
 from nodes.server.replicas.isr import IsrManager
 from nodes.server.replicas.log_cleaner import LogCleaner
@@ -52,46 +50,45 @@ from nodes.wire.server import Api
 
 
 class Broker:
-    """See the module. `previous_epoch`: the broker epoch of the last run if it ended cleanly."""
+    """See the module. `previous_epoch`: the broker epoch of the last run if it ended cleanly.
+
+    `make_plane` makes the control plane for the broker's replicas. Whoever owns the plane passes
+    its images to `on_metadata_update`.
+    """
 
     def __init__(
         self,
         config: NodeConfig,
         disk: Disk,
-        raft: QuorumNode,
+        make_plane: Callable[[ReplicaManager], ControlPlane],
         *,
         now_ms: Callable[[], float],
         wall_clock_ms: Callable[[], int],
         incarnation_id: UUID,
-        connect: Callable[[str, int], Channel],
         connect_broker: Callable[[str, int], Channel],
         previous_epoch: BrokerEpoch | None,
         response_budget: ByteBudget,
     ) -> None:
         self._config = config
-        self._controller = ControllerLink(raft, raft.voters, connect)
+        self.incarnation_id = incarnation_id
         self.replicas = ReplicaManager(config, disk, now_ms, clean_start=previous_epoch is not None)
-        self.lifecycle = BrokerLifecycle(
-            config, self.replicas, self._controller, disk, incarnation_id, now_ms, connect
-        )
+        self._plane = plane = make_plane(self.replicas)
         self._previous_epoch = previous_epoch
         self._isr = IsrManager(
             config.node_id,
             self.replicas,
-            self._controller,
-            self.lifecycle,
+            plane,
+            plane,
             lag_max_ms=config.replication.lag_time_max_ms,
             now_ms=now_ms,
         )
-        self._fetchers = ReplicaFetcherManager(
-            config, self.replicas, self.lifecycle, connect_broker
-        )
+        self._fetchers = ReplicaFetcherManager(config, self.replicas, plane, connect_broker)
         self.replicas.set_fetchers(self._fetchers)
         self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
         self._cleaner = LogCleaner(config.cleaner, self.replicas, now_ms, wall_clock_ms)
         self.replicas.on_compacted = self._cleaner.start
         self._auto_topics = AutoTopicCreation(
-            self._controller,
+            plane,
             enabled=config.administration.auto_create_topics,
             internal=internal_topics(config),
         )
@@ -102,7 +99,7 @@ class Broker:
             fetch=self._fetch_handler(now_ms, incarnation_id, response_budget),
             offsets=OffsetsHandler(self.replicas),
             metadata=MetadataHandler(
-                config, self.replicas, lambda: raft.leader_id, self._auto_topics
+                config, self.replicas, lambda: plane.controller_id, self._auto_topics
             ),
             coordinators=CoordinatorHandler(lambda: self.replicas.image, self._auto_topics),
             group_offsets=GroupOffsetsHandler(self.groups, self.replicas),
@@ -116,9 +113,9 @@ class Broker:
             groups=GroupAdministrationHandler(self.groups),
             transactions=TransactionHandler(self._transactions, self._auto_topics.create_internal),
             configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
-            forwarding=ForwardingHandler(self._controller),
+            forwarding=ForwardingHandler(plane),
             log_admin=LogAdminHandler(config, disk, self.replicas),
-            log_info=ReplicaLogInfoHandler(self.replicas, self.lifecycle),
+            log_info=ReplicaLogInfoHandler(self.replicas, plane),
             markers=TransactionMarkersHandler(self.replicas, wall_clock_ms),
         )
 
@@ -127,8 +124,8 @@ class Broker:
     ) -> Transactions:
         made = Transactions(
             self._config,
-            self._controller,
-            self.lifecycle,
+            self._plane,
+            self._plane,
             lambda: self.replicas.image,
             connect_broker,
             wall_clock_ms,
@@ -152,19 +149,23 @@ class Broker:
             response_budget=response_budget,
         )
 
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The epoch of the registration; -1 before the first one."""
+        return self._plane.broker_epoch
+
     def apis(self) -> dict[int, Api]:
         """The apis served to clients and other brokers."""
-        return broker_apis(self._handlers)
+        return self._plane.served(broker_apis(self._handlers))
 
     async def recover(self) -> None:
         """Open the logs; called before `jobs` register the broker. Raises OSError."""
         await self.replicas.recover()
-        if self._previous_epoch is not None and self.replicas.logs.intact:
-            self.lifecycle.previous_broker_epoch = self._previous_epoch
+        self._plane.recovered(self._previous_epoch if self.replicas.logs.intact else None)
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The jobs that run until the broker stops."""
-        yield self.lifecycle.run()
+        yield from self._plane.jobs()
         yield self._isr.send()
         yield self._isr.watch_lag()
         yield from self._housekeeping.jobs()
@@ -175,11 +176,11 @@ class Broker:
         deleted = [each.before.name for each in delta.topics.values() if each.before]
         if deleted:
             forget_topics(self.groups, deleted)
-        self.lifecycle.metadata_advanced()
+        self._plane.metadata_advanced()
 
     async def controlled_shutdown(self, timeout_ms: float) -> bool:
         """Controlled shutdown: true if every leadership was moved to another broker."""
-        return await self.lifecycle.stop(timeout_ms)
+        return await self._plane.leave(timeout_ms)
 
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false if some log had failed."""
@@ -188,5 +189,5 @@ class Broker:
         self._fetchers.stop()
         self._cleaner.stop()
         self._auto_topics.close()
-        self._controller.close()
+        self._plane.close()
         return self.replicas.close()

@@ -26,6 +26,7 @@ from nodes.server.controller.apis import controller_apis
 from nodes.server.controller.controller import QuorumController
 from nodes.server.controller.queries import ControllerQueryHandler
 from nodes.server.controller.recovery import UncleanRecoveryManager
+from nodes.server.quorum.control_plane import QuorumControlPlane
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
 from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.quorum.startup import open_quorum
@@ -98,14 +99,22 @@ class Node:
                 self.controller, connect_broker, self.config.inter_broker_listener
             )
         if self.config.is_broker:
+            incarnation_id = UUID(int=self._rng.getrandbits(128), version=4)
             self.broker = Broker(
                 self.config,
                 self._disk,
-                raft,
+                lambda replicas: QuorumControlPlane(
+                    self.config,
+                    raft,
+                    replicas,
+                    self._disk,
+                    incarnation_id=incarnation_id,
+                    now_ms=_now_ms,
+                    connect=self._connect,
+                ),
                 now_ms=_now_ms,
                 wall_clock_ms=self._wall_clock_ms,
-                incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
-                connect=self._connect,
+                incarnation_id=incarnation_id,
                 connect_broker=connect_broker,
                 previous_epoch=None if clean_epoch is None else BrokerEpoch(clean_epoch),
                 response_budget=self._connections.response_budget,
@@ -249,7 +258,7 @@ class Node:
         broker_epoch = -1
         if self.broker is not None:
             clean = self.broker.close() and clean
-            broker_epoch = self.broker.lifecycle.broker_epoch
+            broker_epoch = self.broker.broker_epoch
         if clean:
             CleanShutdown(self._disk).write(broker_epoch)
         log.info("stopped cleanly" if clean else "stopped after a failure, not cleanly")

@@ -278,7 +278,7 @@ class NodeChecker:
             )
             watch(quorum, self._on_quorum)
         if broker is not None and self._manager is None:
-            self._invariants.broker_created(self.node, broker.lifecycle._incarnation_id)
+            self._invariants.broker_created(self.node, broker.incarnation_id)
             self._manager = broker.replicas
             watch(self._manager, self._on_replicas)
             watch_acknowledgements(broker._handlers.produce, self._on_acknowledged)

@@ -5,7 +5,7 @@ is flushed first wait until the disk returns.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run
-from nodes.server.lifecycle import BrokerLifecycle
+from nodes.server.quorum.lifecycle import BrokerLifecycle
 
 BUG = "a stalled disk keeps its leaderships"
 SOURCES = ("KAFKA-8733",)

@@ -11,8 +11,7 @@ from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsReque
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import NodeId
-from nodes.server.controller_link import ControllerLink
-from nodes.server.replicas.isr import Registration
+from nodes.server.control_plane import ControllerClient, Registration
 from nodes.wire.versions import fill
 
 CONTROLLER_TIMEOUT_S: Final = 10.0
@@ -22,7 +21,7 @@ class ProducerIds:
     """See the module."""
 
     def __init__(
-        self, node_id: NodeId, controller: ControllerLink, registration: Registration
+        self, node_id: NodeId, controller: ControllerClient, registration: Registration
     ) -> None:
         self._node_id = node_id
         self._controller = controller

@@ -7,14 +7,13 @@ from nodes.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import TRANSACTION_VERSION_FEATURE
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControllerClient, Registration
 from nodes.server.coordinators.brokers import BrokerLink
 from nodes.server.coordinators.completions import Completions
 from nodes.server.coordinators.markers import MarkerSender
 from nodes.server.coordinators.producer_ids import ProducerIds
 from nodes.server.coordinators.shards import Shards
 from nodes.server.coordinators.verifier import CoordinatorVerifier
-from nodes.server.replicas.isr import Registration
 from nodes.wire.client import Channel
 
 
@@ -24,7 +23,7 @@ class Transactions:
     def __init__(
         self,
         config: NodeConfig,
-        controller: ControllerLink,
+        controller: ControllerClient,
         registration: Registration,
         image: Callable[[], ClusterImage],
         connect: Callable[[str, int], Channel],

@@ -23,13 +23,13 @@ from nodes.ids import NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd
 from nodes.log.errors import LogError
 from nodes.replication.partition import Role
+from nodes.server.control_plane import Registration
 from nodes.server.follower.fetch_session import (
     FetchRequestData,
     FetchSessionHandler,
     FollowedPartition,
     backoff_ms,
 )
-from nodes.server.replicas.isr import Registration
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
 from nodes.server.replicas.throttling import AS_FOLLOWER, ReplicationThrottle

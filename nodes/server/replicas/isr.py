@@ -9,14 +9,14 @@ the metadata log shows the result.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import BrokerEpoch, NodeId, TopicPartition
 from nodes.replication.partition import IsrProposal, Role
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControllerClient, Registration
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
 from nodes.wire.errors import ChannelError
@@ -41,15 +41,6 @@ _STALE = frozenset(
 )
 
 
-class Registration(Protocol):
-    """This broker's registration with the controller."""
-
-    @property
-    def broker_epoch(self) -> BrokerEpoch:
-        """The current broker epoch; -1 before the first registration."""
-        ...
-
-
 class IsrManager:
     """One per broker; `send` and `watch_lag` are its tasks."""
 
@@ -57,7 +48,7 @@ class IsrManager:
         self,
         node_id: NodeId,
         replicas: ReplicaManager,
-        controller: ControllerLink,
+        controller: ControllerClient,
         registration: Registration,
         *,
         lag_max_ms: int,

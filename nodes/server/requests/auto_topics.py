@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.controller.topics import check_name
 from nodes.metadata.errors import ControlError
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControllerClient
 from nodes.wire.versions import fill
 
 log = logging.getLogger("nodes.auto_topics")
@@ -33,7 +33,7 @@ class AutoTopicCreation:
 
     def __init__(
         self,
-        controller: ControllerLink,
+        controller: ControllerClient,
         *,
         enabled: bool,
         internal: Mapping[str, Mapping[str, Any]],

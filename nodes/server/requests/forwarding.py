@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControllerClient
 from nodes.server.error_responses import refuse
 from nodes.wire.server import RequestContext
 
@@ -14,7 +14,7 @@ CONTROLLER_TIMEOUT_S = 10.0
 class ForwardingHandler:
     """Forwards every request that the controller decides."""
 
-    def __init__(self, controller: ControllerLink) -> None:
+    def __init__(self, controller: ControllerClient) -> None:
         self._controller = controller
 
     async def forward(self, request: Any, context: RequestContext) -> Any:

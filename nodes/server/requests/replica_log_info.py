@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_EPOCH, NO_OFFSET, Epoch, TopicPartition
 from nodes.log.log import Log
-from nodes.server.replicas.isr import Registration
+from nodes.server.control_plane import Registration
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.wire.replica_log_info import MAX_PARTITIONS
 from nodes.wire.server import RequestContext

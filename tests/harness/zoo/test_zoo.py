@@ -43,7 +43,7 @@ from nodes.raft.voters import Voter
 from nodes.replication.partition import PartitionState
 from nodes.server.coordinators.shard import Shard
 from nodes.server.follower.fetcher import ReplicaFetcher, ReplicaFetcherManager
-from nodes.server.lifecycle import BrokerLifecycle
+from nodes.server.quorum.lifecycle import BrokerLifecycle
 from nodes.server.quorum.member import QuorumMember
 from nodes.server.quorum.metadata_log import MetadataLog
 from nodes.server.replicas.isr import IsrManager

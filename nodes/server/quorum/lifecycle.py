@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
 from nodes.ids import BrokerEpoch
-from nodes.server.controller_link import ControllerLink
+from nodes.server.control_plane import ControllerClient
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
@@ -46,7 +46,7 @@ class BrokerLifecycle:
         self,
         config: NodeConfig,
         replicas: ReplicaManager,
-        controller: ControllerLink,
+        controller: ControllerClient,
         disk: Disk,
         incarnation_id: UUID,
         now_ms: Callable[[], float],

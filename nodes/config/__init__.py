@@ -23,6 +23,7 @@ from nodes.config.groups import (
 from nodes.config.listeners import Endpoint
 from nodes.config.node import NodeConfig, load_config
 from nodes.config.properties import ConfigError, Property, parse_properties
+from nodes.config.zookeeper import ZooKeeperSettings
 
 __all__ = [
     "RACK_AWARE_SELECTOR",
@@ -40,6 +41,7 @@ __all__ = [
     "ReplicationSettings",
     "TopicDefaults",
     "TransactionCoordinatorSettings",
+    "ZooKeeperSettings",
     "load_config",
     "parse_properties",
 ]

@@ -15,6 +15,7 @@ from nodes.config.groups import (
 )
 from nodes.config.listeners import Endpoint, endpoints, inter_broker_listener, protocols, voters
 from nodes.config.properties import ConfigError, Property, PropertyReader
+from nodes.config.zookeeper import ZooKeeperSettings
 from nodes.ids import NodeId
 from nodes.wire.connections import ConnectionLimits
 from nodes.wire.security import SecurityProtocol
@@ -35,6 +36,8 @@ class NodeConfig:
     controller_listener: str
     voters: Mapping[NodeId, tuple[str, int]]
     log_dir: str
+    zookeeper: ZooKeeperSettings | None
+    """Set if ZooKeeper is the control plane, and no quorum is."""
     cluster_id: str
     rack: str | None
     topic_defaults: TopicDefaults
@@ -78,7 +81,8 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
     Raises ConfigError.
     """
     read = PropertyReader(properties)
-    roles = _roles(read.text("process.roles"))
+    zookeeper = ZooKeeperSettings.read(read)
+    roles = _roles(read.text("process.roles", None if zookeeper is None else "broker"))
     listeners = endpoints("listeners", read.text("listeners"))
     spoken = protocols(read, listeners)
     advertised = read.text("advertised.listeners", "")
@@ -91,9 +95,13 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         advertised=endpoints("advertised.listeners", advertised) if advertised else listeners,
         controller_listener=read.text("controller.listener.names", "CONTROLLER"),
         voters=voters(
-            read.text("controller.quorum.voters", "" if quorum.bootstrap_servers else None)
+            read.text(
+                "controller.quorum.voters",
+                "" if quorum.bootstrap_servers or zookeeper is not None else None,
+            )
         ),
         log_dir=read.text("log.dirs", properties.get("log.dir", "")) or _missing_log_dir(),
+        zookeeper=zookeeper,
         cluster_id=read.text("cluster.id", "highwater"),
         rack=read.text("broker.rack", "") or None,
         topic_defaults=TopicDefaults.read(read),
@@ -148,6 +156,11 @@ def _cross_check(config: NodeConfig) -> None:
     names = [endpoint.listener for endpoint in config.listeners]
     if len(set(names)) != len(names):
         raise ConfigError("listeners: every listener needs a unique name")
+    if config.zookeeper is not None and (config.is_controller or config.voters):
+        raise ConfigError(
+            "zookeeper.connect is for brokers without a quorum: set process.roles=broker and "
+            "remove controller.quorum.voters, or remove zookeeper.connect"
+        )
     joins = bool(config.quorum.bootstrap_servers)
     if config.is_controller and config.node_id not in config.voters and not joins:
         raise ConfigError(

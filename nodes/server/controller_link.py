@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from nodes.ids import NodeId
@@ -47,23 +47,30 @@ class ControllerLink:
         return await channel.request(entity, timeout_s=timeout_s)
 
     async def forward(self, entity: Any, *, timeout_s: float) -> Any | None:
-        """Send a request until a controller accepts it; None if `timeout_s` passes before.
-
-        As in Kafka, a request is also sent again after the connection ended or the controller lost
-        its leadership. So it may be carried out twice, and the second attempt may be refused (a
-        topic exists already). A sender has to check the result anyway when a request times out.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while (left := deadline - loop.time()) > 0:
-            with contextlib.suppress(ChannelError):
-                response = await self.request(entity, timeout_s=left)
-                if not refused_by_non_controller(response):
-                    return response
-            await asyncio.sleep(RETRY_MS / 1000)
-        return None
+        """Send a request until a controller accepts it; see `until_accepted`."""
+        return await until_accepted(self.request, entity, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Close every channel."""
         for channel in self._channels.values():
             channel.close()
+
+
+async def until_accepted(
+    request: Callable[..., Awaitable[Any]], entity: Any, *, timeout_s: float
+) -> Any | None:
+    """Send a request until a controller accepts it; None if `timeout_s` passes before.
+
+    As in Kafka, a request is also sent again after the connection ended or the controller lost its
+    leadership. So it may be carried out twice, and the second attempt may be refused (a topic
+    exists already). A sender has to check the result anyway when a request times out.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while (left := deadline - loop.time()) > 0:
+        with contextlib.suppress(ChannelError):
+            response = await request(entity, timeout_s=left)
+            if not refused_by_non_controller(response):
+                return response
+        await asyncio.sleep(RETRY_MS / 1000)
+    return None

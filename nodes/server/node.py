@@ -22,6 +22,7 @@ from nodes.metadata.image import ClusterImage, Delta
 from nodes.raft.election_state import directory_of, directory_text
 from nodes.server import features
 from nodes.server.broker import Broker
+from nodes.server.control_plane import ControlPlane
 from nodes.server.controller.apis import controller_apis
 from nodes.server.controller.controller import QuorumController
 from nodes.server.controller.queries import ControllerQueryHandler
@@ -30,17 +31,25 @@ from nodes.server.quorum.control_plane import QuorumControlPlane
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
 from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.quorum.startup import open_quorum
+from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.security import NodeSecurity
+from nodes.server.zookeeper.client import MakeZooKeeper, ZooKeeper
+from nodes.server.zookeeper.control_plane import InconsistentClusterId, ZooKeeperControlPlane
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
 from nodes.wire.connections import Connections
 from nodes.wire.server import Api, Dispatcher, Listener
+from nodes.zookeeper.operations import ZooKeeperError
 
 log = logging.getLogger("nodes")
 
 FAILURE_CHECK_S = 0.5
 LISTEN_BACKLOG = 1024
+
+
+MakePlane = Callable[[UUID, ReplicaManager], ControlPlane]
+"""Makes the control plane of a broker, for its incarnation id and its replicas."""
 
 
 class StartError(Exception):
@@ -57,7 +66,9 @@ class Node:
         *,
         rng: random.Random,
         wall_clock_ms: Callable[[], int],
+        make_zookeeper: MakeZooKeeper | None = None,
     ) -> None:
+        """`make_zookeeper` makes the client of ZooKeeper; the default is a real one."""
         self.config = config
         self._disk = disk
         self._rng = rng
@@ -70,6 +81,8 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._failed_job = ""
         self._publisher = MetadataPublisher()
+        self._make_zookeeper = make_zookeeper or self._real_zookeeper
+        self._zookeeper: ZooKeeperControlPlane | None = None
         self.raft: QuorumNode | None = None
         self.controller: QuorumController | None = None
         self._recovery: UncleanRecoveryManager | None = None
@@ -82,47 +95,32 @@ class Node:
         """
         directory_id = _claim_directory(self._disk, self.config, self._rng)
         clean_epoch = CleanShutdown(self._disk).take()
-        connect_broker = partial(self._connect, listener=self.config.inter_broker_listener)
-        self.raft = raft = open_quorum(
-            self.config,
-            self._disk,
-            self._publisher,
-            directory_id=directory_id,
-            clean=clean_epoch is not None,
-            rng=self._rng,
-            wall_clock=self._wall_clock_ms,
-            connect=self._connect,
+        clean = clean_epoch is not None
+        make_plane = (
+            self._open_quorum(directory_id, clean=clean)
+            if self.config.zookeeper is None
+            else self._zookeeper_plane
         )
-        if self.config.is_controller:
-            self.controller = self._make_controller(raft)
-            self._recovery = UncleanRecoveryManager(
-                self.controller, connect_broker, self.config.inter_broker_listener
-            )
         if self.config.is_broker:
             incarnation_id = UUID(int=self._rng.getrandbits(128), version=4)
             self.broker = Broker(
                 self.config,
                 self._disk,
-                lambda replicas: QuorumControlPlane(
-                    self.config,
-                    raft,
-                    replicas,
-                    self._disk,
-                    incarnation_id=incarnation_id,
-                    now_ms=_now_ms,
-                    connect=self._connect,
-                ),
+                partial(make_plane, incarnation_id),
                 now_ms=_now_ms,
                 wall_clock_ms=self._wall_clock_ms,
                 incarnation_id=incarnation_id,
-                connect_broker=connect_broker,
+                connect_broker=self._connect_broker,
                 previous_epoch=None if clean_epoch is None else BrokerEpoch(clean_epoch),
                 response_budget=self._connections.response_budget,
             )
             self._publisher.subscribe(self._on_metadata_update)
+        if self._zookeeper is not None:
+            await self._open_zookeeper(self._zookeeper)
         for endpoint in self.config.listeners:
             await self._listen(endpoint)
-        await raft.start()
+        if self.raft is not None:
+            await self.raft.start()
         if self.controller is not None:
             self.controller.start()
         if self._recovery is not None:
@@ -133,6 +131,63 @@ class Node:
                 self._spawn(job)
             self._spawn(self._serve_clients_later(self.broker))
         log.info("node %d is at %s", self.config.node_id, _names(self.config.listeners))
+
+    def _open_quorum(self, directory_id: UUID, *, clean: bool) -> MakePlane:
+        """Open the metadata log and make the roles of the quorum."""
+        self.raft = raft = open_quorum(
+            self.config,
+            self._disk,
+            self._publisher,
+            directory_id=directory_id,
+            clean=clean,
+            rng=self._rng,
+            wall_clock=self._wall_clock_ms,
+            connect=self._connect,
+        )
+        if self.config.is_controller:
+            self.controller = self._make_controller(raft)
+            self._recovery = UncleanRecoveryManager(
+                self.controller, self._connect_broker, self.config.inter_broker_listener
+            )
+        return lambda incarnation_id, replicas: QuorumControlPlane(
+            self.config,
+            raft,
+            replicas,
+            self._disk,
+            incarnation_id=incarnation_id,
+            now_ms=_now_ms,
+            connect=self._connect,
+        )
+
+    def _real_zookeeper(self) -> ZooKeeper:
+        # Here, because only brokers with ZooKeeper need kazoo.
+        from nodes.server.zookeeper.kazoo_client import KazooZooKeeper
+
+        assert self.config.zookeeper is not None
+        return KazooZooKeeper(self.config.zookeeper)
+
+    def _zookeeper_plane(self, incarnation_id: UUID, replicas: ReplicaManager) -> ControlPlane:
+        plane = self._zookeeper = ZooKeeperControlPlane(
+            self.config,
+            self._control_settings(),
+            self._make_zookeeper,
+            replicas,
+            connect_broker=self._connect_broker,
+            wall_clock_ms=self._wall_clock_ms,
+            rng=self._rng,
+        )
+        plane.follow(self._on_metadata_update)
+        return plane
+
+    async def _open_zookeeper(self, plane: ZooKeeperControlPlane) -> None:
+        try:
+            await plane.open()
+        except (OSError, ZooKeeperError, InconsistentClusterId) as error:
+            plane.close()
+            raise StartError(
+                f"{error}. The broker's control plane is ZooKeeper (zookeeper.connect): start "
+                "ZooKeeper first, or correct the address"
+            ) from error
 
     async def _serve_clients_later(self, broker: Broker) -> None:
         """Serve on the broker's listeners once this broker has caught up with the metadata.
@@ -149,9 +204,9 @@ class Node:
         assert self.broker is not None
         self.broker.on_metadata_update(image, delta)
 
-    def _make_controller(self, raft: QuorumNode) -> QuorumController:
+    def _control_settings(self) -> ControlSettings:
         administration = self.config.administration
-        settings = ControlSettings(
+        return ControlSettings(
             session_timeout_ms=self.config.broker_session_timeout_ms,
             default_partitions=self.config.topic_defaults.partitions,
             default_replication_factor=self.config.topic_defaults.replication_factor,
@@ -166,10 +221,17 @@ class Node:
             max_idle_interval_ms=administration.max_idle_interval_ms,
             static=self.config.static,
         )
+
+    def _make_controller(self, raft: QuorumNode) -> QuorumController:
+        settings = self._control_settings()
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
         quorum_controller = QuorumController(controller, raft, self._publisher)
         raft.listeners.append(quorum_controller)
         return quorum_controller
+
+    def _connect_broker(self, host: str, port: int) -> Channel:
+        """A channel to another broker's inter-broker listener."""
+        return self._connect(host, port, listener=self.config.inter_broker_listener)
 
     def _connect(self, host: str, port: int, *, listener: str = "") -> Channel:
         """A channel to another node's `listener`; the default is the controller listener."""
@@ -198,15 +260,22 @@ class Node:
                 endpoint.host,
                 endpoint.port,
                 backlog=LISTEN_BACKLOG,
-                start_serving=name == self.config.controller_listener,
+                start_serving=self._serves_at_once(name),
             )
         except OSError as error:
             raise StartError(
                 f"cannot listen on {endpoint.host}:{endpoint.port} ({endpoint.listener}): {error}"
             ) from error
         self._servers.append(server)
-        if name != self.config.controller_listener:
+        if not self._serves_at_once(name):
             self._broker_servers.append(server)
+
+    def _serves_at_once(self, listener: str) -> bool:
+        """Whether a listener serves before the broker knows the cluster.
+
+        A controller with ZooKeeper tells a broker about the cluster on its inter-broker listener.
+        """
+        return listener == self.config.controller_listener or self.config.zookeeper is not None
 
     def _apis(self, endpoint: Endpoint) -> dict[int, Api]:
         if endpoint.listener != self.config.controller_listener:
@@ -221,7 +290,9 @@ class Node:
         return {**apis, **queries, **controller_apis(self.controller, self._recovery)}
 
     def _features(self, version: int) -> dict[str, Any]:
-        assert self.raft is not None
+        if self.raft is None:
+            assert self.broker is not None
+            return features.feature_fields(version, self.broker.replicas.image, 0)
         kraft_version = 0 if self.raft.log.voters.is_static else 1
         return features.feature_fields(version, self._publisher.image, kraft_version)
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 
+from nodes.wire import controller_requests as controller
 from nodes.wire.replica_log_info import (
     GET_REPLICA_LOG_INFO,
     GetReplicaLogInfoRequest,
@@ -16,10 +17,30 @@ from nodes.wire.transaction_descriptions import (
 
 _REQUESTS: Final[dict[tuple[int, int], Any]] = {
     (GET_REPLICA_LOG_INFO, 0): GetReplicaLogInfoRequest,
+    (controller.LEADER_AND_ISR, controller.LEADER_AND_ISR_VERSION): controller.LeaderAndIsrRequest,
+    (controller.STOP_REPLICA, controller.STOP_REPLICA_VERSION): controller.StopReplicaRequest,
+    (
+        controller.UPDATE_METADATA,
+        controller.UPDATE_METADATA_VERSION,
+    ): controller.UpdateMetadataRequest,
+    (
+        controller.CONTROLLED_SHUTDOWN,
+        controller.CONTROLLED_SHUTDOWN_VERSION,
+    ): controller.ControlledShutdownRequest,
 }
 _RESPONSES: Final[dict[tuple[int, int], Any]] = {
     (GET_REPLICA_LOG_INFO, 0): GetReplicaLogInfoResponse,
     (DESCRIBE_TRANSACTIONS, 0): DescribeTransactionsResponse,
+    (controller.LEADER_AND_ISR, controller.LEADER_AND_ISR_VERSION): controller.LeaderAndIsrResponse,
+    (controller.STOP_REPLICA, controller.STOP_REPLICA_VERSION): controller.StopReplicaResponse,
+    (
+        controller.UPDATE_METADATA,
+        controller.UPDATE_METADATA_VERSION,
+    ): controller.UpdateMetadataResponse,
+    (
+        controller.CONTROLLED_SHUTDOWN,
+        controller.CONTROLLED_SHUTDOWN_VERSION,
+    ): controller.ControlledShutdownResponse,
 }
 
 

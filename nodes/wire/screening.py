@@ -47,6 +47,8 @@ _ALLOWED: Mapping[int, int] = {
     1: 4_000,  # Fetch: brokers name 500 partitions at a time, or 2,000 without a session
     2: 4_000,  # ListOffsets
     3: 5_000,  # Metadata
+    4: 16_000,  # LeaderAndIsr: a controller names 500 partitions at a time, and their replicas
+    6: 16_000,  # UpdateMetadata: the same, with the brokers
     8: 4_000,  # OffsetCommit: a consumer names all its partitions at once
     9: 8_000,  # OffsetFetch, which costs little for each partition
     19: 4_000,  # CreateTopics, with assignments

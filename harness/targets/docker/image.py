@@ -25,7 +25,7 @@ NAME: Final = "highwater-node"
 PACKAGES: Final = "/opt/highwater"
 """The directory of the packages in the image."""
 DEFAULT_BASE: Final = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
-NEEDED: Final = ("cramjam", "crc32c", "kio", "uvloop", "xxhash")
+NEEDED: Final = ("cramjam", "crc32c", "kazoo", "kio", "uvloop", "xxhash")
 """The distributions that the built-in broker imports."""
 
 _DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")

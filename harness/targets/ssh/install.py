@@ -28,7 +28,17 @@ from harness.brokers.kafka.home import major_release
 from harness.plans.plan import PlanError
 from harness.targets.ssh.connection import Connection, SshError
 
-LIBRARIES: Final = ("kio", "crc32c", "cramjam", "uvloop", "xxhash", "pydantic", "pyroute2", "rich")
+LIBRARIES: Final = (
+    "kio",
+    "crc32c",
+    "cramjam",
+    "kazoo",
+    "uvloop",
+    "xxhash",
+    "pydantic",
+    "pyroute2",
+    "rich",
+)
 """The libraries that nodes and the agent import; their dependencies are copied too."""
 PACKAGES: Final = ("harness", "nemesis", "nodes")
 MIN_PYTHON: Final = (3, 11)

@@ -6,15 +6,15 @@ REQUEST_TIMED_OUT, and the operation may have happened.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.configs import ConfigChange, ConfigOperation, ResourceChanges, alter_configs
 from nodes.controller.deletions import TopicRef, delete_topics
-from nodes.controller.elections import elect_leaders
+from nodes.controller.elections import LogsOf, elect_leaders
 from nodes.controller.features import FeatureUpdate, update_features
 from nodes.controller.partition_changes import Election
 from nodes.controller.reassignments import (
@@ -23,7 +23,7 @@ from nodes.controller.reassignments import (
     alter_reassignments,
     list_reassignments,
 )
-from nodes.controller.recovery import LogQuery, ReplicaLogInfo, logs_of_valid_reports
+from nodes.controller.recovery import LogQuery, logs_of_valid_reports
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import (
     CreateTopicResult,
@@ -38,7 +38,7 @@ from nodes.metadata.image import ConfigResource
 from nodes.server import error_responses
 from nodes.server.controller.controller import QuorumController
 from nodes.server.controller.recovery import UncleanRecoveryManager
-from nodes.wire.server import Api, RequestContext
+from nodes.wire.server import Api, Handler, RequestContext
 from nodes.wire.versions import respond
 
 PREFERRED_ELECTION = 0
@@ -47,6 +47,66 @@ UPGRADE = 1
 """The type of a feature's update; 2 and 3 are safe and unsafe downgrades."""
 
 Row = dict[str, Any]
+Operation = Callable[[Any, ControllerState], ControllerResult[Any]]
+
+
+R = TypeVar("R")
+
+
+class Decider(Protocol):
+    """A controller: it decides operations on its state, one after another."""
+
+    @property
+    def state(self) -> ControllerState:
+        """The state on which operations decide."""
+        ...
+
+    async def decide(self, operation: Callable[[], ControllerResult[R]]) -> R:
+        """Run one operation; return its response when it is carried out. Raises ControlError."""
+        ...
+
+
+def operation_apis(decider: Decider) -> dict[int, Api]:
+    """The requests that are one operation on the controller's state, by api key."""
+
+    def serve(operation: Operation) -> Handler:
+        async def handler(request: Any, context: RequestContext) -> Any:
+            return await answer(decider, request, lambda: operation(request, decider.state))
+
+        return handler
+
+    return {
+        error_responses.CREATE_TOPICS: Api(2, 7, serve(_create_topics)),
+        error_responses.DELETE_TOPICS: Api(1, 6, serve(_delete_topics)),
+        error_responses.ALTER_CONFIGS: Api(0, 2, serve(_alter_configs)),
+        error_responses.CREATE_PARTITIONS: Api(0, 3, serve(_create_partitions)),
+        error_responses.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, serve(_alter_configs)),
+        error_responses.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, serve(_reassign)),
+        error_responses.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, serve(_list_reassignments)),
+        error_responses.UPDATE_FEATURES: Api(0, 2, serve(_update_features)),
+    }
+
+
+async def answer(
+    decider: Decider, request: Any, operation: Callable[[], ControllerResult[Row]]
+) -> Any:
+    """The response to a request, within the request's own timeout."""
+    timeout = getattr(request, "timeout", None)
+    timeout_s = 0.0 if timeout is None else timeout.total_seconds()
+    try:
+        async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+            return respond(request, **await decider.decide(operation))
+    except ControlError as error:
+        return error_responses.refuse(request, error.code, error.message)
+    except TimeoutError:
+        return error_responses.refuse(request, ErrorCode.request_timed_out, "not committed in time")
+
+
+def wanted_partitions(request: Any) -> list[tuple[str, int]] | None:
+    """The partitions that an ElectLeaders request names; None for all."""
+    if request.topic_partitions is None:
+        return None
+    return [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
 
 
 class AdminRequestHandler:
@@ -61,45 +121,21 @@ class AdminRequestHandler:
     def apis(self) -> dict[int, Api]:
         """The requests served here, by api key."""
         return {
-            error_responses.CREATE_TOPICS: Api(2, 7, self._serve(_create_topics)),
-            error_responses.DELETE_TOPICS: Api(1, 6, self._serve(_delete_topics)),
-            error_responses.ALTER_CONFIGS: Api(0, 2, self._serve(_alter_configs)),
-            error_responses.CREATE_PARTITIONS: Api(0, 3, self._serve(_create_partitions)),
+            **operation_apis(self._quorum_controller),
             error_responses.ELECT_LEADERS: Api(0, 2, self._elect_leaders),
-            error_responses.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, self._serve(_alter_configs)),
-            error_responses.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, self._serve(_reassign)),
-            error_responses.LIST_PARTITION_REASSIGNMENTS: Api(
-                0, 0, self._serve(_list_reassignments)
-            ),
-            error_responses.UPDATE_FEATURES: Api(0, 2, self._serve(_update_features)),
             error_responses.UNREGISTER_BROKER: Api(0, 0, self._unregister_broker),
         }
-
-    def _serve(
-        self, operation: Callable[[Any, ControllerState], ControllerResult[Any]]
-    ) -> Callable[[Any, RequestContext], Awaitable[Any]]:
-        """Return a handler for an operation whose result is the fields of the response."""
-
-        async def handler(request: Any, context: RequestContext) -> Any:
-            def decide() -> ControllerResult[Any]:
-                return operation(request, self._quorum_controller.controller.state)
-
-            return await self._answer(request, decide)
-
-        return handler
 
     async def _unregister_broker(self, request: Any, context: RequestContext) -> Any:
         def decide() -> ControllerResult[Any]:
             result = self._quorum_controller.controller.unregister_broker(NodeId(request.broker_id))
             return ControllerResult(records=result.records, response={}, atomic=result.atomic)
 
-        return await self._answer(request, decide)
+        return await answer(self._quorum_controller, request, decide)
 
     async def _elect_leaders(self, request: Any, context: RequestContext) -> Any:
         """Before an unclean election, ask the live replicas which of them has the longest log."""
-        wanted = None
-        if request.topic_partitions is not None:
-            wanted = [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
+        wanted = wanted_partitions(request)
         unclean = getattr(request, "election_type", PREFERRED_ELECTION) == UNCLEAN_ELECTION
         asked: list[LogQuery] = []
         if unclean:
@@ -112,23 +148,11 @@ class AdminRequestHandler:
         reports = await self._recovery.ask(asked)
 
         def decide() -> ControllerResult[Row]:
-            state = self._quorum_controller.controller.state
-            return _elect_leaders(request, wanted, state, asked, reports)
+            state = self._quorum_controller.state
+            logs = logs_of_valid_reports(state.image, asked, reports)
+            return election_rows(request, wanted, state, logs)
 
-        return await self._answer(request, decide)
-
-    async def _answer(self, request: Any, decide: Callable[[], ControllerResult[Row]]) -> Any:
-        timeout = getattr(request, "timeout", None)
-        timeout_s = 0.0 if timeout is None else timeout.total_seconds()
-        try:
-            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
-                return respond(request, **await self._quorum_controller.decide(decide))
-        except ControlError as error:
-            return error_responses.refuse(request, error.code, error.message)
-        except TimeoutError:
-            return error_responses.refuse(
-                request, ErrorCode.request_timed_out, "not committed in time"
-            )
+        return await answer(self._quorum_controller, request, decide)
 
 
 def _error(error: ControlError | None) -> Row:
@@ -257,23 +281,22 @@ def _alter_configs(request: Any, state: ControllerState) -> ControllerResult[Row
     return _result(result, {"responses": rows})
 
 
-def _elect_leaders(
+def election_rows(
     request: Any,
     wanted: Sequence[tuple[str, int]] | None,
     state: ControllerState,
-    asked: Sequence[LogQuery],
-    reports: Sequence[ReplicaLogInfo],
+    logs: LogsOf,
 ) -> ControllerResult[Row]:
+    """ElectLeaders, with the known ends of the replicas' logs. Raises ControlError."""
     kind = getattr(request, "election_type", PREFERRED_ELECTION)
     if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         raise ControlError(ErrorCode.invalid_request, f"Unknown election type {kind}")
-    image = state.image
     result = elect_leaders(
-        image,
+        state.image,
         wanted,
         state.policy,
         unclean=kind == UNCLEAN_ELECTION,
-        logs=logs_of_valid_reports(image, asked, reports),
+        logs=logs,
     )
     rows = [
         {

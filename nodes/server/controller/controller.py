@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeVar
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.controller import Controller
-from nodes.controller.situation import ControllerResult
+from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
 from nodes.metadata.errors import ControlError
@@ -94,6 +94,11 @@ class QuorumController:
         self._led_before: NodeId | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._refusals = LogRateLimit(LOG_BURST, LOG_PER_S)
+
+    @property
+    def state(self) -> ControllerState:
+        """The state on which administrative operations decide."""
+        return self.controller.state
 
     # --- life
 

@@ -19,13 +19,14 @@ from checkers.causes.cause import Cause
 from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED
-from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
+from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
 from checkers.contract.processing_rules import KEPT_WITH_OFFSETS, OFFSETS_TOPIC
 from checkers.contract.transaction_rules import HANGING, TRANSACTIONS_TOPIC
+from checkers.detectors.detector import Detector
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.outputs import KINDS as OUTPUT_KINDS
 from checkers.detectors.outputs import LATE, LOST
-from checkers.detectors.registry import DETECTORS, Detector
+from checkers.detectors.registry import DETECTORS, OF_OTHERS, RULES
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
 from checkers.frames.census import Census, take_census
 from checkers.frames.evidence import EVIDENCE
@@ -104,7 +105,7 @@ def unreadable(
         assumptions=(),
         detectors=(),
         topics=(),
-        contract=tuple(rule.as_json() for rule in CONTRACT),
+        contract=tuple(rule.as_json() for rule in RULES),
         engine="",
         checked_at=now().isoformat(timespec="milliseconds"),
         extra_reasons=(f"the recorded tables cannot be read: {reason}",),
@@ -119,7 +120,7 @@ def judge_frames(
     on_detector: OnDetector = unobserved,
 ) -> Verdict:
     """`check` for frames that the caller goes on using."""
-    troubles: list[str] = []
+    troubles = list(OF_OTHERS.problems)
 
     def attempt(what: str, compute: Callable[[], T], otherwise: T) -> T:
         try:
@@ -150,7 +151,7 @@ def judge_frames(
         detectors=tuple(results),
         topics=tuple(topics),
         promises=tuple(promises),
-        contract=tuple(rule.as_json() for rule in CONTRACT),
+        contract=tuple(rule.as_json() for rule in RULES),
         engine=frames.engine.name,
         checked_at=now().isoformat(timespec="milliseconds"),
         extra_reasons=tuple(troubles),
@@ -268,7 +269,7 @@ def _anomaly(
         removal=removal,
         requests_delayed=first_delay_ns(frames.fault_rows) <= _first_end_ns(examples),
     )
-    rule = judge(kind, context)
+    rule = judge(kind, context, RULES)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"

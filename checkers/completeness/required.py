@@ -6,7 +6,7 @@ from typing import Final
 
 from checkers.completeness import documents, files, rows
 from checkers.completeness.collected import Collected
-from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
+from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE, kind_of
 from checkers.frames.frames import Frames
 from checkers.verdict import Assumption
 
@@ -88,10 +88,10 @@ REQUIRED: Final = tuple(
 def examined(frames: Frames) -> list[Assumption]:
     """Return one assumption for each group of the table that concerns the run; all are decisive."""
     collected = Collected(frames)
-    system = frames.plan.get("system")
+    kind = kind_of(frames.plan.get("system"))
     found: dict[str, list[str]] = {}
     for each in REQUIRED:
-        if system in each.of or each.group == PLAN:
+        if kind in each.of or each.group == PLAN:
             found.setdefault(each.group, []).extend(each.lacks(collected))
     return [
         Assumption(name=group, holds=not lacks, detail="; ".join(lacks), decisive=True)

@@ -10,6 +10,7 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for forbidden reads.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from checkers.causes.producer_epochs import IN_FLIGHT
@@ -419,15 +420,16 @@ SENT_TWICE = "sent twice"
 """The aspect of an anomaly that depends on a value which the workload sent twice."""
 
 
-def judge(anomaly: str, context: Context) -> Rule:
+def judge(anomaly: str, context: Context, rules: Sequence[Rule] = CONTRACT) -> Rule:
     """Return the first row for this anomaly that applies; UNKNOWN when a value was sent twice.
 
-    Raises LookupError for an anomaly without a row in the table: that is a bug of this program.
+    rules: the contract, with the rows of other packages if need be. Raises LookupError for an
+    anomaly without a row in the table: that is a bug of this program.
     """
     if context.aspect == SENT_TWICE:
         condition = otherwise("the workload sent the value twice")
         return rule(condition, anomaly, UNKNOWN, "the reads do not distinguish the two", "-")
-    for row in CONTRACT:
+    for row in rules:
         if row.anomaly == anomaly and row.applies(context):
             return row
     raise LookupError(f"the contract has no row for {anomaly!r}")

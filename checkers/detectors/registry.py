@@ -1,14 +1,17 @@
 """The detectors: their names, their functions, and the rows that each one needs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+from checkers.contract.contract import CONTRACT
+from checkers.contract.rules import Rule
+from checkers.detectors import plugged
 from checkers.detectors.availability import unavailability
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
 from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.copies import judged_copies
 from checkers.detectors.deliveries import deliveries_again, skipped_records, two_owners
+from checkers.detectors.detector import Detector, Words
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.detectors.groups import lost_commits, stale_commits
@@ -22,22 +25,7 @@ from checkers.detectors.stuck import stuck
 from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.frames.census import Census
 from checkers.frames.ended import ABORT, COMMIT, INIT
-from checkers.frames.frames import Detect
 from checkers.frames.ownership import ASSIGNED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detector:
-    """A detector's name, its function, and the rows that it needs.
-
-    lacking: returns why there is nothing to judge, or None. decisive: whether a detector without
-    anything to judge makes the verdict UNKNOWN, for a given plan.
-    """
-
-    name: str
-    find: Detect
-    lacking: Callable[[Census], str | None]
-    decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
 
 
 def _acks(census: Census) -> str | None:
@@ -132,7 +120,7 @@ def _own_broker(plan: Mapping[str, Any]) -> bool:
     return plan.get("system") == "nodes"
 
 
-DETECTORS: tuple[Detector, ...] = (
+_OWN: tuple[Detector, ...] = (
     Detector(name="lost-write", find=lost_writes, lacking=_acks),
     Detector(name="duplicate", find=duplicates, lacking=_reads),
     Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
@@ -184,3 +172,17 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(name="refused-head", find=refused_heads, lacking=_acks, decisive=_never),
 )
+
+OF_OTHERS = plugged.load({each.name for each in _OWN}, {rule.anomaly for rule in CONTRACT})
+"""The detectors of other packages."""
+DETECTORS: tuple[Detector, ...] = (*_OWN, *OF_OTHERS.detectors)
+RULES: tuple[Rule, ...] = (
+    *CONTRACT,
+    *(rule for detector in OF_OTHERS.detectors for rule in detector.rules),
+)
+"""The contract with the rows about what detectors of other packages find."""
+
+
+def words_of_others() -> Mapping[str, Words]:
+    """Return the kinds of anomalies that detectors of other packages find, in words."""
+    return {kind: said for each in OF_OTHERS.detectors for kind, said in each.words.items()}

@@ -1,10 +1,8 @@
-"""Chooses the broker program of a plan."""
-
-from typing import assert_never
+"""Chooses the broker program of a plan, also one of another package."""
 
 from harness.brokers.built_in import BuiltIn
 from harness.brokers.program import BrokerProgram
-from harness.plans.plan import Plan, PlanError
+from harness.plans.plan import SYSTEM_NAMES, Plan, PlanError
 
 
 def broker_program_of(plan: Plan, *, long_running: bool = False) -> BrokerProgram:
@@ -23,4 +21,5 @@ def broker_program_of(plan: Plan, *, long_running: bool = False) -> BrokerProgra
         case "external":
             raise PlanError(f"plan {plan.name}: the harness cannot start an external cluster")
         case _:
-            assert_never(plan.system)
+            made: BrokerProgram = SYSTEM_NAMES.load(plan.system)(plan)
+            return made

@@ -25,10 +25,10 @@ def contract(
     from rich.table import Table
     from rich.text import Text
 
-    from checkers.contract.contract import CONTRACT
+    from checkers.detectors.registry import OF_OTHERS, RULES
     from harness.reports import terminal
 
-    rows = [rule.as_json() for rule in CONTRACT]
+    rows = [rule.as_json() for rule in RULES]
     kinds = list(dict.fromkeys(row["anomaly"] for row in rows))
     if anomaly is not None and anomaly not in kinds:
         raise typer.BadParameter(f"no anomaly {anomaly!r}; the anomalies are {', '.join(kinds)}")
@@ -51,3 +51,5 @@ def contract(
                 reason += f"\nPermitted by {row['permitted_by']}. Prevented by {remedies}."
             table.add_row(row["configuration"], verdict, reason, row["source"])
         console.print(table)
+    for problem in OF_OTHERS.problems:
+        print(f"left out: {problem}")

@@ -66,6 +66,7 @@ from harness.cli.options import (
     faults_beginning_with,
 )
 from harness.cli.plans import plan_app, plans
+from harness.cli.plugins import plugins
 from harness.cli.program import try_program
 from harness.cli.serve import serve
 from harness.cli.shrink import shrink
@@ -96,8 +97,8 @@ ClientLibrary = Annotated[
     str | None,
     typer.Option(
         "--client",
-        help="The client library: librdkafka, own, kafka-python, aiokafka, java or program. "
-        "Default: the plan's.",
+        help="The client library: librdkafka, own, kafka-python, aiokafka, java or program, "
+        "or one of another package (`highwater plugins`). Default: the plan's.",
     ),
 ]
 ClientCommand = Annotated[
@@ -355,6 +356,7 @@ app.command()(zoo)
 app.command()(nightly)
 app.command()(serve)
 app.command()(contract)
+app.command()(plugins)
 app.command()(elle)
 app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")

@@ -39,14 +39,15 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from checkers.contract.contract import CONTRACT, Judgement
+from checkers.contract.rules import Judgement
+from checkers.detectors.registry import RULES
 from harness.plans.errors import TOO_DEEP
 from harness.plans.plan import Expect, PlanError
 from harness.plans.problems import describe_problems
 from harness.simulation.invariants.names import INVARIANTS
 
 FINDABLE: Final = (
-    *dict.fromkeys(row.anomaly for row in CONTRACT if row.judgement is Judgement.FORBIDDEN),
+    *dict.fromkeys(row.anomaly for row in RULES if row.judgement is Judgement.FORBIDDEN),
     *INVARIANTS,
 )
 """Everything that can be a forbidden anomaly of a run, with the invariants of simulations."""

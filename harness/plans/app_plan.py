@@ -9,13 +9,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.plans.app_workload import DEFAULT_GROUP, Output
 from harness.plans.errors import PlanError, unreadable
 from harness.plans.plan import Nemesis
+from harness.plans.plugged import SYSTEMS, TARGETS, OneOf
 from harness.plans.problems import describe_problems
 
 FAULTS: Final = ("kill", "pause", "partition.isolate-leader", "app.kill", "app.pause")
@@ -75,13 +76,13 @@ class Claims(_Frozen):
 class Cluster(_Frozen):
     """[cluster]: the cluster that the program uses."""
 
-    system: Literal["nodes", "kafka"] = "nodes"
+    system: Annotated[str, OneOf(("nodes", "kafka"), SYSTEMS)] = "nodes"
     """The built-in broker (`nodes`), or Apache Kafka (`kafka`)."""
     kafka_home: str | None = None
     """For system kafka: the directory of an unpacked distribution."""
     nodes: int = Field(default=3, ge=1, le=15)
     """Number of nodes."""
-    target: Literal["local", "docker", "ssh", "vagrant"] = "local"
+    target: Annotated[str, OneOf(("local", "docker", "ssh", "vagrant"), TARGETS)] = "local"
     """Where the nodes live."""
     inventory: str | None = None
     """For target ssh: the file that lists the machines."""

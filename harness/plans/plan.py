@@ -31,11 +31,11 @@ from harness.plans import properties
 from harness.plans.durations import MAX_DURATION_MS, MAX_DURATION_S
 from harness.plans.errors import TOO_DEEP, unreadable
 from harness.plans.errors import PlanError as PlanError
+from harness.plans.plugged import SYSTEMS, TARGETS, OneOf
 from harness.plans.problems import describe_problems, nearest
 from harness.plans.properties import Value
 from harness.plans.simulated import Simulated as Simulated
 from harness.plans.workloads import MAX_COUNT as MAX_COUNT
-from harness.plans.workloads import ClientName as ClientName
 from harness.plans.workloads import FurtherWorkload, changed_entries, split, with_command
 from harness.plans.workloads import Workload as Workload
 from nemesis.base import NemesisError
@@ -166,8 +166,12 @@ _TOPICS = (
 )
 
 
-System = Literal["nodes", "kafka", "external"]
-"""The built-in broker, Apache Kafka, or a cluster that somebody else runs."""
+SYSTEM_NAMES: Final = OneOf(("nodes", "kafka", "external"), SYSTEMS)
+System = Annotated[str, SYSTEM_NAMES]
+"""The built-in broker, Apache Kafka, a cluster that somebody else runs, or a system of another
+package."""
+TARGET_NAMES: Final = OneOf(("local", "docker", "ssh", "vagrant", "sim"), TARGETS)
+"""Where nodes live; other packages may have further targets."""
 
 
 class External(_Frozen):
@@ -199,7 +203,7 @@ class Plan(_Frozen):
     """The plan's name; runs are stored under it."""
     seed: int = Field(ge=0, le=(1 << 63) - 1)
     """Everything random is derived from it."""
-    target: Literal["local", "docker", "ssh", "vagrant", "sim"] = "local"
+    target: Annotated[str, TARGET_NAMES] = "local"
     """Where the nodes live."""
     inventory: str | None = None
     """For target ssh: the file that lists the machines."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.plans.app_workload import AppWorkload
+from harness.plans.plugged import CLIENTS, OneOf
 from harness.plans.problems import nearest
 
 PRODUCE: Final = "produce"
@@ -25,15 +26,18 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
-ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka", "java", "program"]
-"""The client library of producers and consumers; `own` is our asyncio client, and `program` is a
-program in any language."""
+OwnClient = Literal["librdkafka", "own", "kafka-python", "aiokafka", "java", "program"]
+"""highwater's client libraries of producers and consumers; `own` is our asyncio client, and
+`program` is a program in any language."""
+CLIENT_NAMES: Final = OneOf(get_args(OwnClient), CLIENTS)
+"""All clients, with the client programs of other packages."""
+ClientName = Annotated[str, CLIENT_NAMES]
 
-
-FurtherClient = Literal["librdkafka", "own", "aiokafka", "java", "program"]
+FURTHER_CLIENTS: Final = OneOf(
+    tuple(each for each in get_args(OwnClient) if each != "kafka-python"), CLIENTS
+)
+FurtherClient = Annotated[str, FURTHER_CLIENTS]
 """The client library of a further workload."""
-FOR_ALL_KINDS: Final = tuple(each for each in get_args(FurtherClient) if each != "aiokafka")
-"""The clients that run every further workload."""
 
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
@@ -254,7 +258,7 @@ def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> li
     """Return a list `[[workload]]` with another client, and producers with another rate. A further
     workload keeps its client if the other one cannot run it."""
     changes = with_command(changes)
-    names = ("client", "client_command") if changes.get("client") in FOR_ALL_KINDS else ()
+    names = ("client", "client_command") if _runs_every_kind(changes.get("client")) else ()
     shared = {name: changes[name] for name in names if name in changes}
     return [
         {**each, **(changes if kind_of(each) == PRODUCE else shared)}
@@ -262,6 +266,11 @@ def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> li
         else each
         for each in entries
     ]
+
+
+def _runs_every_kind(client: object) -> bool:
+    """Whether a client runs every further workload; a program says itself what it can do."""
+    return client != "aiokafka" and client in FURTHER_CLIENTS.names()
 
 
 def with_command(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _kinds(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         totals = found.setdefault(group["kind"], {})
         totals[group["judgement"]] = totals.get(group["judgement"], 0) + group["count"]
     return [
-        {"name": kind, "meaning": words.MEANINGS.get(kind, ""), "totals": list(totals.items())}
+        {"name": kind, "meaning": words.meaning(kind), "totals": list(totals.items())}
         for kind, totals in found.items()
     ]
 

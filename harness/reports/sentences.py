@@ -7,7 +7,7 @@ offset, other_value, other_offset, node, detail.
 
 from collections.abc import Mapping, Sequence
 
-from harness.reports.words import MEANINGS
+from harness.reports.words import meaning
 
 _HERE = (
     " Here: {where}", ", offset {offset}", " (the other: {other_offset})", ", client {client}",
@@ -134,5 +134,4 @@ def clauses_for(kind: str) -> list[str]:
     """Return the clauses of one kind of anomaly."""
     if kind in _OWN:
         return list(_OWN[kind])
-    meaning = MEANINGS.get(kind, f"The detectors name this {kind}.")
-    return [meaning, *_HERE]
+    return [meaning(kind) or f"The detectors name this {kind}.", *_HERE]

@@ -7,9 +7,13 @@ was kept, and for the acknowledged writes that were lost.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkers.contract import headline, program
+from checkers.detectors import plugged
+
+if TYPE_CHECKING:
+    from checkers.detectors.detector import Words
 
 NOTHING = "\N{EN DASH}"
 OUTCOMES = ("VALID", "INVALID", "UNKNOWN")
@@ -134,6 +138,23 @@ PROMISE_COUNTS: Mapping[str, str] = {
 
 _JUDGEMENTS = {"forbidden": 0, "unknown": 1, "permitted": 2, "informational": 3}
 _KINDS = tuple(MEANINGS)
+
+
+def meaning(kind: str) -> str:
+    """Return what an anomaly is; empty for an unknown kind."""
+    if kind in MEANINGS:
+        return MEANINGS[kind]
+    found = _of_others(kind)
+    return found.meaning if found is not None else ""
+
+
+def _of_others(kind: str) -> "Words | None":
+    """Return the words for a kind that a detector of another package finds."""
+    if not plugged.installed():
+        return None
+    from checkers.detectors.registry import words_of_others  # importing all detectors is slow
+
+    return words_of_others().get(kind)
 
 
 def number(value: Any) -> str:
@@ -277,9 +298,18 @@ def main_cause(verdict: Mapping[str, Any]) -> str:
 
 
 def _finding(kind: str, acks: Any, count: int) -> str:
-    one, many = _FOUND.get(kind, (f"shows {{n}} {kind}", f"shows {{n}} times {kind}"))
+    one, many = _found(kind)
     subject = acks_label(acks) or "the cluster"
     return f"{subject} {(one if count == 1 else many).format(n=number(count))}"
+
+
+def _found(kind: str) -> tuple[str, str]:
+    if kind in _FOUND:
+        return _FOUND[kind]
+    words = _of_others(kind)
+    if words is not None:
+        return words.one, words.several
+    return f"shows {{n}} {kind}", f"shows {{n}} times {kind}"
 
 
 def _reason_of(rule: str) -> str:

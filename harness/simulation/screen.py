@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from checkers.detectors import plugged
 from checkers.history.history import HISTORY, PRODUCER_EPOCH, REFUSED_HEAD
 from harness.recording.history import Row
 from harness.simulation.recording import Recording
@@ -97,6 +98,8 @@ def _incomplete_run(recording: Recording) -> Iterator[str]:
         yield "the plan has expectations"
     if recording.prepared.plan.more_workloads:
         yield "the plan has workloads that only the checkers judge"
+    if plugged.installed():
+        yield "another package has detectors, which only the checkers ask"
 
 
 def _faults(recording: Recording) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from harness.targets import plugged
 from harness.targets.docker import undo as docker
 from harness.targets.linux import clean as linux_clean
 from harness.targets.linux import undo as linux
@@ -35,9 +36,15 @@ UNDO: Final[Mapping[str, Undo]] = {
 }
 
 
+def _handlers() -> Mapping[str, Undo]:
+    return {**plugged.undo(), **UNDO}
+
+
 def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True) -> CleanedRun:
     """Undo one run by its journal; a second call finds nothing to do. Raises OSError."""
-    return linux_clean.undo(path, registry=registry, even_detached=even_detached, handlers=UNDO)
+    return linux_clean.undo(
+        path, registry=registry, even_detached=even_detached, handlers=_handlers()
+    )
 
 
 def clean(
@@ -47,4 +54,4 @@ def clean(
 
     `everything` also removes running detached clusters, but never a run whose harness is alive.
     """
-    return linux_clean.clean(store, everything=everything, registry=registry, handlers=UNDO)
+    return linux_clean.clean(store, everything=everything, registry=registry, handlers=_handlers())

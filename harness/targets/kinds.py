@@ -5,37 +5,18 @@ Only this module distinguishes the kinds; all other code uses the interface `Tar
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from harness.plans.plan import Plan, PlanError
+from harness.plans.plan import TARGET_NAMES, Plan, PlanError
 from harness.recording.journal import Journal
-from harness.targets import abilities
+from harness.targets import abilities, plugged
 from harness.targets.base import Target
 from harness.targets.docker.kind import DockerKind
 from harness.targets.external import ExternalKind
+from harness.targets.kind import TargetKind
 from harness.targets.local import LocalTarget, rootless
 from harness.targets.request import TargetRequest
 from nemesis.faults.fault import Ability
-
-
-class TargetKind(Protocol):
-    """One kind of target."""
-
-    def ensure_privileges(self) -> None:
-        """Get the needed privileges, in a new process if need be. Raises TargetError."""
-        ...
-
-    def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
-        """Return the wanted abilities that are missing, with the reason and the fix."""
-        ...
-
-    def make(self, request: TargetRequest) -> Target:
-        """Return the target; `up` makes its machines. Raises TargetError."""
-        ...
-
-    def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
-        """Return the target that another process left running. Raises TargetError."""
-        ...
 
 
 class LocalKind:
@@ -73,6 +54,8 @@ def kind_of(plan: Plan) -> TargetKind:
         from harness.targets.vagrant.kind import VagrantKind
 
         return VagrantKind(plan)
+    if TARGET_NAMES.has(plan.target):
+        return plugged.of(plan.target).kind(plan)
     if plan.target not in _KINDS:
         raise PlanError(
             f"plan {plan.name} is for a simulated cluster: run it with `highwater simulate`, or "

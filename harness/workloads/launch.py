@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.plans import workload_topics
-from harness.plans.plan import ClientName, Plan
+from harness.plans.plan import Plan
 from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.app.outputs.base import FINAL_S
@@ -32,7 +32,7 @@ from harness.workloads.config import (
 
 PROGRAM: Final = "harness.workloads.program"
 """The module of a process whose clients a program runs."""
-MODULES: Final[Mapping[ClientName, str]] = {
+MODULES: Final[Mapping[str, str]] = {
     "librdkafka": "harness.workloads.librdkafka",
     "own": "harness.workloads.own",
     "kafka-python": "harness.workloads.kafka_python",
@@ -40,7 +40,7 @@ MODULES: Final[Mapping[ClientName, str]] = {
     "java": PROGRAM,
     "program": PROGRAM,
 }
-"""The module that a process runs, by the plan's client."""
+"""The module that a process runs, by the plan's client; a client that is not here is a program."""
 SUPERVISOR: Final = "harness.workloads.app"
 """The module of the process that supervises a tested program."""
 
@@ -176,7 +176,10 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
     folder.mkdir(exist_ok=True)
     clients = []
     wanted: list[tuple[str, AnyConfig]] = [
-        *((MODULES[plan.workload.client], each) for each in client_configs(plan, bootstrap, run)),
+        *(
+            (MODULES.get(plan.workload.client, PROGRAM), each)
+            for each in client_configs(plan, bootstrap, run)
+        ),
         *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
     ]
     for module, config in wanted:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.plans.plan import ClientName, PlanError
+from harness.plans.plan import PlanError
 from nodes.wire.security import ClientSecurity, Credentials, SecurityProtocol
 
 VARIABLE: Final = "HIGHWATER_CLIENT_PROPERTIES"
@@ -37,7 +37,7 @@ class Access:
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def check(self, client: ClientName) -> None:
+    def check(self, client: str) -> None:
         """Raise PlanError when the harness or this client cannot use the properties."""
         self.channel()
         if client != "librdkafka" and (unknown := sorted(self.properties.keys() - KNOWN)):

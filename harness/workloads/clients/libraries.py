@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from harness.plans.plan import ClientName, Plan, PlanError, Workload
+from harness.plans.app_workload import AppWorkload
+from harness.plans.plan import Plan, PlanError, Workload
 from harness.plans.workloads import (
+    CLIENT_NAMES,
     PRODUCE,
     PROGRAM,
     CopyWorkload,
@@ -17,7 +19,7 @@ from harness.workloads.clients.program import java
 from harness.workloads.clients.program.process import ProgramFailed, introduce
 from harness.workloads.clients.program.protocol import Introduction
 
-PACKAGES: Final[Mapping[ClientName, str]] = {
+PACKAGES: Final[Mapping[str, str]] = {
     "librdkafka": "confluent-kafka",
     "own": "highwater",
     "kafka-python": "kafka-python",
@@ -68,10 +70,28 @@ def command(workload: AnyWorkload) -> Sequence[str]:
         return [sys.executable, "-m", AIOKAFKA]
     if workload.client in PACKAGES:
         return []
-    return list(workload.client_command) if workload.client == PROGRAM else java.command()
+    if workload.client == PROGRAM and not isinstance(workload, AppWorkload):
+        return list(workload.client_command)
+    return java.command() if workload.client == "java" else _of_others(workload.client)
 
 
-def _check_package(client: ClientName, where: str) -> None:
+def _of_others(client: str) -> Sequence[str]:
+    """Return the command of another package's client program. Raises PlanError."""
+    try:
+        found = [str(part) for part in CLIENT_NAMES.load(client)()]
+    except PlanError:
+        raise
+    except Exception as error:
+        raise PlanError(
+            f"workload.client {client}: its package "
+            f"({CLIENT_NAMES.packages()[client]}) gave no command: {type(error).__name__}: {error}"
+        ) from error
+    if not found:
+        raise PlanError(f"workload.client {client}: its package gave an empty command")
+    return found
+
+
+def _check_package(client: str, where: str) -> None:
     try:
         version(PACKAGES[client])
     except PackageNotFoundError as error:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkers.detectors import plugged
 from checkers.history.history import CLUSTER, HISTORY
 from harness.simulation import screen
 from harness.simulation.recording import History, Recording, Rows
@@ -177,6 +178,14 @@ def test_changed_recording_is_not_clean(doubt: str) -> None:
     recording = fresh()
     DOUBTS[doubt](recording)
     assert screen.reasons(recording)
+
+
+def test_detectors_of_other_packages_are_asked_by_the_checkers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The screen does not know what they look for."""
+    monkeypatch.setattr(plugged, "installed", lambda: True)
+    assert any("another package" in reason for reason in screen.reasons(fresh()))
 
 
 def test_lost_acks_0_record_is_clean() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.history.history import read_arrow_stream
-from harness.plans.plan import ClientName, Workload
+from harness.plans.plan import Workload
 from harness.plans.workloads import PROGRAM
 from harness.workloads.clients import libraries
 from harness.workloads.config import AnyConfig, ClientConfig, load
@@ -50,12 +50,12 @@ def client_config(folder: Path, **changes: Any) -> ClientConfig:
     return ClientConfig(**values)
 
 
-def workload_of(client: ClientName) -> Workload:
+def workload_of(client: str) -> Workload:
     """A workload with this client; a program is the sample of the tests."""
     return Workload(client=client, client_command=SAMPLE if client == PROGRAM else ())
 
 
-def require_client(client: ClientName) -> None:
+def require_client(client: str) -> None:
     """Skip the running test on a machine that lacks the client."""
     if client == "java":
         require("java-client")
@@ -63,7 +63,7 @@ def require_client(client: ClientName) -> None:
 
 @contextmanager
 def running(
-    client: ClientName, wanted: AnyConfig, command: Sequence[str] | None = None
+    client: str, wanted: AnyConfig, command: Sequence[str] | None = None
 ) -> Iterator[Iterator[bytes]]:
     """Run the process and give its lines; then close its standard input and wait for its end. The
     command of a client program is the sample's, unless it is given."""

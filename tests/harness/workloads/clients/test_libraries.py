@@ -8,17 +8,18 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.plans.plan import ClientName, Plan, PlanError, Workload, build
+from harness.plans.plan import Plan, PlanError, Workload, build
+from harness.plans.workloads import OwnClient
 from harness.workloads.clients import libraries
 from harness.workloads.clients.program import java
 from harness.workloads.launch import MODULES
 from tests.support.clients.workloads import SAMPLE, require_client, workload_of
 
-CLIENTS: list[ClientName] = list(get_args(ClientName))
+CLIENTS: list[str] = list(get_args(OwnClient))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_has_a_package_a_process_and_a_version(client: ClientName) -> None:
+def test_every_client_has_a_package_a_process_and_a_version(client: str) -> None:
     """All are installed for the tests; reports name what was used."""
     assert client in MODULES
     require_client(client)

@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.plans.plan import ClientName, Plan, Topic, Workload
+from harness.plans.plan import Plan, Topic, Workload
+from harness.plans.workloads import OwnClient
 from harness.recording import store
 from harness.workloads.config import ClientConfig
 from harness.workloads.launch import launch
@@ -32,14 +33,14 @@ from tests.support.nodes.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 
-CLIENTS: list[ClientName] = list(get_args(ClientName))
-CONNECTING: list[ClientName] = ["kafka-python", "aiokafka"]
+CLIENTS: list[str] = list(get_args(OwnClient))
+CONNECTING: list[str] = ["kafka-python", "aiokafka"]
 """Whose clients do not begin before a broker has answered."""
-NOT_ON_MOCKS: list[ClientName] = [*CONNECTING, "java"]
+NOT_ON_MOCKS: list[str] = [*CONNECTING, "java"]
 
 
 @contextmanager
-def cluster_for(client: ClientName) -> Iterator[str]:
+def cluster_for(client: str) -> Iterator[str]:
     """The bootstrap addresses of a cluster with the topic `t`."""
     require_client(client)
     brokers = serving(Cluster(1), t=PARTITIONS) if client in NOT_ON_MOCKS else mock_cluster("t")
@@ -47,7 +48,7 @@ def cluster_for(client: ClientName) -> Iterator[str]:
         yield bootstrap
 
 
-def run(client: ClientName, wanted: ClientConfig, until: str) -> list[dict[str, Any]]:
+def run(client: str, wanted: ClientConfig, until: str) -> list[dict[str, Any]]:
     """Run the process until it counts 20 of `until`; the rows of its history."""
     with running(client, wanted) as lines:
         for line in lines:
@@ -59,7 +60,7 @@ def run(client: ClientName, wanted: ClientConfig, until: str) -> list[dict[str, 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("acks", "idempotence"), [(0, False), (1, False), (-1, True)])
 def test_acknowledged_value_is_read_back_at_its_offset(
-    tmp_path: Path, client: ClientName, acks: int, idempotence: bool
+    tmp_path: Path, client: str, acks: int, idempotence: bool
 ) -> None:
     """Sends, polls and positions are recorded alike, and every client has an end row."""
     with cluster_for(client) as bootstrap:
@@ -84,9 +85,7 @@ def test_acknowledged_value_is_read_back_at_its_offset(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_sends_of_a_producer_to_a_partition_keep_their_order(
-    tmp_path: Path, client: ClientName
-) -> None:
+def test_sends_of_a_producer_to_a_partition_keep_their_order(tmp_path: Path, client: str) -> None:
     """This holds at full speed and with full batches."""
     with cluster_for(client) as bootstrap:
         wanted = client_config(
@@ -104,7 +103,7 @@ def test_sends_of_a_producer_to_a_partition_keep_their_order(
 
 @pytest.mark.parametrize("client", CONNECTING)
 def test_without_a_cluster_nothing_is_sent_and_the_process_ends(
-    tmp_path: Path, client: ClientName
+    tmp_path: Path, client: str
 ) -> None:
     """No client starts, and the process ends at the stop."""
     with running(client, client_config(tmp_path)) as lines:

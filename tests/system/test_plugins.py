@@ -1,0 +1,69 @@
+"""The examples of packages that extend highwater, installed beside it: examples/plugin-*."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.plugins import highwater, install
+from tests.support.require import require
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("fault", "detector", "system", "target", "workload")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all packages in its `site`."""
+    made = tmp_path_factory.mktemp("plugins")
+    install(made, *NAMES)
+    return made
+
+
+def test_packages_are_listed(folder: Path) -> None:
+    """With what each of them adds."""
+    found = {each["what"]: each for each in json.loads(highwater(folder, "plugins", "--json"))}
+    assert {what: list(each["names"]) for what, each in found.items()} == {
+        "faults": ["stutter"],
+        "detectors": ["late-ack"],
+        "systems": ["careful"],
+        "targets": ["one-cpu"],
+        "clients": ["batcher"],
+    }
+    assert not any(each["problems"] for each in found.values())
+    assert found["systems"]["names"]["careful"] == "highwater-careful 0.1.0"
+
+
+def test_fault_of_another_package_is_one_of_highwater(folder: Path) -> None:
+    """It is listed, and a simulated run injects it."""
+    assert "SIGSTOP and SIGCONT in turn" in highwater(folder, "faults", "stutter")
+    wanted = ("--seeds", "1..1", "--faults", "stutter", "--duration", "8", "--json")
+    result = json.loads(highwater(folder, "simulate", *wanted, codes=(0, 1)))
+    assert result["met"]["fault stutter"] > 0
+
+
+def test_rows_of_a_detector_are_in_the_contract(folder: Path) -> None:
+    """They stand behind ours."""
+    rows = json.loads(highwater(folder, "contract", "late-ack", "--json"))
+    assert [row["judgement"] for row in rows] == ["informational", "forbidden"]
+
+
+def test_system_target_client_and_detector_make_one_run(folder: Path) -> None:
+    """A leader pauses, so that acknowledgements come late. The verdict and the report say so, and
+    the plan keeps the names."""
+    require("netns")
+    wanted = ("--system", "careful", "--target", "one-cpu", "--client", "batcher")
+    load = ("--duration", "8", "--faults", "pause", "--seed", "4")
+    printed = highwater(folder, "run", "quick", *wanted, *load, codes=(0, 1))
+    assert "batcher 0.1.0" in printed
+    run = (folder / "store/latest").resolve()
+    plan, verdict = (json.loads((run / f"{name}.json").read_text()) for name in ("plan", "verdict"))
+    assert (plan["system"], plan["target"]) == ("careful", "one-cpu")
+    assert plan["workload"]["client"] == "batcher"
+    assert "flush.messages=1" in (run / "nodes/1/server.properties").read_text()
+    # Which acknowledgements were late depends on the machine; that they were looked for does not.
+    detectors = {each["name"]: each["status"] for each in verdict["detectors"]}
+    assert detectors["late-ack"] == "ok"
+    assert verdict["verdict"] in ("VALID", "INVALID")
+    assert "our callers" in (run / "report.html").read_text()

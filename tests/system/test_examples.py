@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,18 @@ from tests.support.tiers import nightly
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_TIMEOUT_S = 240
 """Five times what a run takes on a quiet machine."""
+NEEDS = {"shipments-java": ("kafka", "javac"), "tickets-go": ("franz-go",)}
 
 pytestmark = pytest.mark.slow
 _AT_NIGHT = nightly("system/test_examples.py::test_naive_form_is_caught_and_right_form_is_valid")
+
+
+def built(example: str, folder: Path) -> Path:
+    """A copy of an example in Go with its programs."""
+    shutil.copytree(EXAMPLES / example, folder)
+    for arguments in (("vet", "./..."), ("build", "-o", "bin/", "./...")):
+        subprocess.run(["go", *arguments], cwd=folder, check=True, timeout=RUN_TIMEOUT_S)
+    return folder
 
 
 def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]:
@@ -47,15 +57,17 @@ def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
         pytest.param("ledger", "lost-output", "app.kill", marks=_AT_NIGHT),
         pytest.param("outbox", "lost-output", "pause,app.kill", marks=_AT_NIGHT),
         pytest.param("shipments-java", "duplicated-output", "app.kill", marks=_AT_NIGHT),
+        pytest.param("tickets-go", "duplicated-output", "app.kill", marks=_AT_NIGHT),
     ],
 )
 def test_naive_form_is_caught_and_right_form_is_valid(
     example: str, kind: str, faults: str, tmp_path: Path
 ) -> None:
     """By the same faults. Nothing of the program is left running."""
-    require(*(("netns", "kafka", "javac") if "java" in example else ("netns",)))
+    require("netns", *NEEDS.get(example, ()))
     options = ("--duration", "25", "--faults", faults)
-    code, verdict = judged(EXAMPLES / example / "naive.toml", tmp_path / "naive", *options)
+    folder = built(example, tmp_path / "go") if example.endswith("-go") else EXAMPLES / example
+    code, verdict = judged(folder / "naive.toml", tmp_path / "naive", *options)
     assert (code, verdict["verdict"]) == (1, "INVALID")
     forbidden = [a for a in verdict["anomalies"] if a["judgement"] == "forbidden"]
     assert {a["kind"] for a in forbidden} == {kind}
@@ -65,7 +77,7 @@ def test_naive_form_is_caught_and_right_form_is_valid(
     assert "ended, SIGKILL, by a fault" in killed
     last = [int(line.split()[-1]) for line in killed.splitlines() if ", process " in line][-1]
     assert processes.is_gone(last)
-    code, verdict = judged(EXAMPLES / example / "right.toml", tmp_path / "right", *options)
+    code, verdict = judged(folder / "right.toml", tmp_path / "right", *options)
     assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
     [promise] = [each for each in verdict["promises"] if each.get("program")]
     assert promise["records"] > 500

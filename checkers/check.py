@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from checkers import expectations
 from checkers.causes import programs
 from checkers.causes.cause import Cause
+from checkers.causes.coordinators import partition_of
 from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
-from checkers.contract.conditions import ACKNOWLEDGED
+from checkers.contract.conditions import ACKNOWLEDGED, BELOW_COMMIT
 from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
-from checkers.contract.processing_rules import KEPT_WITH_OFFSETS, OFFSETS_TOPIC
-from checkers.contract.transaction_rules import HANGING, TRANSACTIONS_TOPIC
+from checkers.contract.processing_rules import DELIVERED, KEPT_WITH_OFFSETS
+from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.detector import Detector
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.outputs import KINDS as OUTPUT_KINDS
@@ -35,7 +36,13 @@ from checkers.frames.log_starts import PREFIX
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
 from checkers.history.recorded_faults import first_delay_ns
-from checkers.history.settings import FOREVER_NS, Settings, of_group
+from checkers.history.settings import (
+    FOREVER_NS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Settings,
+    of_group,
+)
 from checkers.promises import promise_statistics
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -241,18 +248,20 @@ def _anomaly(
     kind, topic, partition = group["kind"], group["topic"], group["partition"]
     cause_id = group["cause_id"]
     cause = text = None
-    unread = _unread(frames, kind, group["aspect"], (topic, partition), cause_id)
+    kept = _kept_in(frames, group)
+    unread = _unread(frames, kind, group["aspect"], kept, cause_id)
     if cause_id is not None and kind == "duplicate":
         text = frames.bumps[cause_id].text
     elif cause_id is not None:
         explanation = frames.explanations[cause_id]
         cause, text = explanation.judged, explanation.text
+        if cause.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            kept = cause.topic, cause.partition
     start = frames.log_starts.get((topic, partition)) if group["aspect"] == PREFIX else None
     whole_run = frames.settings(topic)
     removal = None if start is None else start.removal(whole_run)
     if start is not None and removal is not Removal.TOO_EARLY:
         text = start.text(whole_run)
-    kept = (KEPT_IN[kind], None) if kind in KEPT_IN else (topic, partition)
     settings = _settings(frames, kept[0], cause, examples)
     settings = of_group(settings, frames.plan, group["group"])
     acks = settings.acks if group["acks"] is None else group["acks"]
@@ -297,6 +306,22 @@ def _anomaly(
     )
 
 
+def _kept_in(frames: Frames, group: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Return the partition that keeps what an anomaly is about. It may be one of an internal topic;
+    its number is None if it is not known."""
+    topic = KEPT_IN.get(group["kind"])
+    if topic is None:
+        return group["topic"], group["partition"]
+    if group["group"] is None or not _of_coordinator(group["kind"], group["aspect"]):
+        return topic, None
+    return topic, partition_of(frames.causes, topic, group["group"])
+
+
+def _of_coordinator(kind: str, aspect: str | None) -> bool:
+    """Whether only a coordinator that forgot something explains an anomaly."""
+    return kind in KEPT_IN and (kind != DELIVERED or aspect == BELOW_COMMIT)
+
+
 def _settings(
     frames: Frames, topic: str | None, cause: Cause | None, examples: Sequence[Mapping[str, Any]]
 ) -> Settings:
@@ -304,6 +329,9 @@ def _settings(
     cause, until the end of the run."""
     first_ns = min((row["invoke_ns"] for row in examples if "invoke_ns" in row), default=0)
     over_ns = FOREVER_NS if cause is None else cause.near_until_ns
+    if topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        # The loss is seen after its cause.
+        first_ns = 0 if cause is None else min(first_ns, cause.from_ns)
     return frames.settings(topic, first_ns, over_ns)
 
 
@@ -340,7 +368,7 @@ def _unread(
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
         return f"the final leader epochs were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
-    if kind in _EXPLAINED_BY_TIME:
+    if kind in _EXPLAINED_BY_TIME or _of_coordinator(kind, aspect):
         concerned = [place]
     elif kind == "duplicate" and cause_id is not None:
         concerned = [*frames.bumps[cause_id].unexcused]
@@ -349,7 +377,7 @@ def _unread(
     if concerned and frames.sources.run_file.cut_short:
         return "the leaders until the end are not recorded: the run ended before"
     for each in concerned:
-        if each not in frames.causes.led:
+        if not any(each in (led, (led[0], None)) for led in frames.causes.led):
             return _contradicted(frames, each) or "the leaders are not recorded"
     return _hidden_by_snapshot(frames, concerned)
 

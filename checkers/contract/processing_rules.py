@@ -7,6 +7,7 @@ Sources: the Kafka documentation of delivery semantics; KIP-98 (transactions), K
 are sent to a transaction with the generation of the group).
 """
 
+from dataclasses import replace
 from typing import Final
 
 from checkers.contract import permissions
@@ -18,13 +19,23 @@ from checkers.contract.conditions import (
     DELIVERED_AGAIN,
     IN_TRANSACTION,
     MEMBER_CUT,
-    RISKY_SETTINGS_OR_FAULTS,
     WENT_BACK,
     Condition,
     otherwise,
 )
-from checkers.contract.rules import Judgement, Rule, rule
-from checkers.history.settings import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from checkers.contract.rules import (
+    Judgement,
+    Rule,
+    forgotten_rules,
+    open_forgotten_rules,
+    rule,
+)
+from checkers.history.settings import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    OFFSETS_TOPIC,
+)
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
 _INFORMATIONAL = Judgement.INFORMATIONAL
@@ -37,7 +48,6 @@ DELIVERED: Final = "delivered-again"
 STALE_COMMIT: Final = "stale-commit"
 KEPT_WITH_OFFSETS: Final = (LOST_COMMIT, DELIVERED, STALE_COMMIT)
 """These anomalies are judged by the settings of the topic with groups and committed offsets."""
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _SEMANTICS = "Kafka: message delivery semantics"
 
 
@@ -83,9 +93,27 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
     )  # fmt: skip
 
 
-_MAY_HAVE_LOST_COMMITS: Final = Condition(
-    f"{OFFSETS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
-)
+def _when(condition: Condition, rows: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rows for the case that the condition holds, too."""
+    return tuple(
+        replace(
+            row,
+            configuration=f"{condition.text}, {row.configuration}",
+            applies=(condition & Condition(row.configuration, row.applies)).holds,
+        )
+        for row in rows
+    )
+
+
+def _forgotten(anomaly: str, what: str) -> tuple[Rule, ...]:
+    """The rows for a coordinator that forgot what its topic had lost, or may have lost."""
+    return (
+        *forgotten_rules(anomaly, OFFSETS_TOPIC, what),
+        *open_forgotten_rules(anomaly, OFFSETS_TOPIC, what),
+    )
+
+
+_IS_BELOW_COMMIT: Final = Condition("below a commit", lambda c: c.aspect == BELOW_COMMIT)
 
 _DELIVERIES = (
     rule(
@@ -121,14 +149,9 @@ _DELIVERIES = (
         "lost-commit is judged instead",
         "-",
     ),
+    *_when(_IS_BELOW_COMMIT, _forgotten(DELIVERED, "the commit")),
     rule(
-        Condition("below a commit", lambda c: c.aspect == BELOW_COMMIT) & _MAY_HAVE_LOST_COMMITS,
-        DELIVERED, Judgement.UNKNOWN,
-        "the topic may have lost the commit with permission; the record does not show its leaders",
-        "-",
-    ),
-    rule(
-        Condition("below a commit", lambda c: c.aspect == BELOW_COMMIT), DELIVERED, _FORBIDDEN,
+        _IS_BELOW_COMMIT, DELIVERED, _FORBIDDEN,
         "a member goes on from the last commit of its group",
         "Kafka: group coordinator, OffsetFetch",
     ),
@@ -179,11 +202,7 @@ PROCESSING_RULES: tuple[Rule, ...] = (
     *_DELIVERIES,
     *_repetition_rules("copied-twice"),
     *_repetition_rules("copied-out-of-order"),
-    rule(
-        _MAY_HAVE_LOST_COMMITS, LOST_COMMIT, Judgement.UNKNOWN,
-        "the topic may have lost the commit with permission; the record does not show its leaders",
-        "-",
-    ),
+    *_forgotten(LOST_COMMIT, "the commit"),
     rule(
         ANY, LOST_COMMIT, _FORBIDDEN,
         "an acknowledged commit is written with acks=all, and read by every later coordinator",
@@ -200,13 +219,10 @@ PROCESSING_RULES: tuple[Rule, ...] = (
         "KIP-447",
         permissions.NO_GROUP_METADATA,
     ),
-    rule(
-        Condition("the generation went back", lambda c: c.aspect == WENT_BACK)
-        & _MAY_HAVE_LOST_COMMITS,
-        STALE_COMMIT, Judgement.UNKNOWN,
-        "the topic may have lost the later generation with permission; the record does not show "
-        "its leaders",
-        "-",
+    *forgotten_rules(STALE_COMMIT, OFFSETS_TOPIC, "the later generation"),
+    *_when(
+        Condition("the generation went back", lambda c: c.aspect == WENT_BACK),
+        open_forgotten_rules(STALE_COMMIT, OFFSETS_TOPIC, "the later generation"),
     ),
     rule(
         ANY, STALE_COMMIT, _FORBIDDEN,

@@ -1,7 +1,7 @@
 """What a row of the contract consists of."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -13,9 +13,11 @@ from checkers.contract.conditions import (
     LAST_LOST_POWER,
     MIN_ISR_1,
     NO_CAUSE_RECORDABLE,
+    ONLY_IN_SYNC_REPLICA_LOST,
     QUORUM_LOST_SINCE,
     RISKY_SETTINGS_OR_FAULTS,
     STATE_LOSS_UNCERTAIN,
+    UNCLEAN_ELECTION,
     Condition,
     Context,
     otherwise,
@@ -125,6 +127,48 @@ def state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tu
             "KIP-853; KAFKA-14077",
             permissions.QUORUM_LOST,
         ),
+    )  # fmt: skip
+
+
+def forgotten_rules(anomaly: str, topic: str, what: str) -> tuple[Rule, ...]:
+    """The rules for what a coordinator has forgotten because its partition of an internal topic
+    lost it. what: what the topic lost, in words."""
+
+    def of_topic(row: Rule) -> Rule:
+        return replace(row, configuration=f"{topic}: {row.configuration}")
+
+    return tuple(
+        map(
+            of_topic,
+            (
+                rule(
+                    UNCLEAN_ELECTION, anomaly, Judgement.PERMITTED,
+                    f"the topic lost {what}: a replica outside the in-sync replicas was elected",
+                    "Kafka: unclean.leader.election.enable",
+                    permissions.UNCLEAN,
+                ),
+                rule(
+                    MIN_ISR_1 & ONLY_IN_SYNC_REPLICA_LOST, anomaly, Judgement.PERMITTED,
+                    f"the topic lost {what}: the only in-sync replica was lost",
+                    "Kafka: min.insync.replicas; KIP-966",
+                    permissions.ONE_IN_SYNC,
+                ),
+                *state_loss_rules(anomaly, f"the topic lost {what}"),
+            ),
+        )
+    )  # fmt: skip
+
+
+def open_forgotten_rules(anomaly: str, topic: str, what: str) -> tuple[Rule, ...]:
+    """The rules for the same without a recorded cause, in a record that may lack the cause."""
+    unrecorded = RISKY_SETTINGS_OR_FAULTS & NO_CAUSE_RECORDABLE
+    return (
+        rule(
+            Condition(f"{topic}: {unrecorded.text}", unrecorded.holds), anomaly, Judgement.UNKNOWN,
+            f"the topic may have lost {what} with permission; the record does not show its leaders",
+            "-",
+        ),
+        in_doubt(anomaly),
     )  # fmt: skip
 
 

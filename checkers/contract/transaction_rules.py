@@ -17,17 +17,24 @@ from checkers.contract.conditions import (
     MIN_ISR_1,
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
-    RISKY_SETTINGS_OR_FAULTS,
     UNCLEAN_ELECTION,
     Condition,
 )
-from checkers.contract.rules import Judgement, Rule, open_rules, rule, state_loss_rules
+from checkers.contract.rules import (
+    Judgement,
+    Rule,
+    forgotten_rules,
+    open_forgotten_rules,
+    open_rules,
+    rule,
+    state_loss_rules,
+)
+from checkers.history.settings import TRANSACTIONS_TOPIC
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
 
 HANGING: Final = "hanging-transaction"
 """The anomaly that is judged by the settings of the topic with the states of transactions."""
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 DELAYED_REQUEST = Condition(
     "transaction.version=0 or 1, and a fault had delayed requests",
@@ -42,6 +49,11 @@ def _delayed_rule(anomaly: str, condition: Condition = DELAYED_REQUEST) -> Rule:
         "KIP-890; KAFKA-17754",
         permissions.OLD_TRANSACTIONS,
     )  # fmt: skip
+
+
+def _forgotten_rules(anomaly: str) -> tuple[Rule, ...]:
+    """The rules for a coordinator that forgot a transaction which its topic had lost."""
+    return forgotten_rules(anomaly, TRANSACTIONS_TOPIC, "the transaction")
 
 
 TRANSACTION_RULES: tuple[Rule, ...] = (
@@ -66,6 +78,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "KIP-98",
     ),
     _delayed_rule("false-abort"),
+    *_forgotten_rules("false-abort"),
     rule(
         ANY, "false-abort", _FORBIDDEN,
         "a transaction whose abort was acknowledged, or whose commit was refused, is not committed",
@@ -77,19 +90,14 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "a marker can be written only when the partition has a leader",
         "-",
     ),
-    rule(
-        Condition(
-            f"{TRANSACTIONS_TOPIC}: {RISKY_SETTINGS_OR_FAULTS.text}", RISKY_SETTINGS_OR_FAULTS.holds
-        ), HANGING, Judgement.UNKNOWN,
-        "the topic may have lost the transaction with permission; the record does not show its "
-        "leaders",
-        "-",
-    ),
+    *_forgotten_rules(HANGING),
+    *open_forgotten_rules(HANGING, TRANSACTIONS_TOPIC, "the transaction"),
     rule(
         ANY, HANGING, _FORBIDDEN,
         "a coordinator ends each transaction by its timeout, with a marker in every partition",
         "KIP-98; KIP-664; KIP-890",
     ),
+    *forgotten_rules("zombie-write", TRANSACTIONS_TOPIC, "the producer epoch"),
     rule(
         ANY, "zombie-write", _FORBIDDEN,
         "init-producer raises the producer epoch, and a producer of an older epoch is refused",
@@ -111,4 +119,5 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
             lambda c: c.aspect == IN_TRANSACTION and DELAYED_REQUEST.holds(c),
         ),
     ),
+    *_forgotten_rules("aborted-read"),
 )  # fmt: skip

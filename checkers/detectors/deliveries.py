@@ -16,6 +16,7 @@ from checkers.contract.conditions import (
     REBALANCED,
 )
 from checkers.contract.processing_rules import DELIVERED
+from checkers.detectors.forgotten import with_lost_state
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -155,15 +156,17 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
     if again is None:
         return
     known = floors(engine, owned, commits(engine, frames.other_rows))
-    known = known.select(F.col("op").alias("assigned_op"), *GROUP, "floor")
+    known = known.select(F.col("op").alias("assigned_op"), *GROUP, "floor", "last_ns")
     found = left_join(again, engine.materialize(known), on=["assigned_op", *GROUP])
     below = F.coalesce(F.col("offset") < F.col("floor"), F.lit(False))
     lost = below & F.coalesce(F.col("position") < F.col("floor"), F.lit(False))
     aspect = F.when(lost, F.lit(COMMIT_LOST)).when(below, F.lit(BELOW_COMMIT))
     aspect = aspect.when(F.col("other_end").isin(ENDED, CUT), F.lit(MEMBER_ENDED))
+    found = found.withColumn("since_ns", F.when(below, F.col("last_ns")))
+    found = found.withColumn("seen_ns", F.col("invoke_ns"))
     yield evidence(
         engine,
-        found,
+        with_lost_state(frames, found, ["op", *place]),
         kind=F.lit(DELIVERED),
         aspect=aspect.otherwise(F.lit(REBALANCED)),
         other_offset=F.when(below, F.col("floor")),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from checkers.causes.matching import NEIGHBOURS
 from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
+from checkers.detectors.forgotten import with_lost_transactions
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -50,7 +51,8 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .agg(F.min("other_value").alias("other_value"))
     )
     ends = frames.read_ends.select(*TP, "whole", "reached")
-    found = left_join(frames.engine.materialize(frames.with_causes(missing)), ends, on=TP)
+    caused = with_lost_transactions(frames, frames.with_causes(missing))
+    found = left_join(frames.engine.materialize(caused), ends, on=TP)
     found = left_join(found, frames.engine.materialize(bounds), on=TP)
     found = left_join(found, frames.first_offsets.select(*TP, "log_start"), on=TP)
     found = left_join(found, frames.engine.materialize(in_place), on=["op", *TP])
@@ -176,6 +178,7 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
             ended = frames.ended_transactions.outcomes(found.where(F.col("txn").isNotNull()))
             aspect = F.lit(IN_TRANSACTION).alias("aspect")
             found = left_join(found, ended.select("txn", aspect), on=["txn"])
+            found = with_lost_transactions(frames, found)
         yield evidence(engine, found, kind=kind, offset=offset)
     early = frames.ended_transactions.uncommitted_reads
     if early is not None:

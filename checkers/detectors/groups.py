@@ -7,9 +7,11 @@ commits, and the offsets that the coordinator has after the run.
 from collections.abc import Iterator
 from typing import Final
 
+from checkers.causes.cause import SLACK_NS
 from checkers.contract.conditions import IN_TRANSACTION, WENT_BACK
 from checkers.contract.processing_rules import LOST_COMMIT
-from checkers.engines.engine import Frame
+from checkers.detectors.forgotten import with_lost_state
+from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.history.history import TP
@@ -50,7 +52,7 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     )  # fmt: skip
     commits = engine.materialize(
         _commits(frames).select(
-            *_GROUP, "type",
+            *_GROUP, "type", "transactional_id",
             F.col("offset").alias("committed"),
             F.col("invoke_ns").alias("begun_ns"),
             F.coalesce(F.col("complete_ns"), F.lit(FOREVER_NS)).alias("ended_ns"),
@@ -68,9 +70,15 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     )
     lost = summed.where(
         F.coalesce("explained_ns", F.lit(-1)) < F.coalesce("acknowledged_ns", F.lit(-1))
-    ).select("op", *_GROUP, "other_offset")
+    ).select("op", *_GROUP, "other_offset", F.col("acknowledged_ns").alias("since_ns"))
     found = frames.none_if_empty(seen.join(lost, on=["op", *_GROUP], how="inner"))
     if found is not None:
+        ids = commits.where(F.col("type") == F.lit("ok")).groupBy(*_GROUP, "begun_ns")
+        ids = ids.agg(F.min("transactional_id").alias("transactional_id"))
+        ids = engine.materialize(ids.withColumnRenamed("begun_ns", "since_ns"))
+        found = left_join(found, ids, on=[*_GROUP, "since_ns"])
+        found = found.withColumn("seen_ns", F.coalesce("complete_ns", F.lit(FOREVER_NS)))
+        found = with_lost_state(frames, found, ["op", *_GROUP], of_transactions=True)
         yield evidence(engine, found, kind=F.lit(LOST_COMMIT))
 
 
@@ -110,5 +118,8 @@ def stale_commits(frames: Frames) -> Iterator[Frame]:
         found = commits.join(newer, on=["op", *_GROUP], how="inner")
         aspect = F.when(F.col("own_ns") > F.col("other_ns"), F.lit(WENT_BACK))
         aspect = aspect.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
-        found = found.withColumn("aspect", aspect)
+        found = found.withColumn("aspect", aspect).withColumn("seen_ns", F.col("complete_ns"))
+        # The generation was written before the other member knew it.
+        found = found.withColumn("since_ns", F.col("other_ns") - F.lit(SLACK_NS))
+        found = with_lost_state(frames, found, ["op", *_GROUP])
         yield evidence(engine, found, kind=F.lit(STALE))

@@ -5,6 +5,7 @@ from typing import Final
 
 from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.durability import FLUSH_SLACK_MS
+from checkers.detectors.forgotten import with_forgotten_transactions
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.ended import ABORT, COMMIT, READ_COMMITTED
 from checkers.frames.evidence import evidence
@@ -45,7 +46,10 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     hidden_until_ns = cut[0]["open_until_ns"]
     if hidden_until_ns is not None:
         clear = clear.where(F.col("complete_ns") > F.lit(hidden_until_ns))
-    yield evidence(engine, clear, kind=F.lit(HANGING))
+    hanging = frames.none_if_empty(clear)
+    if hanging is not None:
+        found = with_forgotten_transactions(frames, hanging)
+        yield evidence(engine, found, kind=F.lit(HANGING))
 
 
 def _high_watermarks(frames: Frames) -> Frame:

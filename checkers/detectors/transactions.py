@@ -7,6 +7,7 @@ abort-transaction). Dependencies between transactions are left to `checkers.elle
 from collections.abc import Iterator
 from typing import Final
 
+from checkers.detectors.forgotten import with_lost_transactions
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.ended import INIT
 from checkers.frames.evidence import evidence
@@ -32,7 +33,7 @@ def torn_transactions(frames: Frames) -> Iterator[Frame]:
     F = frames.engine.functions
     first = missing.groupBy("txn").agg(F.min("op").alias("op"))
     found = frames.engine.materialize(missing.join(first.select("op"), on="op", how="left_semi"))
-    caused = frames.with_causes(found.select(*SEND))
+    caused = with_lost_transactions(frames, frames.with_causes(found.select(*SEND)))
     others = found.select("op", "other_value")
     yield evidence(
         frames.engine,
@@ -61,6 +62,7 @@ def false_aborts(frames: Frames) -> Iterator[Frame]:
     found = frames.none_if_empty(told.join(whole, on="op", how="left_semi"))
     if found is not None:
         kind, offset = F.lit(FALSE_ABORT), F.col("final_offset")
+        found = with_lost_transactions(frames, found)
         yield evidence(frames.engine, found, kind=kind, offset=offset)
 
 
@@ -96,13 +98,14 @@ def zombie_writes(frames: Frames) -> Iterator[Frame]:
         return
     read = frames.send_outcomes.where(F.col("first_offset").isNotNull())
     kind, offset = F.lit(ZOMBIE), F.col("first_offset")
-    found = read.join(fenced, on="op", how="inner")
+    found = with_lost_transactions(frames, read.join(fenced, on="op", how="inner"))
     yield evidence(engine, found, kind=kind, offset=offset)
 
 
 def _fenced(frames: Frames, sends: Frame, inits: Frame) -> Frame:
-    """Return op, other_op of the sends whose client was surely fenced: the init-producer `other_op`
-    of another client had completed before, and begun after the client's own last one."""
+    """Return op, other_op, since_ns of the sends whose client was surely fenced: the init-producer
+    `other_op` of another client had completed before, and begun (since_ns) after the client's own
+    last one."""
     F = frames.engine.functions
     mine = inits.select(
         "transactional_id", "client", F.col("invoke_ns").alias("begun_ns"),
@@ -123,4 +126,6 @@ def _fenced(frames: Frames, sends: Frame, inits: Frame) -> Frame:
     later = F.col("own_ns") < F.col("fencing_ns")
     after = (F.col("fenced_ns") < F.col("invoke_ns")) & later
     fenced = pairs.where((F.col("other_client") != F.col("client")) & after)
-    return fenced.groupBy("op").agg(F.min("other_op").alias("other_op"))
+    return fenced.groupBy("op").agg(
+        F.min("other_op").alias("other_op"), F.min("fencing_ns").alias("since_ns")
+    )

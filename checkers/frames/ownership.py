@@ -66,11 +66,12 @@ def commits(engine: Engine, others: Frame) -> Frame:
 
 
 def floors(engine: Engine, owned: Frame, committed: Frame) -> Frame:
-    """Return op, GROUP, floor: the least position from which an assignment may go on, without those
-    before which no commit was over. owned: of `ownership`; committed: of `commits`.
+    """Return op, GROUP, floor, last_ns: the least position from which an assignment may go on,
+    without those before which no commit was over. owned: of `ownership`; committed: of `commits`.
 
     The last commit counts. Of the commits that were acknowledged before the assignment began, take
-    the one that began last. Every commit that was not over before it began may be the last one.
+    the one that began last (at last_ns). Every commit that was not over before that may be the
+    last one.
     """
     F = engine.functions
     begins = owned.select("op", *GROUP, "invoke_ns", "from_ns")
@@ -81,7 +82,8 @@ def floors(engine: Engine, owned: Frame, committed: Frame) -> Frame:
     possible = possible.where(
         (F.col("ended_ns") >= F.col("last_ns")) & (F.col("begun_ns") < F.col("from_ns"))
     )
-    return engine.materialize(possible.groupBy("op", *GROUP).agg(F.min("committed").alias("floor")))
+    least = F.min("committed").alias("floor")
+    return engine.materialize(possible.groupBy("op", *GROUP, "last_ns").agg(least))
 
 
 def lost_ranges(engine: Engine, owned: Frame, committed: Frame) -> Frame:

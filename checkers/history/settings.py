@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MIN_ISR = "min.insync.replicas"
+TRANSACTIONS_MIN_ISR = "transaction.state.log.min.isr"
 UNCLEAN = "unclean.leader.election.enable"
 FLUSH = "flush.messages"
 FLUSH_OF_BROKER = "log.flush.interval.messages"
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The internal topic in which coordinators keep groups and their committed offsets."""
+TRANSACTIONS_TOPIC = "__transaction_state"
+"""The internal topic in which coordinators keep the states of transactions."""
 
 ANY_TOPIC = ("every", "any", "")
 """The values of `topic` that mean any topic."""
@@ -88,6 +94,14 @@ class Change:
     until_ns: int
 
 
+def _least_in_sync(plan: Mapping[str, Any], topic: str | None, configs: Mapping[str, Any]) -> int:
+    """Return min.insync.replicas of a topic by the properties that apply to it."""
+    if topic == TRANSACTIONS_TOPIC:
+        # The harness creates the topic so: Kafka's default, or less for fewer brokers.
+        return int(configs.get(TRANSACTIONS_MIN_ISR) or min(2, int(plan.get("nodes") or 3)))
+    return int(configs.get(MIN_ISR) or 1)
+
+
 def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
     """Return the settings that a plan gives a topic. A topic that it does not name has no acks."""
     topics: list[Mapping[str, Any]] = [*(plan.get("topics") or ())]
@@ -101,8 +115,11 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
     return Settings(
         acks=acks_number(planned.get("acks")),
         idempotence=bool(planned.get("idempotence", False)),
-        min_insync_replicas=int(planned.get("min_insync_replicas") or configs.get(MIN_ISR) or 1),
-        unclean_election=_is_true(configs.get(UNCLEAN, "false")),
+        min_insync_replicas=int(
+            planned.get("min_insync_replicas") or _least_in_sync(plan, topic, configs)
+        ),
+        # Brokers create this topic with clean elections.
+        unclean_election=topic != TRANSACTIONS_TOPIC and _is_true(configs.get(UNCLEAN, "false")),
         flush_before_ack=str(configs.get(FLUSH, configs.get(FLUSH_OF_BROKER, ""))) == "1",
         eligible_leader_replicas=str(broker.get(ELIGIBLE_LEADERS, eligible)) != "0",
         max_in_flight=int(workload.get("max_in_flight") or 5),

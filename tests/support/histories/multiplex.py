@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.history.history import METADATA_TOPIC
+from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support.histories.story import Row, Story, healthy
 
 CLIENTS_EACH = 1000
@@ -28,10 +29,12 @@ def prefix(number: int) -> str:
 
 def mixable(story: Story) -> bool:
     """Whether a story can be put into one run with others: its faults are over when those of the
-    healthy run are, after which all others are to recover, and it says nothing of the metadata log
-    and of a tested program, of which a run has one."""
+    healthy run are, after which all others are to recover, and it says nothing of the metadata log,
+    of internal topics and of a tested program, of which a run has one."""
     over_ns = max(row["healed_ns"] for row in healthy().faults)
     if not story.history or any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
+        return False
+    if any(row.get("topic") in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) for row in story.cluster):
         return False
     if any(row["f"].startswith("app-") for row in story.history):
         return False

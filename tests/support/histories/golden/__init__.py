@@ -10,6 +10,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     ended_transactions,
     groups,
     hanging,
+    internal_topics,
     last_standing,
     leadership,
     losses,

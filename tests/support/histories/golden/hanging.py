@@ -8,15 +8,15 @@ from tests.support.histories.story import ALL, PRODUCER, Story
 UNREAD = "1 partitions were not read to the end"
 
 
-def _hang(s: Story, *, timeout_ms: int = 10_000) -> None:
+def hang(s: Story, *, timeout_ms: int = 10_000, begun_s: float = 20) -> None:
     """Two records of transaction 1 are in the log, nobody answered for its end, and the final read
     at read_committed waited before them in vain."""
     s.plan["broker"] = {"min.insync.replicas": "2"}
     s.plan["workload"]["transaction_timeout_ms"] = timeout_ms
-    s.row("init-producer", PRODUCER[ALL], 18, transactional_id=ID)
+    s.row("init-producer", PRODUCER[ALL], 7, transactional_id=ID)
     for number, sequence in enumerate((97, 98)):
         columns = {"txn": 1, "transactional_id": ID, "type": "info"}
-        s.send(ALL, sequence, None, 20 + number / 100, **columns)
+        s.send(ALL, sequence, None, begun_s + number / 100, **columns)
     for row in s.rows("final-read", ALL):
         row["isolation"] = 1
     s.rows("final-read-end", ALL)[0].update(type="info", isolation=1, error="timeout")
@@ -37,13 +37,13 @@ def _alone(s: Story) -> None:
 @golden("INVALID", {("hanging-transaction", None): (F, 1)})
 def transaction_hangs(s: Story) -> None:
     """Its timeout was over long before the final read."""
-    _hang(s)
+    hang(s)
 
 
 @golden("INVALID", {("hanging-transaction", None): (F, 1)})
 def aborted_transaction_hangs(s: Story) -> None:
     """Its abort was acknowledged, and a marker is missing."""
-    _hang(s, timeout_ms=60_000)
+    hang(s, timeout_ms=60_000)
     s.row("abort-transaction", PRODUCER[ALL], 21, txn=1, transactional_id=ID)
     for row in s.rows("send", ALL)[-2:]:
         row["type"] = "fail"
@@ -52,27 +52,27 @@ def aborted_transaction_hangs(s: Story) -> None:
 @golden("UNKNOWN", because=UNREAD)
 def transaction_is_open(s: Story) -> None:
     """Near miss: its timeout is not over."""
-    _hang(s, timeout_ms=60_000)
+    hang(s, timeout_ms=60_000)
 
 
 @golden("UNKNOWN", because=UNREAD)
 def transaction_ended_just_now(s: Story) -> None:
     """Near miss: the coordinator may still be writing its markers."""
-    _hang(s)
+    hang(s)
     s.row("commit-transaction", PRODUCER[ALL], 59, txn=1, transactional_id=ID)
 
 
 @golden("UNKNOWN", because=UNREAD)
 def final_read_had_another_trouble(s: Story) -> None:
     """Near miss: the read did not wait for a transaction."""
-    _hang(s)
+    hang(s)
     s.rows("final-read-end", ALL)[0]["error"] = "_TRANSPORT"
 
 
 @golden("UNKNOWN", because=UNREAD)
 def cut_producer_may_have_a_transaction_open(s: Story) -> None:
     """Near miss: the record of another producer ends shortly before the final read."""
-    _hang(s)
+    hang(s)
     s.row("start", 51, 18)
     s.row("init-producer", 51, 50, transactional_id="other")
     _alone(s)
@@ -81,21 +81,21 @@ def cut_producer_may_have_a_transaction_open(s: Story) -> None:
 @golden("UNKNOWN", {("hanging-transaction", None): (U, 1)})
 def transaction_of_a_risky_topic_hangs(s: Story) -> None:
     """The internal topic has min.insync.replicas=1, and may have lost the transaction."""
-    _hang(s)
-    s.plan["broker"] = {}
+    hang(s)
+    s.plan["broker"] = {"transaction.state.log.min.isr": "1"}
 
 
 @golden("UNKNOWN", {("hanging-transaction", None): (P, 1)}, because=UNREAD)
 def old_transaction_hangs_after_a_delay(s: Story) -> None:
     """Before transaction version 2 a late request opens a transaction that nobody ends."""
-    _hang(s)
+    hang(s)
     old_transactions(s)
 
 
 @golden("VALID")
 def aborted_transaction_is_at_the_end_of_the_log(s: Story) -> None:
     """Near miss: the read came to the end, behind the records and the marker."""
-    _hang(s)
+    hang(s)
     s.row("abort-transaction", PRODUCER[ALL], 21, txn=1, transactional_id=ID)
     for row in s.rows("send", ALL)[-2:]:
         row["type"] = "fail"

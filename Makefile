@@ -20,7 +20,7 @@ BUT :=
 SLOW := slow
 
 .PHONY: help run test check check-fast check-bare lint fmt site clean setup compiled kafka kafka-programs \
-  java-client tlc
+  kafka-zookeeper zookeeper java-client tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
@@ -61,6 +61,20 @@ kafka: ## fetch Apache Kafka by Maven, for `highwater run --system kafka`
 	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
 	mvn --quiet --batch-mode --file harness/brokers/kafka/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
+
+zookeeper: ## fetch ZooKeeper by Maven, for `highwater run --control-plane zookeeper`
+	@command -v mvn >/dev/null \
+	  || { echo "Maven is missing (it fetches ZooKeeper's jars): apt-get install maven"; exit 1; }
+	@mkdir -p .zookeeper && echo '*' > .zookeeper/.gitignore
+	mvn --quiet --batch-mode --file harness/brokers/zookeeper/pom.xml \
+	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.zookeeper/libs
+
+kafka-zookeeper: ## fetch Apache Kafka 3.9, the last that can use ZooKeeper, by Maven
+	@command -v mvn >/dev/null \
+	  || { echo "Maven is missing (it fetches Kafka's jars): apt-get install maven"; exit 1; }
+	@mkdir -p .kafka39 && echo '*' > .kafka39/.gitignore
+	mvn --quiet --batch-mode --file harness/brokers/kafka/with-zookeeper.pom.xml \
+	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka39/libs
 
 kafka-programs: kafka ## fetch Kafka Streams and Connect by Maven, for the tests
 	mvn --quiet --batch-mode --file tests/support/foreign/java/pom.xml \

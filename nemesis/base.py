@@ -48,7 +48,8 @@ class ClusterView(Protocol):
         ...
 
     def controller(self) -> int | None:
-        """The active controller: the leader of the metadata quorum."""
+        """The active controller: the leader of the metadata quorum, or the broker that ZooKeeper
+        names."""
         ...
 
     def isr(self, topic: str, partition: int) -> Sequence[int] | None:
@@ -81,6 +82,14 @@ class ClusterView(Protocol):
 
     def controllers(self) -> Sequence[int]:
         """The voters of the metadata quorum, running or not, ascending."""
+        ...
+
+    def zookeepers(self) -> Sequence[int]:
+        """The nodes that run ZooKeeper servers, ascending; none beside a metadata quorum."""
+        ...
+
+    def zookeeper_leader(self) -> int | None:
+        """The node whose server leads the ZooKeeper ensemble."""
         ...
 
     def voters(self) -> Sequence[int] | None:

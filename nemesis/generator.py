@@ -269,6 +269,8 @@ def most_nodes_down(fault: Fault, expression: str, nodes: int) -> int:
     if whole or fault.needs <= DEGRADING or expression == "clients":
         return 0
     kind, _, names = expression.partition(":")
+    if kind == "zookeeper":
+        return 0  # an ensemble without a majority stops changes, but takes no broker down
     if kind == "nodes":
         return len(names.split(","))
     if kind == "minority":

@@ -21,6 +21,8 @@ from nemesis.requests import WatchedRequests as WatchedRequests
 
 CLIENTS: Final = 0
 """Stands for the clients' machine in place of a node id."""
+FIRST_ZOOKEEPER: Final = 101
+"""The number of the first node that runs a ZooKeeper server; brokers have lower numbers."""
 ANY_PORT: Final = 0
 
 

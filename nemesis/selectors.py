@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from nemesis.base import BadSelector, ClusterView, UnresolvedSelector
-from nemesis.hosts import CLIENTS
+from nemesis.hosts import CLIENTS, FIRST_ZOOKEEPER
 
 SELECTORS: Final[Mapping[str, str]] = {
-    "one": "a random node",
+    "one": "a random node; like the next three, never a ZooKeeper node",
     "minority": "random nodes, as many as possible but fewer than half",
     "majority": "random nodes, as few as possible but more than half",
     "all": "every node",
     "broker": "a random broker that is not the active controller",
     "brokers": "every broker",
-    "controller": "the active controller, which leads the metadata quorum",
+    "controller": "the active controller, which leads the metadata quorum, or which ZooKeeper "
+    "names",
     "quorum-leader": "the same as controller",
     "quorum-follower": "a random controller that is not the active one",
     "controllers": "every controller",
@@ -38,6 +39,12 @@ SELECTORS: Final[Mapping[str, str]] = {
     "one",
     "group-coordinator:<group>": "the coordinator of that consumer group",
     "transaction-coordinator:<transactional id>": "the coordinator of that transactional id",
+    "zookeeper:N": "the N-th ZooKeeper node, from 1",
+    "zookeeper:leader": "the ZooKeeper node that leads its ensemble",
+    "zookeeper:random": "a random ZooKeeper node",
+    "zookeeper:minority": "random ZooKeeper nodes, as many as possible but fewer than half",
+    "zookeeper:majority": "random ZooKeeper nodes, as few as possible but more than half",
+    "zookeeper:all": "every ZooKeeper node",
     "clients": "the clients' machine, for network faults and client faults",
     "node:N": "node N",
     "nodes:N,N,...": "these nodes",
@@ -47,6 +54,7 @@ SELECTORS: Final[Mapping[str, str]] = {
 _NODES = re.compile(r"node:(\d{1,9})|nodes:(\d{1,9}(?:,\d{1,9})*)")
 _OF_PARTITION = re.compile(r"(leader|followers|isr|isr-one|last-isr):([A-Za-z0-9._-]+)/(\d{1,9})")
 
+_ZOOKEEPER = re.compile(r"zookeeper:(\d{1,3}|leader|random|minority|majority|all)")
 _COORDINATOR = re.compile(r"(group|transaction)-coordinator:(\S{1,249})")
 
 
@@ -61,7 +69,8 @@ class Selector:
     """The partition's topic; None for a random partition."""
     partition: int = -1
     key: str = ""
-    """The group or the transactional id whose coordinator is meant."""
+    """The group or the transactional id whose coordinator is meant, or what follows `zookeeper:`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,8 @@ def parse(expression: str) -> Selector:
         return Selector(kind="node", nodes=tuple(sorted(named)))
     if match := _OF_PARTITION.fullmatch(expression):
         return Selector(kind=match[1], topic=match[2], partition=int(match[3]))
+    if match := _ZOOKEEPER.fullmatch(expression):
+        return Selector(kind="zookeeper", key=match[1])
     if match := _COORDINATOR.fullmatch(expression):
         return Selector(kind=f"{match[1]}-coordinator", key=match[2])
     raise BadSelector(f"{expression!r} is not a selector; selectors are {', '.join(SELECTORS)}")
@@ -100,6 +111,8 @@ def resolve(
     if selector.kind in _OF_ROLES:
         found = [node for node in _OF_ROLES[selector.kind](view) if node in nodes]
         return _all_or_one(selector.kind, found, rng)
+    if selector.kind == "zookeeper":
+        return _zookeeper(selector.key, nodes, view, rng)
     if selector.key:
         return _coordinator(selector, view)
     if selector.kind == "clients":
@@ -108,7 +121,27 @@ def resolve(
         if unknown := [node for node in selector.nodes if node not in nodes]:
             raise BadSelector(f"there is no node {_list(unknown)}; the nodes are {_list(nodes)}")
         return Selection(nodes=selector.nodes, reason=f"node {_list(selector.nodes)}")
-    return _sample(selector.kind, nodes, rng)
+    return _sample(selector.kind, [node for node in nodes if node < FIRST_ZOOKEEPER], rng)
+
+
+def _zookeeper(
+    which: str, nodes: Sequence[int], view: ClusterView, rng: random.Random
+) -> Selection:
+    """The ZooKeeper nodes that are meant by what follows `zookeeper:`."""
+    servers = [node for node in nodes if node >= FIRST_ZOOKEEPER]
+    if not servers:
+        raise BadSelector("there is no ZooKeeper node: the control plane is a metadata quorum")
+    if which == "leader":
+        leader = view.zookeeper_leader()
+        if leader is None:
+            raise UnresolvedSelector("the leader of the ZooKeeper ensemble is not known")
+        return Selection(nodes=(leader,), reason="leader of the ZooKeeper ensemble")
+    if which.isdecimal():
+        if not 1 <= int(which) <= len(servers):
+            raise BadSelector(f"there is no ZooKeeper node {which}, only 1 to {len(servers)}")
+        return Selection(nodes=(servers[int(which) - 1],), reason=f"ZooKeeper node {which}")
+    found = _sample("one" if which == "random" else which, servers, rng)
+    return Selection(nodes=found.nodes, reason=f"zookeeper:{which}")
 
 
 def _sample(kind: str, nodes: Sequence[int], rng: random.Random) -> Selection:

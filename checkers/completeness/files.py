@@ -54,7 +54,12 @@ def _may_lack_files(e: Collected, partition: Partition) -> frozenset[int]:
 
 
 def metadata(e: Collected) -> Iterator[str]:
-    """Every node's copy of the metadata log was read."""
+    """Every node's copy of the metadata log was read, or every ZooKeeper server's log."""
+    if e.plan.get("control_plane") == "zookeeper":
+        servers, read = int(e.plan.get("zookeepers") or 0), set(e.run.zookeeper_logs or ())
+        if len(read) < servers:
+            yield f"the logs of {servers - len(read)} of {servers} ZooKeeper nodes were not read"
+        return
     nodes = {node for node, *_ in e.ends}
     copies = {node for node, topic, _ in e.ends if topic == METADATA_TOPIC}
     if without := sorted(nodes - copies):

@@ -138,7 +138,8 @@ def broken_isrs(frames: Frames) -> Iterator[Frame]:
     aspect outside: a node was elected that was neither in sync nor an eligible leader replica;
     absent: the leader is not in sync itself; fenced-leader, fenced-in-sync: a fenced node was made
     leader, or put into the in-sync replicas. Partitions change seldom, so this is plain Python over
-    the metadata log; other sources are not exact enough.
+    the metadata log; other sources are not exact enough. Beside ZooKeeper no broker is fenced: its
+    session ends, and the controller learns of that later. So fenced aspects are not judged there.
     """
     F = frames.engine.functions
     own = frames.cluster.where(F.col("source") == F.lit(METADATA_LOG))
@@ -153,10 +154,10 @@ def broken_isrs(frames: Frames) -> Iterator[Frame]:
     rows = []
     for (topic, partition), rows_of_it in sorted(decided.items()):
         least = frames.greatest_min_isr(topic)
-        rows += [
-            {"topic": topic, "partition": partition, **found}
-            for found in [*_outsiders(rows_of_it, least), *_fenced(rows_of_it, fencing)]
-        ]
+        wrong = list(_outsiders(rows_of_it, least))
+        if frames.plan.get("control_plane") != "zookeeper":
+            wrong += _fenced(rows_of_it, fencing)
+        rows += [{"topic": topic, "partition": partition, **found} for found in wrong]
     if rows:
         made = as_frame(frames.engine, rows, _BROKEN)
         yield evidence(frames.engine, made, kind=F.lit("isr-broken"))

@@ -31,7 +31,8 @@ class RunFile:
     not be read; None if that was not tried. refused: nodes that refused to run on files which a
     fault had damaged, with a sentence. deaths: nodes that died by themselves, with a sentence.
     broken: the invariant that stopped the run. settled, final_reads_complete: what the harness
-    observed. ended_ns: when the last files were read. plan_digest: of the plan that was run; see
+    observed. ended_ns: when the last files were read. zookeeper_logs: the ZooKeeper nodes whose
+    logs were read. plan_digest: of the plan that was run; see
     `plan_file.digest`."""
 
     finished: tuple[str, ...] | None = None
@@ -42,6 +43,7 @@ class RunFile:
     settled: bool | None = None
     final_reads_complete: bool | None = None
     ended_ns: int | None = None
+    zookeeper_logs: tuple[str, ...] | None = None
     plan_digest: str | None = None
 
     @property
@@ -86,6 +88,7 @@ def parse_run_file(text: str) -> RunFile:
         settled=_truth(found, "settled"),
         final_reads_complete=_truth(found, "final_reads_complete"),
         ended_ns=_of(int, found.get("ended_ns")),
+        zookeeper_logs=_texts(found, "zookeeper_logs"),
         plan_digest=_of(str, found.get("plan_digest")),
     )
 

@@ -197,10 +197,21 @@ SystemName = Annotated[
         "(a cluster that is already running).",
     ),
 ]
+ControlPlane = Annotated[
+    str | None,
+    typer.Option(
+        help="Who elects leaders and remembers topics: quorum (of the nodes) or zookeeper (nodes "
+        "of its own). Default: the plan's, or quorum."
+    ),
+]
+ZooKeepers = Annotated[
+    int | None,
+    typer.Option(help="Number of ZooKeeper nodes, for --control-plane zookeeper. Default: 3."),
+]
 KafkaHome = Annotated[
     Path | None,
     typer.Option(
         help="Folder of an unpacked Kafka distribution, for --system kafka. Default: the one that "
-        "`make kafka` downloaded."
+        "`make kafka` downloaded (beside ZooKeeper, `make kafka-zookeeper`)."
     ),
 ]

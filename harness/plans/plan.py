@@ -217,6 +217,13 @@ class Plan(_Frozen):
     """For system external."""
     nodes: int = Field(default=3, ge=1, le=15)
     """Number of nodes."""
+    control_plane: Literal["quorum", "zookeeper"] = "quorum"
+    """Who elects leaders and remembers topics: the metadata quorum of the nodes (`quorum`), or a
+    controller that keeps everything in ZooKeeper (`zookeeper`). For systems nodes and kafka on
+    target local."""
+    zookeepers: int = Field(default=3, ge=1, le=9)
+    """For control_plane zookeeper: number of ZooKeeper nodes beside the `nodes`. Their numbers
+    begin at 101."""
     racks: tuple[Rack, ...] = ()
     """The racks of the nodes, given out in turn; a partition's replicas are spread over them."""
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
@@ -305,8 +312,12 @@ class Plan(_Frozen):
         return {**rest, "expect": [each.text for each in expectations.of_plan(raw)]}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON-able data without its secrets. `from_json` reads it back."""
-        return self.model_dump(mode="json")
+        """Return the plan as JSON-able data without its secrets. `from_json` reads it back.
+
+        A plan beside the metadata quorum does not name its control plane, as in earlier versions.
+        """
+        exclude = {"control_plane", "zookeepers"} if self.control_plane == "quorum" else None
+        return self.model_dump(mode="json", exclude=exclude)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], where: str) -> Self:
@@ -399,7 +410,7 @@ def _with_load(raw: Mapping[str, Any], changes: Mapping[str, Any], where: str) -
 
 _PLAIN_FLAGS: Final = (
     "seed", "duration_s", "rotate_s", "nodes", "target", "inventory", "system", "kafka_home",
-    "broker_module", "name",
+    "broker_module", "name", "control_plane", "zookeepers",
 )  # fmt: skip
 _LOAD_FLAGS: Final = ("client", "client_command", "rate_per_s")
 
@@ -410,9 +421,9 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     Flags: seed, duration_s, rotate_s, nodes, acks (keep only the topics of these modes), client,
     client_command, bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of
     these replaces the planned faults), schedule (a file of events replaces the planned faults),
-    nemesis (the mode), target, inventory, system, kafka_home, broker_module, name, expect (in
-    addition to what the plan expects). A flag that is None changes nothing. A plan without a seed
-    gets a random one.
+    nemesis (the mode), target, inventory, system, kafka_home, broker_module, name, control_plane,
+    zookeepers, expect (in addition to what the plan expects). A flag that is None changes nothing.
+    A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}

@@ -19,6 +19,7 @@ from harness.recording.versions import commit, versions
 from harness.run import prepare
 from harness.run.by_hand.client import end_keeper, end_keepers
 from harness.run.by_hand.foreground import serving
+from harness.systems import choose
 from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import Layout
 from harness.targets import clean
@@ -72,10 +73,10 @@ def up(
     _check_name_is_free(plan.name)
     plan.resolved_broker()
     prepare.check_configs(plan)
+    prepare.check_system(plan)
     program = broker_program_of(plan, long_running=True)
-    run = store.create(
-        root, plan.name, versions={**versions(), **program.versions()}, commit=commit()
-    )
+    needed = {**versions(), **choose.versions(plan)}
+    run = store.create(root, plan.name, versions=needed, commit=commit())
     run.write_plan(plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
@@ -85,7 +86,7 @@ def up(
             nodes=layout.nodes,
             journal=journal,
             uplink=True,
-            reads=program.required_files(),
+            reads=choose.reads(plan),
         )
         target = kind_of(plan).make(request)
         keep = False

@@ -13,12 +13,13 @@ from checkers.contract.risks import Risk, risks
 from harness.brokers.modules import module_exists
 from harness.plans import workload_topics
 from harness.plans.plan import FaultMix, Nemesis, Plan, PlanError, acks_name
+from harness.run import zookeeper_targets
 from nemesis import conditions, selectors
-from nemesis.base import BadSchedule, NemesisError
+from nemesis.base import BadSchedule, BadSelector, NemesisError
 from nemesis.faults.catalogue import find
 from nemesis.faults.fault import Ability, Params
 from nemesis.generator import Mix, Tuning, expand, generate
-from nemesis.hosts import CLIENTS
+from nemesis.hosts import CLIENTS, FIRST_ZOOKEEPER
 from nemesis.schedule import Schedule, checked, scripted
 
 EXTERNAL_NOTE: Final = (
@@ -113,6 +114,8 @@ def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:
         return "the plan tests no program (workload kind app)"
     if lacking := sorted(fault.needs & lacks.keys()):
         return "it lacks " + "; ".join(f"{ability} ({lacks[ability]})" for ability in lacking)
+    if name.startswith("quorum.") and plan.control_plane == "zookeeper":
+        return "the control plane is ZooKeeper, so there is no metadata quorum"
     if plan.nodes < fault.min_nodes:
         return f"the fault needs {fault.min_nodes} nodes and there are {plan.nodes}"
     return None
@@ -189,6 +192,7 @@ def check_system(plan: Plan) -> None:
             f"{where}: target {plan.target} makes machines, but system external has its own, and "
             "its clients run on this machine: leave the target out"
         )
+    _check_control_plane(plan, where)
     if plan.system == "nodes":
         if plan.broker_module != "nodes" and not module_exists(plan.broker_module):
             raise PlanError(
@@ -206,6 +210,26 @@ def check_system(plan: Plan) -> None:
         raise PlanError(
             f"{where}: broker_module {plan.broker_module} is for the built-in broker; leave it out "
             'or set system = "nodes"'
+        )
+
+
+def _check_control_plane(plan: Plan, where: str) -> None:
+    if plan.control_plane == "quorum":
+        return
+    if plan.system == "external":
+        raise PlanError(
+            f"{where}: control_plane zookeeper is for clusters that highwater starts, and system "
+            "external has a control plane of its own: leave control_plane out"
+        )
+    if plan.target == "sim":
+        raise PlanError(
+            f"{where}: ZooKeeper cannot run in a simulated world; run the plan with real processes "
+            '(highwater run), or set control_plane = "quorum"'
+        )
+    if plan.target != "local":
+        raise PlanError(
+            f"{where}: ZooKeeper nodes run only on target local, not on target {plan.target}: "
+            'leave the target out, or set control_plane = "quorum"'
         )
 
 
@@ -292,10 +316,13 @@ def _check_params(name: str, mixed: FaultMix) -> None:
 def _check_targets(plan: Plan, schedule: Schedule, where: str) -> None:
     for expression in (*plan.nemesis.targets, *_mix_targets(plan.nemesis)):
         selectors.parse(expression)
+    for fault, expression in _possible_targets(plan):
+        _check_zookeeper(plan, fault, selectors.parse(expression), (), f"{where}: nemesis")
     for event in schedule.events:
         here = f"{where}: nemesis: {event.place}"
         target = selectors.parse(event.targets)
         nodes, partitions = [*(event.nodes or ()), *target.nodes], list[tuple[str, int]]()
+        _check_zookeeper(plan, event.fault, target, event.nodes or (), here)
         if target.kind == "minority" and plan.nodes < 3:
             raise PlanError(f"{here}: {plan.nodes} nodes have no minority; use the target `one`")
         if target.topic is not None:
@@ -311,8 +338,24 @@ def _check_targets(plan: Plan, schedule: Schedule, where: str) -> None:
             _check_replicas(plan, conditions.parse(event.until).replicas, here)
 
 
+def _check_zookeeper(
+    plan: Plan, fault: str, target: selectors.Selector, nodes: Iterable[int], here: str
+) -> None:
+    try:
+        zookeeper_targets.check(find(fault), target, _servers(plan), nodes)
+    except BadSelector as error:
+        raise PlanError(f"{here}: {error}") from error
+
+
+def _servers(plan: Plan) -> int:
+    """Return the number of the plan's ZooKeeper nodes."""
+    return plan.zookeepers if plan.control_plane == "zookeeper" else 0
+
+
 def _check_nodes(plan: Plan, nodes: Iterable[int], here: str) -> None:
     for node in nodes:
+        if node >= FIRST_ZOOKEEPER:
+            continue  # checked with its fault
         if node != CLIENTS and not 1 <= node <= plan.nodes:
             raise PlanError(f"{here}: there is no node {node}, only 1 to {plan.nodes}")
 
@@ -325,6 +368,16 @@ def _check_replicas(plan: Plan, wanted: Iterable[tuple[str, int, int]], here: st
                 f"{here}: it waits for {count} replicas of {topic}/{partition}, which has "
                 f"replication_factor {factors[topic]}; lower one, or raise the other"
             )
+
+
+def _possible_targets(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield each fault of a random mix with each selector that it may get."""
+    nemesis = plan.nemesis
+    for name in faults_of(plan) if nemesis.faults or nemesis.mix else ():
+        mixed = nemesis.mix.get(name)
+        general = nemesis.targets if find(name).selectable else ()
+        for expression in (mixed.targets if mixed is not None else ()) or general:
+            yield name, expression
 
 
 def _mix_targets(nemesis: Nemesis) -> Iterator[str]:

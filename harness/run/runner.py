@@ -32,6 +32,7 @@ from harness.run.progress import Progress
 from harness.run.teardown import EndOptions
 from harness.systems import choose
 from harness.systems.base import DeployedSystem
+from harness.systems.ensemble.choose import watch_of
 from harness.systems.node_roles import Layout
 from harness.systems.observer.monitor import Monitor
 from harness.systems.refused_starts import RefusedStarts
@@ -128,7 +129,7 @@ class Runner:
         self._root = root
         self._progress = progress
         self._with_report = with_report
-        self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1), self._plan.racks)
+        self._layout = layout or choose.layout_of(self._plan)
         self._script = script
         self._ending = ending or EndOptions()
         self._unhealed: tuple[str, ...] = ()
@@ -143,7 +144,8 @@ class Runner:
 
     def run(self) -> RunOutcome:
         """Run the plan. Raises StoreError when no run directory can be made; nothing else."""
-        run = store.create(self._root, self._plan.name, versions=self._versions(), commit=commit())
+        needed = {**versions(), **choose.versions(self._plan)}
+        run = store.create(self._root, self._plan.name, versions=needed, commit=commit())
         with _logging_to(run.path / "harness.log"):
             log.info("plan %s, seed %d, run %s", self._plan.name, self._plan.seed, run.run_id)
             try:
@@ -162,9 +164,6 @@ class Runner:
                 return RunOutcome(
                     run=run, failed_phase=self._phase_name, error=error, left=self._left
                 )
-
-    def _versions(self) -> dict[str, str]:
-        return {**versions(), **choose.versions(self._plan)}
 
     # -- the phases
 
@@ -244,6 +243,7 @@ class Runner:
             cluster=cluster,
             enter_network=target.in_client_netns,
             security=system.access.channel(),
+            ensemble=watch_of(system.zookeepers, run.now_ns),
         )
         monitor.start()
         streams.callback(monitor.stop)

@@ -109,6 +109,11 @@ class ClusterNodes(Protocol):
 class DeployedSystem(System, ClusterNodes, Protocol):
     """Everything that a run asks of its cluster."""
 
+    @property
+    def zookeepers(self) -> Mapping[int, Address]:
+        """The address of each ZooKeeper server for clients; none beside a metadata quorum."""
+        ...
+
 
 def call_in_client_network(target: Target, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end on the clients' machine, in a thread of its own.

@@ -25,11 +25,14 @@ from harness.recording.store import Run
 from harness.systems import replica_files, startup
 from harness.systems.base import call_in_client_network
 from harness.systems.collect import FOREVER_NS, collect_decisions, collect_replicas
+from harness.systems.ensemble.collect import collect_znodes
+from harness.systems.ensemble.ensemble import Ensemble
 from harness.systems.exit_reason import read_exit_reason
-from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, Layout
+from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, ZOOKEEPER, Layout
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target
 from harness.workloads.clients.access import OPEN, Access
+from nemesis.hosts import FIRST_ZOOKEEPER
 from nodes.config import ConfigError, parse_properties
 from nodes.log.checkpoints import META_PROPERTIES
 
@@ -70,12 +73,14 @@ def server_properties(
     layout: Layout | None = None,
     joins: Sequence[int] = (),
     outside: str | None = None,
+    zookeeper: str = "",
 ) -> dict[str, str]:
     """Return one node's properties. Pure.
 
     `addresses` has every node of the layout. By default all nodes have both roles. `joins` names
     the controllers that a controller joins which is no voter from the beginning. `outside` is the
     host:port of a forwarder to the node: a listener of its own tells clients this address.
+    `zookeeper` has the addresses of the ensemble in place of a metadata quorum.
     """
     layout = layout or Layout.combined(sorted(addresses))
     address = addresses[node]
@@ -94,21 +99,33 @@ def server_properties(
             "CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
         }
+    changed = {name: _property(value) for name, value in overrides.items()}
     return {
         "node.id": str(node),
         "process.roles": layout.roles[node],
         "listeners": ",".join(listeners[role] for role in layout.roles[node].split(",")),
         **advertised,
-        "controller.listener.names": "CONTROLLER",
-        **_quorum(addresses, layout.controllers, joins),
+        **(
+            _zookeeper(zookeeper, changed)
+            if zookeeper
+            else _quorum(addresses, layout.controllers, joins)
+        ),
         "cluster.id": cluster_id,
         "log.dirs": str(log_dir),
         **rack,
         "group.initial.rebalance.delay.ms": "0",  # the delay is for groups of many members
         **_internal_topics(len(layout.brokers)),
         **QUICK_FAILOVER,
-        **{name: _property(value) for name, value in overrides.items()},
+        **changed,
     }
+
+
+def _zookeeper(connect: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties by which a broker uses ZooKeeper. A session lasts as long as a broker's
+    session beside a metadata quorum, unless the plan says otherwise.
+    """
+    session_ms = {**QUICK_FAILOVER, **overrides}["broker.session.timeout.ms"]
+    return {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": session_ms}
 
 
 def _internal_topics(brokers: int) -> dict[str, str]:
@@ -133,10 +150,12 @@ def _quorum(
 
     It says too whether the node is one of the first voters.
     """
+    listener = {"controller.listener.names": "CONTROLLER"}
     at = {node: f"{addresses[node]}:{CONTROLLER_PORT}" for node in joins or voters}
     if joins:
-        return {"controller.quorum.bootstrap.servers": ",".join(at.values())}
-    return {"controller.quorum.voters": ",".join(f"{node}@{at[node]}" for node in voters)}
+        return {**listener, "controller.quorum.bootstrap.servers": ",".join(at.values())}
+    named = ",".join(f"{node}@{at[node]}" for node in voters)
+    return {**listener, "controller.quorum.voters": named}
 
 
 def _directory(target: Target, node: int) -> Path:
@@ -169,6 +188,13 @@ class BrokerSystem:
         self.layout = layout or Layout.combined(target.node_ids())
         self._program = program or broker_program_of(plan)
         self._stopping_ns = FOREVER_NS
+        zookeepers = self.layout.zookeepers
+        self.ensemble = (
+            Ensemble(target, zookeepers, files=self._files, output=self.output, log_name=OUTPUT)
+            if zookeepers
+            else None
+        )
+        """The ZooKeeper nodes; None beside a metadata quorum."""
 
     @classmethod
     def attach(cls, target: Target, run: Run) -> "BrokerSystem":
@@ -181,11 +207,14 @@ class BrokerSystem:
             properties = {
                 node: parse_properties((_directory(target, node) / PROPERTIES).read_text())
                 for node in target.node_ids()
+                if node < FIRST_ZOOKEEPER
             }
         except (OSError, ValueError, ConfigError) as error:
             raise DeployError(f"{run.path}: its nodes' configuration is lost: {error}") from error
+        roles = {node: each.get("process.roles", BROKER) for node, each in properties.items()}
+        servers = [node for node in target.node_ids() if node >= FIRST_ZOOKEEPER]
         layout = Layout(
-            roles={node: each["process.roles"] for node, each in properties.items()},
+            roles={**roles, **dict.fromkeys(servers, ZOOKEEPER)},
             racks={
                 n: each["broker.rack"] for n, each in properties.items() if "broker.rack" in each
             },
@@ -212,10 +241,22 @@ class BrokerSystem:
         """The brokers' addresses in the form that clients take."""
         return ",".join(f"{host}:{port}" for host, port in self.brokers.values())
 
+    @property
+    def zookeepers(self) -> Mapping[int, tuple[str, int]]:
+        """The address of each ZooKeeper server for clients; none beside a metadata quorum."""
+        return {} if self.ensemble is None else self.ensemble.addresses
+
     def configure(self) -> None:
-        """Write server.properties of every node and register its command."""
-        for node in self.layout.nodes:
+        """Write the configuration of every node and register its command."""
+        if self.ensemble is not None:
+            self.ensemble.configure()
+        for node in self._kafka_nodes:
             self._configure(node)
+
+    @property
+    def _kafka_nodes(self) -> tuple[int, ...]:
+        """All nodes but ZooKeeper's."""
+        return tuple(node for node in self.layout.nodes if node not in self.layout.zookeepers)
 
     def _configure(self, node: int, joins: Sequence[int] = ()) -> None:
         properties = server_properties(
@@ -227,6 +268,7 @@ class BrokerSystem:
             layout=self.layout,
             joins=joins,
             outside=self._outside.get(node),
+            zookeeper="" if self.ensemble is None else self.ensemble.connect,
         )
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
         self._program.configure(self._files(node), properties)
@@ -234,6 +276,9 @@ class BrokerSystem:
         self._register(node)
 
     def _register(self, node: int) -> None:
+        if self.ensemble is not None and node in self.ensemble.nodes:
+            self.ensemble.register(node)
+            return
         command = self._program.command(self._files(node))
         log_path = self._target.home(node) / OUTPUT
         self._target.set_command(node, command.argv, command.env, log_path)
@@ -251,8 +296,13 @@ class BrokerSystem:
         )
 
     def start(self) -> None:
-        """Start all nodes and wait until each broker answers and knows all of them."""
-        for node in self.layout.nodes:
+        """Start all nodes and wait until each broker answers and knows all of them.
+
+        Brokers are started after ZooKeeper serves them.
+        """
+        if self.ensemble is not None:
+            self.ensemble.start(self._start_timeout_s)
+        for node in self._kafka_nodes:
             self._target.start(node)
         self._await_brokers()
 
@@ -279,7 +329,7 @@ class BrokerSystem:
         With `controller` it is a controller without a vote too.
         """
         before = self.layout
-        node = max(before.nodes) + 1 if node is None else node
+        node = before.next_number if node is None else node
         role = COMBINED if controller else BROKER
         self.layout = before.with_node(node, role, rack or before.emptiest_rack())
         try:
@@ -368,10 +418,11 @@ class BrokerSystem:
         self._stopping_ns = self._run.now_ns()
         # At once: one after the other, the last nodes would have no quorum for a controlled
         # shutdown.
-        nodes = self.layout.nodes
+        nodes = self._kafka_nodes
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
             ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
-        return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
+        servers = [] if self.ensemble is None else self.ensemble.stop()
+        return [*(n for n, clean in zip(nodes, ended, strict=True) if not clean), *servers]
 
     def collect(
         self, cluster: RowStream, quorum_times: QuorumTimes, *, except_nodes: Collection[int] = ()
@@ -381,12 +432,21 @@ class BrokerSystem:
 
         Decisions after the nodes were asked to stop are left out, because the run was over.
         """
-        nodes = [node for node in self.layout.nodes if node not in except_nodes]
-        for node in self.layout.nodes:
+        nodes = [node for node in self._kafka_nodes if node not in except_nodes]
+        for node in self._kafka_nodes:
             self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))
         log_dirs = {node: self._log_dir(node) for node in nodes}
         kept = quorum_times.committed_by_node
         collect_replicas(self._run, self._plan.topics, log_dirs, metadata_kept=kept)
+        if self.ensemble is not None:
+            collect_znodes(
+                self._run,
+                cluster,
+                self.ensemble.log_directories(),
+                quorum_times,
+                until_ns=self._stopping_ns,
+            )
+            return
         collect_decisions(
             cluster,
             log_dirs,
@@ -402,9 +462,13 @@ class BrokerSystem:
         """Run a coroutine to its end on the clients' machine."""
         return call_in_client_network(self._target, work)
 
+    @property
+    def _start_timeout_s(self) -> float:
+        return self._plan.start_timeout_s * self._program.start_timeout_factor
+
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
         """Do `work` within a bound. Raises a DeployError that starts with `failure`."""
-        timeout_s = self._plan.start_timeout_s * self._program.start_timeout_factor
+        timeout_s = self._start_timeout_s
 
         async def bounded() -> None:
             brokers = list(self.brokers.values())

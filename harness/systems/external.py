@@ -103,6 +103,11 @@ class ExternalSystem:
         """The brokers: they forward questions about the quorum to the controller (KRaft)."""
         return self.brokers
 
+    @property
+    def zookeepers(self) -> Mapping[int, Address]:
+        """None that is known."""
+        return {}
+
     def configure(self) -> None:
         """Do nothing: somebody else configures the cluster."""
 

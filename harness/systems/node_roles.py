@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from nemesis.hosts import FIRST_ZOOKEEPER
+
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 COMBINED: Final = "broker,controller"
 """Values of process.roles."""
+ZOOKEEPER: Final = "zookeeper"
+"""The role of a node that runs a ZooKeeper server, and no broker."""
 
 
 class LayoutError(ValueError):
@@ -40,6 +44,20 @@ class Layout:
             roles={**roles, **dict.fromkeys(numbers, BROKER)}, racks=_in_turn(numbers, racks)
         )
 
+    @classmethod
+    def beside_zookeeper(cls, *, brokers: int, zookeepers: int, racks: Sequence[str] = ()) -> Self:
+        """Make nodes 1, 2, ... brokers, and nodes 101, 102, ... ZooKeeper servers. Raises
+        LayoutError."""
+        if brokers < 1 or zookeepers < 1:
+            raise LayoutError(
+                f"{brokers} brokers and {zookeepers} ZooKeeper nodes are no cluster: at least one "
+                "of each is needed"
+            )
+        numbers = range(1, brokers + 1)
+        servers = range(FIRST_ZOOKEEPER, FIRST_ZOOKEEPER + zookeepers)
+        roles = {**dict.fromkeys(numbers, BROKER), **dict.fromkeys(servers, ZOOKEEPER)}
+        return cls(roles=roles, racks=_in_turn(numbers, racks))
+
     @property
     def nodes(self) -> tuple[int, ...]:
         """All nodes, ascending."""
@@ -54,6 +72,16 @@ class Layout:
     def controllers(self) -> tuple[int, ...]:
         """The voters of the metadata quorum, ascending."""
         return tuple(node for node in self.nodes if CONTROLLER in self.roles[node])
+
+    @property
+    def zookeepers(self) -> tuple[int, ...]:
+        """The nodes that run a ZooKeeper server, ascending; none beside a metadata quorum."""
+        return tuple(node for node in self.nodes if self.roles[node] == ZOOKEEPER)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next broker that is added."""
+        return max(node for node in self.nodes if self.roles[node] != ZOOKEEPER) + 1
 
     def with_node(self, node: int, role: str, rack: str | None = None) -> Self:
         """Return the layout with one more node."""

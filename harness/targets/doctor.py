@@ -316,6 +316,18 @@ def _kafka() -> str:
     return f"Kafka {found.version}, {found.libs}"
 
 
+def _zookeeper() -> str:
+    from harness.brokers.zookeeper.home import find_zookeeper
+    from harness.plans.errors import PlanError
+
+    try:
+        found = find_zookeeper()
+    except PlanError as error:
+        raise ProbeFailed(str(error)) from error
+    _java()
+    return f"ZooKeeper {found.version}, {found.directory}"
+
+
 def _packages() -> str:
     missing, count = [], 0
     for requirement in importlib.metadata.requires("highwater") or []:
@@ -453,6 +465,12 @@ _PROBES: dict[str, _Probe] = {
             run=_kafka,
             needed_for="--system kafka",
             how_to_get="make kafka; or unpack https://kafka.apache.org/downloads, set KAFKA_HOME",
+        ),
+        _Probe(
+            name="zookeeper",
+            run=_zookeeper,
+            needed_for="--control-plane zookeeper",
+            how_to_get="make zookeeper; or apt install zookeeper",
         ),
         _Probe(
             name="kcat",

@@ -50,6 +50,42 @@ def test_random_selectors_have_the_right_size_and_depend_on_the_seed() -> None:
     assert len({resolve("one", seed=s) for s in range(20)}) == 3
 
 
+def beside_zookeeper(expression: str, seed: int = 1) -> tuple[int, ...]:
+    """The nodes that an expression means in a cluster of three brokers and ZooKeeper servers."""
+    view = FakeView()
+    view.servers, view.leading_server = (101, 102, 103), 103
+    nodes = [*NODES, *view.servers]
+    return selectors.resolve(expression, nodes, view, random.Random(seed)).nodes
+
+
+def test_zookeeper_nodes_are_chosen_by_number_by_role_and_at_random() -> None:
+    """The numbers in selectors begin at 1."""
+    assert beside_zookeeper("zookeeper:2") == (102,)
+    assert beside_zookeeper("zookeeper:leader") == (103,)
+    assert beside_zookeeper("zookeeper:all") == (101, 102, 103)
+    assert {beside_zookeeper("zookeeper:random", s)[0] for s in range(30)} == {101, 102, 103}
+    assert [len(beside_zookeeper(f"zookeeper:{e}")) for e in ("minority", "majority")] == [1, 2]
+
+
+def test_other_selectors_choose_no_zookeeper_node() -> None:
+    """A majority of the brokers is no majority of all processes."""
+    assert beside_zookeeper("all") == (1, 2, 3)
+    chosen = [beside_zookeeper(e, s) for e in ("one", "majority") for s in range(30)]
+    assert {node for nodes in chosen for node in nodes} == {1, 2, 3}
+
+
+def test_selectors_of_zookeeper_nodes_fail_without_them() -> None:
+    """A number beyond the last one fails, too; an unknown leader may be known later."""
+    for expression in ("zookeeper:1", "zookeeper:leader", "zookeeper:random"):
+        with pytest.raises(BadSelector, match="no ZooKeeper node"):
+            resolve(expression)
+    with pytest.raises(BadSelector, match="only 1 to 3"):
+        beside_zookeeper("zookeeper:4")
+    view = FakeView()
+    with pytest.raises(UnresolvedSelector):
+        selectors.resolve("zookeeper:leader", [1, 101], view, random.Random(1))
+
+
 def split_view() -> FakeView:
     """Two controllers, 1 and 2, and two brokers."""
     view = FakeView()

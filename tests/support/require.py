@@ -21,6 +21,8 @@ from typing import Final
 
 import pytest
 
+from harness.brokers.zookeeper.home import find_zookeeper
+from harness.plans.errors import PlanError
 from harness.simulation.validation import tlc
 from harness.targets import doctor
 from harness.targets.linux import clocks
@@ -31,6 +33,12 @@ SEARCH_PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 KAFKA_JARS: Final = Path(__file__).parents[2] / ".kafka" / "libs"
 """What `make kafka` fetches."""
+
+KAFKA_39_JARS: Final = KAFKA_JARS.parents[1] / ".kafka39" / "libs"
+"""What `make kafka-zookeeper` fetches."""
+
+ZOOKEEPER_JARS: Final = KAFKA_JARS.parents[1] / ".zookeeper" / "libs"
+"""What `make zookeeper` fetches."""
 
 JAVA_CLIENT: Final = KAFKA_JARS.with_name("client") / "highwater-java-client.jar"
 """What `make java-client` compiles."""
@@ -79,6 +87,15 @@ def _has_machines() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return all(f",n{node},state,running" in told for node in (1, 2, 3))
+
+
+def _has_zookeeper() -> bool:
+    """The jars of Debian's package, or those that `make zookeeper` fetches."""
+    try:
+        find_zookeeper()
+    except PlanError:
+        return False
+    return True
 
 
 def _has_tlc() -> bool:
@@ -135,6 +152,16 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         remedy="make kafka (needs Maven: apt-get install maven)",
         there=lambda: any(KAFKA_JARS.glob("kafka-tools-4*.jar")),
         needs=("kafka",),
+    ),
+    "zookeeper": Capability(
+        remedy="make zookeeper (needs Maven), or apt-get install zookeeper",
+        there=_has_zookeeper,
+        needs=("java",),
+    ),
+    "kafka-zookeeper": Capability(
+        remedy="make kafka-zookeeper (needs Maven: apt-get install maven)",
+        there=lambda: any(KAFKA_39_JARS.glob("kafka-server-3.9*.jar")),
+        needs=("zookeeper",),
     ),
     "kafka-programs": Capability(
         remedy="make kafka-programs (needs Maven: apt-get install maven)",

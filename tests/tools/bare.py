@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from harness.targets.linux import clocks
-from tests.support.require import CAPABILITIES, KAFKA_JARS, SEARCH_PATH
+from tests.support.require import (
+    CAPABILITIES,
+    KAFKA_39_JARS,
+    KAFKA_JARS,
+    SEARCH_PATH,
+    ZOOKEEPER_JARS,
+)
 
 EVERYWHERE: Final = {"mkfs.ext4"}
 """Programs of the capabilities that every Debian has."""
@@ -60,8 +66,9 @@ def folders() -> Iterator[Path]:
     """What is found in folders of its own."""
     if (preload := clocks.library()) is not None:
         yield Path(preload).resolve().parent
-    if KAFKA_JARS.is_dir():
-        yield KAFKA_JARS
+    for jars in (KAFKA_JARS, KAFKA_39_JARS, ZOOKEEPER_JARS):
+        if jars.is_dir():
+            yield jars
 
 
 def shell(argv: list[str]) -> str:

@@ -48,6 +48,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "system": "kafka",
         "kafka_home": "/opt/kafka",
         "nodes": 5,
+        "control_plane": "zookeeper",
+        "zookeepers": 5,
         "racks": ["a", "b"],
         "broker_module": "nodes",
         "broker": {"replica.lag.time.max.ms": 5000},

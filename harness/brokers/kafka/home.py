@@ -18,9 +18,13 @@ from harness.plans.plan import PlanError
 
 FETCHED: Final = ".kafka"
 """The directory that `make kafka` fills, in the source tree."""
+FETCHED_WITH_ZOOKEEPER: Final = ".kafka39"
+"""The directory that `make kafka-zookeeper` fills."""
 SOURCE_TREE: Final = Path(__file__).parents[3]
 """The source tree; of an installed package, the directory of the packages."""
-MIN_KAFKA: Final = 4
+MIN_KAFKA: Final = (3, 9)
+ZOOKEEPER_REMOVED: Final = (4, 0)
+"""The first version that cannot use ZooKeeper (KIP-500)."""
 MIN_JAVA: Final = 17
 """Brokers of Kafka 4 need this release of Java (KIP-1013)."""
 SYSTEM_CONFIG: Final = "/etc"
@@ -29,6 +33,10 @@ JAVA_TIMEOUT_S: Final = 30.0
 HOW_TO_GET: Final = (
     "run `make kafka` in the source tree, or give the directory of an unpacked distribution with "
     "--kafka-home or KAFKA_HOME"
+)
+HOW_TO_GET_39: Final = (
+    "run `make kafka-zookeeper` in the source tree, or give the directory of an unpacked Kafka 3.9 "
+    "with --kafka-home or KAFKA_HOME"
 )
 
 
@@ -39,42 +47,63 @@ class Home:
     libs: Path
     version: str
 
+    @property
+    def release(self) -> tuple[int, int]:
+        """The first two numbers of the version."""
+        return release_of(self.version)
 
-def find_kafka(home: str | None = None) -> Home:
-    """Return the Kafka at `home`, by default the first one of `candidates()`. Raises PlanError."""
+
+def find_kafka(home: str | None = None, *, zookeeper: bool = False) -> Home:
+    """Return the Kafka at `home`, by default the first one of `candidates()`. Raises PlanError.
+
+    With `zookeeper`, it is one that can use ZooKeeper.
+    """
+    how = HOW_TO_GET_39 if zookeeper else HOW_TO_GET
     if home is not None:
         try:
-            return _kafka_at(Path(home).expanduser().resolve())
+            return _kafka_at(Path(home).expanduser().resolve(), zookeeper)
         except PlanError as error:
-            raise PlanError(f"{error}; {HOW_TO_GET}") from error
+            raise PlanError(f"{error}; {how}") from error
     problems = []
-    for name, path in candidates().items():
+    for name, path in candidates(FETCHED_WITH_ZOOKEEPER if zookeeper else FETCHED).items():
         try:
-            return _kafka_at(path)
+            return _kafka_at(path, zookeeper)
         except PlanError as error:
             problems.append(f"{name}: {error}")
-    raise PlanError(f"no Kafka was found ({'; '.join(problems)}): {HOW_TO_GET}")
+    raise PlanError(f"no Kafka was found ({'; '.join(problems)}): {how}")
 
 
-def candidates() -> Mapping[str, Path]:
-    """Return where Kafka is looked for without --kafka-home, in this order."""
+def candidates(fetched: str = FETCHED) -> Mapping[str, Path]:
+    """Return where Kafka is looked for without --kafka-home, in this order.
+
+    `fetched` is the name of the directory that `make` fills.
+    """
     found = {}
     if from_environment := os.environ.get("KAFKA_HOME"):
         found["$KAFKA_HOME"] = Path(from_environment).expanduser().resolve()
-    found["the current directory"] = Path.cwd() / FETCHED
+    found["the current directory"] = Path.cwd() / fetched
     if (SOURCE_TREE / "pyproject.toml").is_file():
-        found["the source tree"] = SOURCE_TREE / FETCHED
+        found["the source tree"] = SOURCE_TREE / fetched
     return found
 
 
-def _kafka_at(path: Path) -> Home:
+def _kafka_at(path: Path, zookeeper: bool) -> Home:
     found = sorted((path / "libs").glob("kafka-server-[0-9]*.jar"))
+    wanted = "3.9" if zookeeper else "4"
     if not found:
-        raise PlanError(f"there is no Kafka {MIN_KAFKA} at {path}: no libs/kafka-server-*.jar")
+        raise PlanError(f"there is no Kafka {wanted} at {path}: no libs/kafka-server-*.jar")
     version = found[-1].name.removeprefix("kafka-server-").removesuffix(".jar")
-    if int(version.partition(".")[0]) < MIN_KAFKA:
-        raise PlanError(f"Kafka {version} at {path} is too old: version {MIN_KAFKA} is needed")
+    if release_of(version) < MIN_KAFKA:
+        raise PlanError(f"Kafka {version} at {path} is too old: version 3.9 or later is needed")
+    if zookeeper and release_of(version) >= ZOOKEEPER_REMOVED:
+        raise PlanError(f"Kafka {version} at {path} cannot use ZooKeeper: version 3.9 is needed")
     return Home(libs=path / "libs", version=version)
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Return the first two numbers of a version: (3, 9) for 3.9.1."""
+    numbers = re.findall(r"\d+", version)
+    return int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
 
 
 def find_java() -> str:

@@ -1,4 +1,4 @@
-"""Apache Kafka (KRaft, version 4 or later) as a broker program.
+"""Apache Kafka (version 3.9 or later) as a broker program, beside its quorum or ZooKeeper.
 
 Every node is a JVM of its own. The environment variables KAFKA_HEAP_OPTS and
 KAFKA_JVM_PERFORMANCE_OPTS set heap and further options, as for Kafka's own scripts. The defaults
@@ -15,13 +15,21 @@ from typing import Final, Self
 
 from harness.brokers.kafka import home as homes
 from harness.brokers.kafka.home import Home
-from harness.brokers.kafka.properties import Format, check_overrides, kafka_format, kafka_properties
+from harness.brokers.kafka.properties import (
+    ZOOKEEPER,
+    Format,
+    check_overrides,
+    kafka_format,
+    kafka_properties,
+)
 from harness.brokers.program import Command, NodeFiles, write_properties
 from harness.plans.plan import Plan
 
 BROKER: Final = "kafka.Kafka"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
 LOGGING: Final = Path(__file__).parent / "log4j2.properties"
+LOGGING_39: Final = LOGGING.with_name("log4j.properties")
+"""The logging setup of Kafka before version 4."""
 
 HEAP: Final = "-Xms256m -Xmx400m"
 QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -66,7 +74,8 @@ class Kafka:
     def of(cls, plan: Plan, *, long_running: bool = False) -> Self:
         """Return the plan's Kafka. Raises PlanError without Kafka, DeployError without Java."""
         check_overrides(plan.broker, f"plan {plan.name}")
-        home = homes.find_kafka(plan.kafka_home)
+        zookeeper = plan.control_plane == "zookeeper"
+        home = homes.find_kafka(plan.kafka_home, zookeeper=zookeeper)
         java = JAVA_ON_PATH if plan.target in OTHER_MACHINES else homes.find_java()
         return cls(home=home, java=java, long_running=long_running)
 
@@ -77,12 +86,21 @@ class Kafka:
     def required_files(self) -> Sequence[Path]:
         """Return Kafka's jars, the Java of this machine if nodes use it, and the logging setup."""
         java = [] if self.java == JAVA_ON_PATH else homes.java_directories(Path(self.java))
-        return [self.home.libs, *java, LOGGING]
+        return [self.home.libs, *java, self._logging]
+
+    @property
+    def _logging(self) -> Path:
+        return LOGGING if self.home.release >= homes.ZOOKEEPER_REMOVED else LOGGING_39
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""
         write_properties(files.local_dir / files.properties.name, kafka_properties(wanted))
-        (files.local_dir / SCRIPT).write_text(self._start(files, kafka_format(wanted)))
+        if ZOOKEEPER in wanted:  # such a broker formats its disk by itself
+            text = f"exec {self._broker(files)}\n"
+        else:
+            has_features = self.home.release >= homes.ZOOKEEPER_REMOVED
+            text = self._start(files, kafka_format(wanted, has_features=has_features))
+        (files.local_dir / SCRIPT).write_text(text)
 
     def command(self, files: NodeFiles) -> Command:
         """Return the command that runs the start script."""
@@ -104,17 +122,25 @@ class Kafka:
             known=shlex.quote(str(files.properties.with_name("formatted"))),
             first=shlex.join([*tool, *format.arguments(first=True)]),
             again=shlex.join([*tool, *format.arguments(first=False)]),
-            broker=shlex.join([*self._java(files, self._options()), BROKER, str(files.properties)]),
+            broker=self._broker(files),
         )
+
+    def _broker(self, files: NodeFiles) -> str:
+        return shlex.join([*self._java(files, self._options()), BROKER, str(files.properties)])
 
     def _java(self, files: NodeFiles, options: str) -> list[str]:
         return [
             self.java,
             *shlex.split(options),
-            f"-Dlog4j2.configurationFile={files.path_on_node(LOGGING)}",
+            self._logging_option(files.path_on_node(self._logging)),
             "-cp",
             f"{files.path_on_node(self.home.libs)}/*",
         ]
+
+    def _logging_option(self, file: Path) -> str:
+        if self._logging == LOGGING:
+            return f"-Dlog4j2.configurationFile={file}"
+        return f"-Dlog4j.configuration=file:{file}"
 
     def _options(self) -> str:
         default = LONG_RUNNING if self.long_running else QUICK_START

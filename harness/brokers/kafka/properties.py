@@ -20,10 +20,17 @@ FEATURES: Final[Mapping[str, str]] = {
 """The features whose level a plan may choose for a new cluster, with the built-in broker's."""
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
-BUILT_IN_PREFIXES: Final = ("highwater.",)
+ZOOKEEPER: Final = "zookeeper.connect"
+BUILT_IN_PREFIXES: Final = ("highwater.", "control.batched")
 """Prefixes of properties that only the built-in broker has."""
 NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", *FEATURES)
 """Properties of the built-in broker that Kafka gets in another way, or does not have."""
+NOT_BESIDE_ZOOKEEPER: Final = (
+    "process.roles",
+    "broker.session.timeout.ms",
+    "broker.heartbeat.interval.ms",
+)
+"""Properties of brokers beside a metadata quorum."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -70,6 +77,8 @@ def kafka_properties(wanted: Mapping[str, str]) -> dict[str, str]:
     if VOTERS in shared:  # the metadata log holds the voters themselves (KIP-853)
         voters = shared.pop(VOTERS)
         shared[BOOTSTRAP] = ",".join(each.partition("@")[2] for each in voters.split(","))
+    if ZOOKEEPER in shared:
+        return {**DEFAULTS, **_beside_zookeeper(shared)}
     replicas = str(min(3, shared[BOOTSTRAP].count(",") + 1))
     internal = {
         "offsets.topic.replication.factor": replicas,
@@ -81,8 +90,18 @@ def kafka_properties(wanted: Mapping[str, str]) -> dict[str, str]:
     return {**DEFAULTS, **internal, **shared}
 
 
-def kafka_format(wanted: Mapping[str, str]) -> Format:
-    """Return how one node's disk is formatted, by the same properties."""
+def _beside_zookeeper(shared: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a broker that keeps its metadata in ZooKeeper."""
+    rest = {name: value for name, value in shared.items() if name not in NOT_BESIDE_ZOOKEEPER}
+    # The controller asks the leaders in turn, and the next one only after this time.
+    return {"controlled.shutdown.retry.backoff.ms": "500", **rest}
+
+
+def kafka_format(wanted: Mapping[str, str], *, has_features: bool = True) -> Format:
+    """Return how one node's disk is formatted, by the same properties.
+
+    Kafka before version 4 has none of the `features`.
+    """
     cluster = wanted["cluster.id"]
     voters = [each.partition("@") for each in wanted.get(VOTERS, "").split(",") if each]
     return Format(
@@ -92,7 +111,9 @@ def kafka_format(wanted: Mapping[str, str]) -> Format:
         )
         if "controller" in wanted["process.roles"].split(",")
         else "",
-        features=tuple((name, wanted.get(name, level)) for name, level in FEATURES.items()),
+        features=tuple(
+            (name, wanted.get(name, level)) for name, level in FEATURES.items() if has_features
+        ),
     )
 
 

@@ -20,10 +20,12 @@ from harness.cli.base import (
 from harness.cli.options import (
     DEFAULT_STORE,
     BrokerModule,
+    ControlPlane,
     Debug,
     KafkaHome,
     Store,
     SystemName,
+    ZooKeepers,
     comma_separated,
     command_group,
     key_values,
@@ -34,6 +36,8 @@ DEFAULT_NODES: Final = 3
 DEFAULT_CONTROLLERS: Final = 3
 """The controllers of a cluster for which only the brokers were given: the metadata quorum survives
 the loss of one. With fewer brokers than this a single controller is enough."""
+
+DEFAULT_ZOOKEEPERS: Final = 3
 
 
 class _ClusterGroup(TyperGroup):
@@ -109,6 +113,8 @@ def cluster_up(
         typer.Option("--config", help="A server property KEY=VALUE of every node. Repeatable."),
     ] = None,
     system: SystemName = None,
+    control_plane: ControlPlane = None,
+    zookeepers: ZooKeepers = None,
     kafka_home: KafkaHome = None,
     broker_module: BrokerModule = None,
     store: Store = DEFAULT_STORE,
@@ -124,13 +130,19 @@ def cluster_up(
     """
     from harness.plans.plan import build
     from harness.run import cluster
+    from harness.systems import choose
 
-    layout = _layout(nodes, controllers, brokers, racks)
+    if control_plane == "zookeeper":
+        layout = _beside_zookeeper(nodes, controllers, brokers, zookeepers, racks)
+    elif zookeepers is not None:
+        raise BadRequest("--zookeepers goes with --control-plane zookeeper: give both, or neither")
+    else:
+        layout = _layout(nodes, controllers, brokers, racks)
     defaults = {} if partitions is None else {"num.partitions": partitions}
     raw = {
         "name": cluster.UNNAMED,
         "seed": 0,
-        "nodes": min(15, len(layout.nodes)),
+        "nodes": min(15, len(layout.nodes) - len(layout.zookeepers)),
         "broker": {**defaults, **key_values("--config", config)},
     }
     flags = {
@@ -138,8 +150,11 @@ def cluster_up(
         "system": system,
         "kafka_home": None if kafka_home is None else str(kafka_home),
         "broker_module": broker_module,
+        "control_plane": control_plane,
+        "zookeepers": zookeepers,
     }
     plan = build(raw, where="cluster up", flags=flags)
+    choose.check(plan)
     ensure_privileges()
     clean_up_killed_runs()
     stop = threading.Event()
@@ -179,6 +194,28 @@ def cluster_down(
         run = cluster.find(run, name).run
     ensure_privileges()
     print_cleaned(cluster.down(store, run), "no detached cluster is up")
+
+
+def _beside_zookeeper(
+    nodes: int | None,
+    controllers: int | None,
+    brokers: int | None,
+    zookeepers: int | None,
+    racks: str,
+) -> Layout:
+    """Return brokers and ZooKeeper nodes. Raises BadRequest, LayoutError."""
+    if controllers is not None:
+        raise BadRequest(
+            "--controllers is for the metadata quorum: beside ZooKeeper one of the brokers is the "
+            "controller; leave it out"
+        )
+    if nodes is not None and brokers is not None:
+        raise BadRequest("give --nodes or --brokers: beside ZooKeeper both mean the brokers")
+    return Layout.beside_zookeeper(
+        brokers=brokers or nodes or DEFAULT_NODES,
+        zookeepers=DEFAULT_ZOOKEEPERS if zookeepers is None else zookeepers,
+        racks=comma_separated(racks),
+    )
 
 
 def _layout(nodes: int | None, controllers: int | None, brokers: int | None, racks: str) -> Layout:

@@ -15,11 +15,13 @@ from typing import Any, Final
 from harness.recording.history import OperationWriter
 from harness.recording.journal import Record
 from harness.recording.store import Run
+from harness.run import zookeeper_targets
 from harness.run.administration.administrator import Administrator
 from harness.run.by_hand.attached import Attached
 from harness.run.by_hand.faults_of_journal import Row, list_faults, unhealed
 from harness.run.by_hand.protocol import FAILURE, PROVE_S, REQUEST, SETTLE_S, Refused
 from harness.run.hosts import hosts_of
+from harness.systems.ensemble.choose import watch_of
 from harness.systems.observer.monitor import Monitor
 from nemesis import selectors
 from nemesis.executor import Nemesis
@@ -85,6 +87,7 @@ class Breaker:
             cluster=rows,
             enter_network=cluster.target.in_client_netns,
             security=cluster.system.access.channel(),
+            ensemble=watch_of(cluster.system.zookeepers, cluster.run.now_ns),
         )
         self._administrator = Administrator(cluster.system, cluster.target, self._monitor)
         self._clock = _Clock(cluster.run)
@@ -193,7 +196,8 @@ class Breaker:
         values = Params.of(fault.options, given).values
         if self._client_port is not None and values.get("peers") == "clients" and "port" in values:
             given = {"port": str(self._client_port), **given}
-        selectors.parse(targets or fault.default_selector)
+        servers = len(self._monitor.zookeepers())
+        zookeeper_targets.check(fault, selectors.parse(targets or fault.default_selector), servers)
         if Ability.CLOCKS in fault.needs:
             raise Refused(
                 f"{name} needs nodes with wall clocks of their own, which only the clusters of "
@@ -204,7 +208,7 @@ class Breaker:
                 f"{name} cannot be injected here: the cluster's machines lack "
                 f"{', '.join(lacks)}; `highwater doctor` says how to get it"
             )
-        nodes = len(self._target.node_ids())
+        nodes = len(self._target.node_ids()) - servers
         if nodes < fault.min_nodes:
             raise Refused(f"{name} needs {fault.min_nodes} nodes, and there are {nodes}")
         return Event(

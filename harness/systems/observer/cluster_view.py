@@ -62,6 +62,8 @@ class ClusterTracker:
         self._views: dict[int, dict[TopicPartition, PartitionView]] = {n: {} for n in self.nodes}
         self._answered_ns: dict[int, int] = {}
         self._ignored: frozenset[int] = frozenset()
+        self._is_decided = False
+        """Whether the control plane itself says who leads, as the znodes do."""
 
     def watch(self, partitions: Iterable[TopicPartition]) -> None:
         """Keep the views of these partitions from now on, and of no others."""
@@ -97,11 +99,31 @@ class ClusterTracker:
             if views.get(partition) != view:
                 views[partition] = view
                 rows.append(_row("view", node, partition, view, at_ns))
-            if _supersedes(view, newest.get(partition), node):
+            if _supersedes(view, newest.get(partition), None if self._is_decided else node):
                 newest[partition] = view
                 rows.append(_row("leader", None, partition, view, at_ns))
         self.newest = newest
         self._answered_ns[node] = at_ns
+        return rows
+
+    def decide(
+        self, decided: Mapping[TopicPartition, PartitionView], at_ns: int
+    ) -> list[dict[str, Any]]:
+        """Add what the control plane itself has at `at_ns`; return what changed, as rows of
+        CLUSTER.
+
+        From then on the views of nodes count only for higher epochs.
+        """
+        self._is_decided = self._is_decided or bool(decided)
+        newest, rows = dict(self.newest), []
+        for partition in self.partitions:
+            view, known = decided.get(partition), newest.get(partition)
+            if view is None or view == known:
+                continue
+            if known is None or view.leader_epoch >= known.leader_epoch:
+                newest[partition] = view
+                rows.append(_row("leader", None, partition, view, at_ns))
+        self.newest = newest
         return rows
 
     def unsettled(self, since_ns: int) -> list[str]:
@@ -171,7 +193,7 @@ class NodeStatus:
         return 2 * in_service.count(True) < len(in_service)
 
 
-def _supersedes(view: PartitionView, newest: PartitionView | None, node: int) -> bool:
+def _supersedes(view: PartitionView, newest: PartitionView | None, node: int | None) -> bool:
     if newest is None or view.leader_epoch > newest.leader_epoch:
         return True
     return view.leader_epoch == newest.leader_epoch and view != newest and node == view.leader

@@ -27,6 +27,7 @@ from harness.systems.observer.cluster_view import (
     caught_up_voters,
     views_of,
 )
+from harness.systems.observer.ensemble_protocol import EnsembleWatch
 from harness.systems.observer.final_epochs import FinalEpochs
 from harness.systems.observer.queries import (
     FRESH_S,
@@ -88,6 +89,7 @@ class Watcher:
         cluster: Rows,
         poll_s: float = POLL_S,
         security: ClientSecurity = PLAINTEXT_CLIENT,
+        ensemble: EnsembleWatch | None = None,
     ) -> None:
         self._brokers = dict(brokers)
         self._controllers = dict(controllers)
@@ -101,6 +103,7 @@ class Watcher:
         self._cluster = cluster
         self._poll_s = poll_s
         self._security = security
+        self._ensemble = ensemble
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
         self._voters: tuple[int, tuple[int, ...]] = (0, ())  # the time of the answer, voters
         self._quorum_recorded: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
@@ -169,7 +172,10 @@ class Watcher:
         return None if view is None else view.isr
 
     def controller(self) -> int | None:
-        """Return the leader of the metadata quorum in the highest epoch seen."""
+        """Return the leader of the metadata quorum in the highest epoch seen, or the broker that
+        ZooKeeper names."""
+        if self._ensemble is not None:
+            return self._ensemble.controller()
         leader = self._quorum[1]
         return leader if leader >= 0 else None
 
@@ -217,6 +223,14 @@ class Watcher:
         """Return the voters of the metadata quorum."""
         return sorted(self._controllers)
 
+    def zookeepers(self) -> Sequence[int]:
+        """Return the nodes with ZooKeeper servers; none beside a metadata quorum."""
+        return () if self._ensemble is None else self._ensemble.nodes
+
+    def zookeeper_leader(self) -> int | None:
+        """Return the node whose server leads the ensemble, if it is known."""
+        return None if self._ensemble is None else self._ensemble.leader()
+
     def voters(self) -> Sequence[int] | None:
         """Return the voters that have all committed records, by the quorum's leader.
 
@@ -227,6 +241,8 @@ class Watcher:
 
     def answers(self, node: int) -> bool | None:
         """Return whether the node answered when it was last asked."""
+        if self._ensemble is not None and node in self._ensemble.nodes:
+            return self._ensemble.answers(node)
         return self._status.answers(node)
 
     def fenced(self, node: int) -> bool | None:
@@ -258,6 +274,8 @@ class Watcher:
             await asyncio.sleep(SETTLE_POLL_S)
 
     def _unsettled(self, since_ns: int) -> list[str]:
+        if self._ensemble is not None and (reasons := self._ensemble.unsettled()):
+            return reasons
         current_ns = self.quorum_times.current_since(since_ns) if self._controllers else since_ns
         if current_ns is None:
             unknown = "it is not known whether all of the metadata log is committed"
@@ -288,6 +306,7 @@ class Watcher:
             self._every(self._poll_s, self._queries.send),
             self._every(WATERMARK_S, self._poll_watermarks),
             self._every(FLUSH_INTERVAL_S, self._flush),
+            *(self._every(self._poll_s, each) for each in self._ensemble_work()),
         ]
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -302,8 +321,21 @@ class Watcher:
         finally:
             for channel in [*self._channels.values(), *quorum.values()]:
                 channel.close()
+            if self._ensemble is not None:
+                await asyncio.to_thread(self._ensemble.close)
             await self._flush()
         self._writer.end(self._client)
+
+    def _ensemble_work(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        if self._ensemble is None:
+            return ()
+        return self._ensemble.work(
+            self.quorum_times, lambda: self._tracker.partitions, self._decided
+        )
+
+    def _decided(self, found: Mapping[TopicPartition, PartitionView]) -> None:
+        for row in self._tracker.decide(found, self._writer.now_ns()):
+            self._cluster.append_named(**row)
 
     def _channel(self, address: Address) -> Channel:
         return Channel(

@@ -17,6 +17,7 @@ from nemesis.faults.fault import Ability
 from nemesis.schedule import from_json
 
 BASE: dict[str, Any] = {"name": "test", "seed": 1, "duration_s": 20}
+ZOOKEEPER = {"control_plane": "zookeeper"}
 KILL = {"at_ms": 0, "fault": "kill", "duration_ms": 1_000}
 
 
@@ -129,6 +130,30 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
         ),
         ({"nemesis": {"events": [KILL | {"until": "when ready"}]}}, "is not a condition"),
         ({"nemesis": {"events": [KILL | {"duration_ms": 0}]}}, "nemesis.events.0.duration_ms: "),
+        ({"control_plane": "raft"}, "control_plane: "),
+        ({"control_plane": "zookeeper", "zookeepers": 0}, "zookeepers: "),
+        ({"control_plane": "zookeeper", "target": "sim"}, "cannot run in a simulated world"),
+        ({"control_plane": "zookeeper", "target": "docker"}, "run only on target local"),
+        (
+            {"nemesis": {"events": [KILL | {"targets": "zookeeper:1"}]}},
+            "there are no ZooKeeper nodes",
+        ),
+        (
+            ZOOKEEPER | {"nemesis": {"events": [KILL | {"targets": "zookeeper:4"}]}},
+            "no ZooKeeper node 4, only 1 to 3",
+        ),
+        (
+            ZOOKEEPER | {"nemesis": {"events": [KILL | {"targets": "node:104"}]}},
+            "no ZooKeeper node 4, only 1 to 3",
+        ),
+        (
+            ZOOKEEPER | {"nemesis": {"mix": {"disk.bit-flip": {"targets": ["zookeeper:random"]}}}},
+            "disk.bit-flip is for brokers and cannot hit a ZooKeeper node",
+        ),
+        (
+            ZOOKEEPER | {"nemesis": {"faults": ["quorum.remove-voter"]}},
+            "there is no metadata quorum",
+        ),
     ],
 )
 def test_plan_with_one_mistake_is_refused_with_one_line(changes: dict[str, Any], said: str) -> None:
@@ -373,6 +398,29 @@ def test_only_the_own_client_sends_zombie_batches() -> None:
         build(raw, where="plan")
     for changes in ({"target": "sim"}, {"workload": {"zombie_batches": True, "client": "own"}}):
         assert build({**raw, **changes}, where="plan").workload.zombie_batches
+
+
+def test_plan_beside_the_quorum_is_written_as_before() -> None:
+    """So its run has the same id and digest as in earlier versions."""
+    assert not {"control_plane", "zookeepers"} & made().to_json().keys()
+    assert not {"control_plane", "zookeepers"} & made(zookeepers=5).to_json().keys()
+    written = made(**ZOOKEEPER, zookeepers=5).to_json()
+    assert (written["control_plane"], written["zookeepers"]) == ("zookeeper", 5)
+    assert Plan.from_json(written, "plan") == made(**ZOOKEEPER, zookeepers=5)
+
+
+def test_cluster_of_others_has_its_own_control_plane() -> None:
+    """What the harness does not start, it cannot put beside ZooKeeper."""
+    external = {"system": "external", "external": {"bootstrap_servers": "k:9092"}}
+    with pytest.raises(PlanError, match="system external has a control plane of its own"):
+        prepare(made(**external, **ZOOKEEPER))
+
+
+def test_zookeeper_nodes_take_part_in_a_random_mix() -> None:
+    """They count for nothing in the majority of the brokers."""
+    mix = {"kill": {"targets": ["zookeeper:random"]}, "pause": {"targets": ["zookeeper:leader"]}}
+    events = prepare(made(**ZOOKEEPER, nemesis={"mix": mix, "overlap": 3})).schedule.events
+    assert {event.targets for event in events} == {"zookeeper:random", "zookeeper:leader"}
 
 
 def test_racks_are_names_and_not_for_clusters_of_others() -> None:

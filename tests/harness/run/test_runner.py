@@ -93,6 +93,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         access = OPEN
         brokers: Mapping[int, Any] = {}
         controllers: Mapping[int, Any] = {}
+        zookeepers: Mapping[int, Any] = {}
 
         def __init__(self, *_: object) -> None: ...
 

@@ -322,6 +322,8 @@ class FakeView:
         self.coordinators: dict[tuple[str, str], int] = {}
         """By kind and key."""
         self.voting: Sequence[int] | None = (1, 2, 3)
+        self.servers: Sequence[int] = ()
+        self.leading_server: int | None = None
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as set."""
@@ -358,6 +360,14 @@ class FakeView:
     def controllers(self) -> Sequence[int]:
         """The controllers as set."""
         return self.roles[1]
+
+    def zookeepers(self) -> Sequence[int]:
+        """As set."""
+        return self.servers
+
+    def zookeeper_leader(self) -> int | None:
+        """As set."""
+        return self.leading_server
 
     def voters(self) -> Sequence[int] | None:
         """As set."""

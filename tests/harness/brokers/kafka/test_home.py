@@ -55,9 +55,9 @@ def test_installed_package_does_not_look_for_kafka_among_the_packages(
     """The directory of installed packages has no pyproject.toml. The error names other places."""
     monkeypatch.setattr(homes, "SOURCE_TREE", tmp_path / "site-packages")
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path / "old"))
-    with_jar(tmp_path / "old", "3.9.1")
+    with_jar(tmp_path / "old", "3.8.1")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PlanError, match=r"HOME: Kafka 3\.9\.1 .* too old.*make kafka") as raised:
+    with pytest.raises(PlanError, match=r"HOME: Kafka 3\.8\.1 .* too old.*make kafka") as raised:
         homes.find_kafka()
     assert f"there is no Kafka 4 at {tmp_path}/.kafka" in str(raised.value)
     assert "site-packages" not in str(raised.value)
@@ -69,10 +69,29 @@ def test_home_without_kafka_is_refused(tmp_path: Path) -> None:
         homes.find_kafka(str(tmp_path))
 
 
-def test_kafka_before_version_4_is_refused(tmp_path: Path) -> None:
-    """Such a Kafka may need ZooKeeper, which the harness does not configure."""
-    with pytest.raises(PlanError, match=r"Kafka 3\.9\.1 .* too old"):
-        homes.find_kafka(str(with_jar(tmp_path, "3.9.1")))
+def test_kafka_before_version_3_9_is_refused(tmp_path: Path) -> None:
+    """Its storage tool does not know the arguments that the harness gives."""
+    with pytest.raises(PlanError, match=r"Kafka 3\.8\.1 .* too old"):
+        homes.find_kafka(str(with_jar(tmp_path, "3.8.1")))
+
+
+def test_kafka_beside_zookeeper_is_looked_for_in_its_own_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make kafka-zookeeper` fills it, so both versions can be there."""
+    monkeypatch.setattr(homes, "SOURCE_TREE", tmp_path / "nowhere")
+    monkeypatch.delenv("KAFKA_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with_jar(tmp_path / ".kafka", "4.2.0")
+    with_jar(tmp_path / ".kafka39", "3.9.1")
+    assert homes.find_kafka().version == "4.2.0"
+    assert homes.find_kafka(zookeeper=True).version == "3.9.1"
+
+
+def test_kafka_without_zookeeper_is_refused_beside_zookeeper(tmp_path: Path) -> None:
+    """Kafka 4 has no ZooKeeper mode any more; the error says how to get one that has."""
+    with pytest.raises(PlanError, match=r"4\.2\.0 .* cannot use ZooKeeper.*make kafka-zookeeper"):
+        homes.find_kafka(str(with_jar(tmp_path, "4.2.0")), zookeeper=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""Reads the logs of stopped ZooKeeper servers into a run's tables."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.recording.store import Run
+from harness.systems.ensemble.history import decisions, read_directory
+from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.observer.watcher import Rows
+
+RUN_KEY: Final = "zookeeper_logs"
+"""The key of run.json with the nodes whose logs were read: the verdict needs every server's."""
+
+
+def collect_znodes(
+    run: Run,
+    cluster: Rows,
+    directories: Mapping[int, Path],
+    times: QuorumTimes,
+    *,
+    until_ns: int,
+) -> None:
+    """Write what the znodes' history says into `cluster`, up to `until_ns`.
+
+    `directories` has each server's logs, by node. Raises TransactionLogError, ZnodeError.
+    """
+    logs = {node: list(read_directory(path)) for node, path in directories.items()}
+    for row in decisions(logs.values(), run.started_wall_ns, times):
+        if row["at_ns"] <= until_ns:
+            cluster.append_named(**row)
+    cluster.flush()
+    run.update(**{RUN_KEY: [node for node, log in logs.items() if log]})

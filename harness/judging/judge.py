@@ -68,6 +68,8 @@ def check(
             verdict = checkers.check.check(run.path, plan, made, on_detector=on_detector).as_json()
     except HistoryError as error:
         verdict = checkers.check.unreadable(str(error), plan).as_json()
+    if "control_plane" in plan:
+        verdict["control_plane"] = plan["control_plane"]
     run.write_json("verdict.json", verdict)
     return verdict
 

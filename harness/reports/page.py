@@ -273,6 +273,7 @@ def _environment_rows(stored: StoredRun) -> list[tuple[str, str]]:
         ("system", plan.get("system")),
         ("broker", plan.get("broker_module")),
         ("nodes", plan.get("nodes")),
+        ("control plane", words.control_plane(plan)),
         ("clients", run.get("client")),
         ("phases finished", ", ".join(_texts(run.get("finished")))),
     ]

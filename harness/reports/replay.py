@@ -14,6 +14,8 @@ _OPTIONS: Final = {
     "duration_s": "--duration",
     "target": "--target",
     "system": "--system",
+    "control_plane": "--control-plane",
+    "zookeepers": "--zookeepers",
     "broker_module": "--broker-module",
 }
 """Options that only set a key of the plan; `--seed` is always given."""

@@ -85,6 +85,8 @@ def print_verdict(
             console.print(Text(more))
         if stale := words.staleness(topic):
             console.print(Text(f"  {topic['topic']}: {stale}"), soft_wrap=True)
+    if "control_plane" in verdict:
+        console.print(Text(f"control  {verdict['control_plane']}"), soft_wrap=True)
     if client := _client(run_dir):
         console.print(Text(f"clients  {client}"), soft_wrap=True)
     if report is not None:

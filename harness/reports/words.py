@@ -157,6 +157,14 @@ def _of_others(kind: str) -> "Words | None":
     return words_of_others().get(kind)
 
 
+def control_plane(plan: Mapping[str, Any]) -> str:
+    """Return who elected the leaders, by a plan as JSON; empty for a cluster of others."""
+    if plan.get("control_plane") == "zookeeper":
+        count = plan.get("zookeepers")
+        return f"ZooKeeper, {count} node{'' if count == 1 else 's'}"
+    return "metadata quorum" if plan.get("system") in ("nodes", "kafka") else ""
+
+
 def number(value: Any) -> str:
     """Return a number with separators; a dash for None."""
     if value is None:

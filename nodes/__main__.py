@@ -25,6 +25,7 @@ from nodes.log.checkpoints import CheckpointError
 from nodes.log.errors import LogError
 from nodes.raft.errors import RaftError
 from nodes.server.node import Node, StartError
+from nodes.server.zookeeper.client import MakeZooKeeper
 from nodes.storage.disk import Disk
 from nodes.storage.local import LocalDisk
 
@@ -88,17 +89,19 @@ async def serve(
     rng: random.Random,
     wall_clock_ms: Callable[[], int],
     on_created: Callable[[Node], None] | None = None,
+    make_zookeeper: MakeZooKeeper | None = None,
 ) -> str:
     """Run until a stop is requested or the node fails; return the failure, empty after a clean
     stop.
 
-    `on_created` is called with the node before it starts.
+    `on_created` is called with the node before it starts. `make_zookeeper` makes the client of
+    ZooKeeper, if that is the control plane; the default is a real one.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = Node(config, disk, rng=rng, wall_clock_ms=wall_clock_ms)
+    node = Node(config, disk, rng=rng, wall_clock_ms=wall_clock_ms, make_zookeeper=make_zookeeper)
     if on_created is not None:
         on_created(node)
     await node.start()

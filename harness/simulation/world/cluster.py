@@ -15,12 +15,14 @@ from harness.simulation.world.loop import SimTask
 from harness.simulation.world.network.link import NetworkSettings
 from harness.simulation.world.network.network import Network
 from harness.simulation.world.world import World
+from harness.simulation.world.zookeeper import SimEnsemble
 from harness.systems.brokers import BROKER_PORT, CONTROLLER_PORT, server_properties
 from harness.systems.node_roles import Layout
 from nemesis.hosts import CLIENTS
 from nodes.__main__ import serve
 from nodes.config import NodeConfig, load_config
 from nodes.server.node import Node
+from nodes.server.zookeeper.client import MakeZooKeeper
 
 CLUSTER_ID: Final = "c2ltdWxhdGVkLXdvcmxkLg"
 LOG_DIR: Final = Path("/log")
@@ -37,8 +39,11 @@ class SimCluster:
         overrides: Mapping[str, str | int | float | bool] | None = None,
         network: NetworkSettings | None = None,
         disk: DiskSettings | None = None,
+        ensemble: SimEnsemble | None = None,
     ) -> None:
+        """`ensemble`: the control plane is ZooKeeper, and the nodes are brokers only."""
         self.world = world
+        self._ensemble = ensemble
         self.layout = layout
         self.network = Network(world, network)
         # Two hosts on the clients' machine: stopping the clients must not stop the harness.
@@ -71,6 +76,8 @@ class SimCluster:
             layout=self.layout,
             joins=joins,
         )
+        if self._ensemble is not None:
+            self.properties[node] = _with_zookeeper(self.properties[node])
         self._configs[node], _ = load_config(self.properties[node])
 
     def add_node(self, node: int, role: str, *, joins: Sequence[int] = ()) -> None:
@@ -118,9 +125,23 @@ class SimCluster:
 
             rng = self.world.stream("node", node, host.incarnations)
             disk = host.disk.mount(host.loop)
-            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms, on_created=made)
+            return await serve(
+                config,
+                disk,
+                rng=rng,
+                wall_clock_ms=host.clock.ms,
+                on_created=made,
+                make_zookeeper=self._zookeeper_client(host, config),
+            )
 
         host.boot(main)
+
+    def _zookeeper_client(self, host: Host, config: NodeConfig) -> MakeZooKeeper | None:
+        ensemble, loop = self._ensemble, host.loop
+        if ensemble is None or loop is None or config.zookeeper is None:
+            return None
+        timeout_ms = config.zookeeper.session_timeout_ms
+        return lambda: ensemble.client(loop, timeout_ms)
 
     def run_client(self, main: Main) -> SimTask:
         """Start a program on the clients' machine."""
@@ -135,3 +156,17 @@ class SimCluster:
         for host in [self.clients, self.harness, *self.nodes.values()]:
             host.kill("power")
         self.world.end()
+
+
+def _with_zookeeper(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the same node as a broker whose control plane is ZooKeeper."""
+    kept = {key: value for key, value in properties.items() if not key.startswith("controller.")}
+    listeners = properties["listeners"].split(",")
+    session_ms = properties.get("broker.session.timeout.ms", "9000")
+    return {
+        **kept,
+        "process.roles": "broker",
+        "listeners": ",".join(each for each in listeners if not each.startswith("CONTROLLER")),
+        "zookeeper.connect": "zookeeper:2181",
+        "zookeeper.session.timeout.ms": properties.get("zookeeper.session.timeout.ms", session_ms),
+    }

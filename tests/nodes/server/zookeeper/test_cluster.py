@@ -1,0 +1,282 @@
+"""Three brokers with ZooKeeper: they elect a controller, serve, and survive what a cluster must."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from harness.admin import configs, reassignments, topics
+from harness.zoo.schedules.load import make_topics
+from nodes.ids import NodeId, TopicPartition
+from nodes.wire.controller_requests import LeaderAndIsrRequest
+from nodes.zookeeper import znodes
+from tests.support.nodes.zookeeper_cluster import BROKERS, ZooKeeperCluster
+
+SEEDS = range(3)
+
+
+async def write(cluster: ZooKeeperCluster, count: int = 5, partitions: int = 1) -> None:
+    for _ in range(count):
+        for number in range(partitions):
+            await cluster.client.send_until_acked("t", number)
+
+
+async def assert_nothing_is_lost(cluster: ZooKeeperCluster, partitions: int = 1) -> None:
+    for number in range(partitions):
+        cluster.client.leaders.clear()
+        await cluster.client.send_until_acked("t", number)
+        read = await cluster.client.read("t", number)
+        assert set(cluster.client.acked["t", number]) <= set(read)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_brokers_elect_a_controller_and_serve(seed: int, batched: bool) -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 4})
+        assert cluster.controller in BROKERS
+        assert cluster.state("t").isr == tuple(cluster.state("t").isr)
+        await write(cluster, partitions=4)
+        await assert_nothing_is_lost(cluster, partitions=4)
+
+    ZooKeeperCluster(seed, control_batched=batched).run(main)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_controller_is_replaced_and_comes_back(seed: int, batched: bool) -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 4})
+        await write(cluster, partitions=4)
+        first = cluster.controller
+        assert first is not None
+        cluster.cluster.kill(first)
+        await cluster.until("another controller", lambda: cluster.controller not in (None, first))
+        await cluster.until(
+            "other leaders", lambda: all(cluster.state("t", n).leader != first for n in range(4))
+        )
+        cluster.client.leaders.clear()
+        await write(cluster, partitions=4)
+        cluster.cluster.start(first)
+        await cluster.until_in_sync("t", 4)
+        await assert_nothing_is_lost(cluster, partitions=4)
+
+    ZooKeeperCluster(seed, control_batched=batched).run(main)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_controller_whose_session_expires_resigns_and_registers_again(seed: int) -> None:
+    """A paused controller is replaced. When it continues, it writes nothing and is a broker."""
+
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 4})
+        await write(cluster, partitions=4)
+        first = cluster.controller
+        assert first is not None
+        before = cluster.tree.get(f"/brokers/ids/{first}")[1].czxid
+        cluster.cluster.nodes[first].hold("test")
+        await cluster.until("another controller", lambda: cluster.controller not in (None, first))
+        cluster.client.leaders.clear()
+        await write(cluster, partitions=4)
+        cluster.cluster.nodes[first].release("test")
+        await cluster.until_in_sync("t", 4)
+        assert cluster.tree.get(f"/brokers/ids/{first}")[1].czxid > before
+        assert cluster.controller != first
+        await assert_nothing_is_lost(cluster, partitions=4)
+
+    ZooKeeperCluster(seed).run(main)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_leader_that_is_cut_off_from_zookeeper_loses_nothing_acknowledged(seed: int) -> None:
+    """It serves on, but its followers follow the next leader, so nothing is committed there."""
+
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 1})
+        await write(cluster)
+        leader = cluster.state("t").leader
+        cluster.ensemble.cut(leader)
+        await cluster.until("another leader", lambda: cluster.state("t").leader not in (-1, leader))
+        cluster.client.leaders["t", 0] = leader
+        assert not await cluster.client.send("t", 0, -1)
+        for _ in range(5):
+            cluster.client.leaders["t", 0] = cluster.state("t").leader
+            assert await cluster.client.send("t", 0, -1)
+        cluster.ensemble.heal(leader)
+        await cluster.until_in_sync("t")
+        await assert_nothing_is_lost(cluster)
+
+    ZooKeeperCluster(seed).run(main)
+
+
+def test_isr_shrinks_and_grows_in_the_state_of_the_partition() -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 1})
+        await write(cluster)
+        leader = cluster.state("t").leader
+        follower = next(n for n in BROKERS if n not in (leader, cluster.controller))
+        epoch = cluster.state("t").leader_epoch
+        cluster.ensemble.cut(follower)  # its session must live on
+        cluster.ensemble.heal(follower)
+        host = cluster.cluster.nodes[follower]
+        for _ in range(20):  # slow, but not silent
+            host.hold("test")
+            await asyncio.sleep(0.5)
+            host.release("test")
+            await asyncio.sleep(0.0001)
+            if follower not in cluster.state("t").isr:
+                break
+        assert follower not in cluster.state("t").isr
+        await cluster.until_in_sync("t")
+        assert cluster.state("t").leader == leader
+        assert cluster.state("t").leader_epoch >= epoch
+        await cluster.until(
+            "the notices are gone", lambda: not cluster.tree.children("/isr_change_notification")
+        )
+
+    ZooKeeperCluster(1, replica_lag_time_max_ms=300).run(main)
+
+
+def test_deletion_waits_for_the_broker_that_is_down() -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 2, "u": 1})
+        down = next(n for n in BROKERS if n != cluster.controller)
+        cluster.cluster.kill(down)
+        await cluster.until("it is gone", lambda: f"/brokers/ids/{down}" not in cluster.tree.znodes)
+        async with cluster.admin() as admin:
+            deleting = asyncio.ensure_future(topics.delete(admin, ["t"]))
+            await asyncio.sleep(2)
+            assert "/admin/delete_topics/t" in cluster.tree.znodes
+            assert "/brokers/topics/t" in cluster.tree.znodes
+            cluster.cluster.start(down)
+            await cluster.until(
+                "it is deleted", lambda: "/brokers/topics/t" not in cluster.tree.znodes
+            )
+            deleting.cancel()
+        assert not cluster.tree.children("/admin/delete_topics")
+        assert all(cluster.hosts_nothing(node, "t") for node in BROKERS)
+        await cluster.until_in_sync("u")
+
+    ZooKeeperCluster(2).run(main)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_controlled_shutdown_moves_the_leaderships_first(batched: bool) -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 6})
+        await write(cluster, partitions=6)
+        leaving = next(
+            n
+            for n in BROKERS
+            if n != cluster.controller and any(cluster.state("t", p).leader == n for p in range(6))
+        )
+        led: list[int] = []
+
+        def gone() -> None:
+            led.extend(p for p in range(6) if leaving in cluster.state("t", p).isr)
+
+        cluster.tree.exists(f"/brokers/ids/{leaving}", gone)
+        cluster.cluster.nodes[leaving].terminate()
+        await cluster.until("it has ended", lambda: not cluster.cluster.nodes[leaving].running)
+        assert cluster.cluster.nodes[leaving].exit_code == 0
+        await cluster.until(
+            "its session ends", lambda: f"/brokers/ids/{leaving}" not in cluster.tree.znodes
+        )
+        assert led == []
+        cluster.client.leaders.clear()
+        await write(cluster, partitions=6)
+
+    ZooKeeperCluster(3, control_batched=batched).run(main)
+
+
+def test_reassignment_moves_the_replicas_and_ends() -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        async with cluster.admin() as admin:
+            await make_topics(cluster.cluster, {"u": 1})
+            await topics.create(admin, "t", assignment=[[1, 2]])
+            await cluster.until_in_sync("t", count=2)
+            await write(cluster)
+            moved = TopicPartition("t", 0)
+            assert await reassignments.alter(admin, {moved: (3, 2)}) == {}
+
+            def done() -> bool:
+                assignment = znodes.read_topic(cluster.tree.get("/brokers/topics/t")[0]).partitions[
+                    0
+                ]
+                return assignment == znodes.Assignment(replicas=(NodeId(3), NodeId(2)))
+
+            await cluster.until("the reassignment ends", done)
+            assert 1 not in cluster.state("t").isr
+            await cluster.until("it is removed", lambda: cluster.hosts_nothing(1, "t"))
+            assert await reassignments.ongoing(admin) == {}
+        await assert_nothing_is_lost(cluster)
+
+    ZooKeeperCluster(4).run(main)
+
+
+def test_configuration_reaches_every_broker() -> None:
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 1})
+        async with cluster.admin() as admin:
+            resource = configs.topic("t")
+            await configs.alter(admin, {resource: {"retention.ms": "12345"}})
+
+        def taken() -> bool:
+            images = [
+                made.broker.replicas.image for made in cluster.running.values() if made.broker
+            ]
+            return all(image.topic_config("t").get("retention.ms") == "12345" for image in images)
+
+        await cluster.until("all have it", taken)
+        stored = znodes.read_config(cluster.tree.get("/config/topics/t")[0])
+        assert stored == {"retention.ms": "12345", "min.insync.replicas": "2"}
+
+    ZooKeeperCluster(5).run(main)
+
+
+def test_broker_that_comes_back_at_once_is_not_missed() -> None:
+    """It has another epoch, although its znode was there at every look (KAFKA-1120, KIP-380)."""
+
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 3})
+        await write(cluster, partitions=3)
+        bounced = next(n for n in BROKERS if n != cluster.controller)
+        controller = cluster.cluster.nodes[cluster.controller or 0]
+        controller.hold("test")
+        cluster.cluster.kill(bounced)
+        path = f"/brokers/ids/{bounced}"
+        epoch = cluster.tree.get(path)[1].czxid
+        cluster.tree.delete(path)
+        cluster.cluster.start(bounced)
+        await cluster.until("it is back", lambda: path in cluster.tree.znodes)
+        assert cluster.tree.get(path)[1].czxid > epoch
+        controller.release("test")
+        await cluster.until("it serves", lambda: cluster.active(bounced))
+        await cluster.until_in_sync("t", 3)
+        await assert_nothing_is_lost(cluster, partitions=3)
+
+    ZooKeeperCluster(6, zookeeper_session_timeout_ms=6000).run(main)
+
+
+def test_request_of_a_deposed_controller_is_refused() -> None:
+    """Its write fails at the controller epoch, and brokers refuse what it sends."""
+
+    async def main(cluster: ZooKeeperCluster) -> None:
+        await make_topics(cluster.cluster, {"t": 1})
+        broker = next(n for n in BROKERS if n != cluster.controller)
+        epoch = znodes.read_controller_epoch(cluster.tree.get("/controller_epoch")[0])
+        for controller_epoch, broker_epoch, expected in (
+            (epoch - 1, 1 << 40, ErrorCode.stale_controller_epoch),
+            (epoch, 0, ErrorCode.stale_broker_epoch),
+        ):
+            answer = await cluster.client.channel(broker).request(
+                LeaderAndIsrRequest(
+                    controller_id=9,
+                    controller_epoch=controller_epoch,
+                    broker_epoch=broker_epoch,
+                    topic_states=(),
+                )
+            )
+            assert answer.error_code is expected
+
+    ZooKeeperCluster(7).run(main)

@@ -19,7 +19,9 @@ from harness.plans.plan import Nemesis
 from harness.plans.plugged import SYSTEMS, TARGETS, OneOf
 from harness.plans.problems import describe_problems
 
-FAULTS: Final = ("kill", "pause", "partition.isolate-leader", "app.kill", "app.pause")
+FAULTS_OF_PROGRAMS: Final = ("app.kill", "app.pause")
+"""The faults of a form that names none, with a cluster that somebody else runs."""
+FAULTS: Final = ("kill", "pause", "partition.isolate-leader", *FAULTS_OF_PROGRAMS)
 """The faults of a form that names none."""
 SQLITE: Final = "sqlite:///"
 MIX: Final[Mapping[str, Any]] = {"interval_ms": (2_000, 5_000), "duration_ms": (1_000, 6_000)}
@@ -76,8 +78,14 @@ class Claims(_Frozen):
 class Cluster(_Frozen):
     """[cluster]: the cluster that the program uses."""
 
-    system: Annotated[str, OneOf(("nodes", "kafka"), SYSTEMS)] = "nodes"
-    """The built-in broker (`nodes`), or Apache Kafka (`kafka`)."""
+    system: Annotated[str, OneOf(("nodes", "kafka", "external"), SYSTEMS)] = "nodes"
+    """The built-in broker (`nodes`), Apache Kafka (`kafka`), or a cluster that already runs
+    (`external`)."""
+    bootstrap_servers: str | None = None
+    """For system external: addresses of brokers, host:port, with commas."""
+    properties: dict[str, str] = {}
+    """For system external: client properties by librdkafka's names. `env:NAME` means the value of
+    that environment variable."""
     kafka_home: str | None = None
     """For system kafka: the directory of an unpacked distribution."""
     nodes: int = Field(default=3, ge=1, le=15)
@@ -143,7 +151,7 @@ def plan_of(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
         "name": form.name or _name_of(path),
         "duration_s": seconds,
         "warmup_s": 5,
-        **form.cluster.model_dump(exclude_defaults=True),
+        **_cluster(form.cluster, where),
         "topics": [_topic(form)],
         "workload": [_producers(form), _program(form, directory)],
         "nemesis": _nemesis(form, chaos),
@@ -152,6 +160,24 @@ def plan_of(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
         made["seed"] = form.seed
     if form.cluster.inventory is not None:
         made["inventory"] = str((path.parent / form.cluster.inventory).resolve())
+    return made
+
+
+def _cluster(cluster: Cluster, where: str) -> dict[str, Any]:
+    made = cluster.model_dump(exclude_defaults=True)
+    servers, access = made.pop("bootstrap_servers", None), made.pop("properties", {})
+    if (cluster.system == "external") != (servers is not None):
+        raise PlanError(
+            f'{where}: cluster: system = "external" and bootstrap_servers go together: give both, '
+            "or neither"
+        )
+    if servers is None and access:
+        raise PlanError(
+            f'{where}: cluster.properties are for system = "external"; highwater knows how to '
+            "connect to a cluster that it starts"
+        )
+    if servers is not None:
+        made["external"] = {"bootstrap_servers": servers, "properties": access}
     return made
 
 
@@ -223,10 +249,11 @@ def _nemesis(form: Form, chaos: Mapping[str, Any]) -> dict[str, Any]:
     otherwise."""
     if "events" in chaos:
         return dict(chaos)
-    named = list(chaos.get("faults", () if "mix" in chaos else FAULTS))
+    usual = FAULTS_OF_PROGRAMS if form.cluster.system == "external" else FAULTS
+    named = list(chaos.get("faults", () if "mix" in chaos else usual))
     mix: dict[str, Any] = dict(chaos.get("mix", {}))
     numbers = [str(number) for number in range(1, form.app.instances + 1)]
-    for name in ("app.kill", "app.pause"):
+    for name in FAULTS_OF_PROGRAMS:
         if name in named or "app.*" in named or "*" in named or name in mix:
             mix[name] = {"params": {"instance": numbers}, **mix.get(name, {})}
     return {**MIX, **chaos, "faults": named, "mix": mix}

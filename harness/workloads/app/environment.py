@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from harness.workloads.clients.access import AUTHORITY, MECHANISMS, PASSWORD, PROTOCOL, USER
+
 PREFIX: Final = "HIGHWATER_"
 BOOTSTRAP: Final = f"{PREFIX}BOOTSTRAP_SERVERS"
 INPUT: Final = f"{PREFIX}INPUT_TOPIC"
@@ -11,11 +13,30 @@ OUTPUT: Final = f"{PREFIX}OUTPUT"
 GROUP: Final = f"{PREFIX}GROUP"
 INSTANCE: Final = f"{PREFIX}INSTANCE"
 RUN: Final = f"{PREFIX}RUN"
-NAMES: Final = (BOOTSTRAP, INPUT, OUTPUT, GROUP, INSTANCE, RUN)
+CREDENTIALS: Final[Mapping[str, Sequence[str]]] = {
+    f"{PREFIX}SECURITY_PROTOCOL": (PROTOCOL,),
+    f"{PREFIX}SASL_MECHANISM": MECHANISMS,
+    f"{PREFIX}SASL_USERNAME": (USER,),
+    f"{PREFIX}SASL_PASSWORD": (PASSWORD,),
+    f"{PREFIX}SSL_CA_LOCATION": (AUTHORITY,),
+}
+"""How to connect, with the client properties that say it. A variable is empty without one."""
+NAMES: Final = (BOOTSTRAP, INPUT, OUTPUT, GROUP, INSTANCE, RUN, *CREDENTIALS)
 """The addresses of the brokers, the topic to read, where to put the output (the name of a topic, a
-path, or a URL), the consumer group, the number of this process, from 1, and the run's id."""
+path, or a URL), the consumer group, the number of this process, from 1, the run's id, and how to
+connect."""
 
 _REFERENCE: Final = re.compile(r"\$\{(" + PREFIX + r"\w+)\}")
+
+
+def credentials(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that say how to connect, of client properties."""
+    found = {
+        variable: next((properties[name] for name in names if name in properties), "")
+        for variable, names in CREDENTIALS.items()
+    }
+    found[f"{PREFIX}SECURITY_PROTOCOL"] = found[f"{PREFIX}SECURITY_PROTOCOL"].upper() or "PLAINTEXT"
+    return found
 
 
 def replaced(text: str, variables: Mapping[str, str]) -> str:

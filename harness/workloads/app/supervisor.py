@@ -66,6 +66,7 @@ class Supervisor:
             environment.OUTPUT: self.output.address,
             environment.GROUP: wanted.group,
             environment.RUN: config.run_id,
+            **environment.credentials(self._access.properties),
         }
 
         def named(number: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from harness.plans import plan as plans
 from harness.plans import workload_topics
 from harness.plans.app_plan import FAULTS, load, plan_of
 from harness.plans.errors import PlanError
-from harness.plans.plan import Plan
+from harness.plans.plan import External, Plan
 from harness.run.prepare import prepare
 
 TEN_LINES = """
@@ -133,3 +133,28 @@ def test_fault_of_a_program_needs_a_program() -> None:
         prepare(Plan(seed=1, nemesis=plans.Nemesis(faults=("app.kill",))))
     everything = prepare(Plan(seed=1, nodes=5, nemesis=plans.Nemesis(faults=("*",))))
     assert not any(e.fault.startswith("app.") for e in everything.schedule.events)
+
+
+def test_external_cluster_is_not_broken_by_default() -> None:
+    """Only the program is. The form's keys become those of a plan."""
+    servers = {"bootstrap_servers": "a:1", "properties": {"sasl.password": "env:SECRET"}}
+    made = plan(raw(cluster={"system": "external", "nodes": 1, **servers}), seed=1)
+    assert made.external == External(**servers)
+    assert made.nemesis.faults == ("app.kill", "app.pause")
+    assert {event.fault for event in prepare(made).schedule.events} == {"app.kill", "app.pause"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ({"system": "external"}, 'system = "external" and bootstrap_servers go together'),
+        ({"bootstrap_servers": "a:1"}, "go together: give both, or neither"),
+        ({"properties": {"client.id": "x"}}, 'cluster.properties are for system = "external"'),
+    ],
+)
+def test_external_cluster_and_its_address_go_together(cluster: dict[str, Any], said: str) -> None:
+    """As in a plan, but in the words of the form."""
+    with pytest.raises(PlanError) as refused:
+        plan(raw(cluster=cluster))
+    assert said in str(refused.value)
+    assert str(refused.value).startswith("bills.toml: cluster")

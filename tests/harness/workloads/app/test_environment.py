@@ -28,3 +28,15 @@ def test_environment_has_both_names() -> None:
     assert made["PATH"] == "/bin"
     assert made["SERVERS"] == made[environment.BOOTSTRAP] == "a:1"
     assert made[environment.INSTANCE] == "2"
+
+
+def test_credentials_are_variables() -> None:
+    """Both names of the mechanism count. Without credentials the protocol is PLAINTEXT."""
+    properties = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN", "sasl.username": "u"}
+    found = environment.credentials(properties)
+    assert found["HIGHWATER_SECURITY_PROTOCOL"] == "SASL_SSL"
+    assert found["HIGHWATER_SASL_MECHANISM"] == "PLAIN"
+    assert found["HIGHWATER_SASL_USERNAME"] == "u"
+    assert found["HIGHWATER_SASL_PASSWORD"] == ""
+    assert environment.credentials({})["HIGHWATER_SECURITY_PROTOCOL"] == "PLAINTEXT"
+    environment.check(["app", "${HIGHWATER_SASL_PASSWORD}"], {})

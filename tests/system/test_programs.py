@@ -1,0 +1,93 @@
+"""Tested programs whose cluster or means are special: a secured cluster that already runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clusters.cluster_command import highwater
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.nodes import certificates
+from tests.support.nodes.secured import PASSWORD, USER, SecuredCluster
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import json, os
+from confluent_kafka import Consumer
+names = {
+    "bootstrap.servers": "BOOTSTRAP_SERVERS",
+    "group.id": "GROUP",
+    "security.protocol": "SECURITY_PROTOCOL",
+    "sasl.mechanism": "SASL_MECHANISM",
+    "sasl.username": "SASL_USERNAME",
+    "sasl.password": "SASL_PASSWORD",
+    "ssl.ca.location": "SSL_CA_LOCATION",
+}
+settings = {name: os.environ["HIGHWATER_" + variable] for name, variable in names.items()}
+settings = {name: value for name, value in settings.items() if value}
+settings |= {"auto.offset.reset": "earliest", "session.timeout.ms": 6000}
+consumer = Consumer({**settings, "enable.auto.commit": False})
+consumer.subscribe([os.environ["HIGHWATER_INPUT_TOPIC"]])
+while True:
+    message = consumer.poll(0.5)
+    if message is not None and not message.error():
+        with open("out.txt", "a") as out:
+            print(json.loads(message.value())["id"], file=out, flush=True)
+        consumer.commit(message)
+"""
+"""Writes a line for each input, then commits."""
+FORM = """
+[app]
+command = ["{python}", "app.py"]
+[output]
+file = "out.txt"
+[claims]
+delivery = "at-least-once"
+"""
+
+
+def tried(folder: Path, more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """What `test-app` of the program printed, and its verdict."""
+    (folder / "app.py").write_text(PROGRAM)
+    (folder / "app.toml").write_text(FORM.format(python=sys.executable) + more)
+    done = highwater("test-app", folder / "app.toml", "--store", folder / "store", "--json")
+    return done, json.loads(done.stdout or "{}")
+
+
+def test_program_gets_the_credentials_of_a_secured_cluster_that_already_runs(
+    tmp_path: Path,
+) -> None:
+    """It is killed, and keeps its claim. No file of the run has the password."""
+    files = certificates.make(tmp_path)
+    with serving(SecuredCluster(1, files)) as servers:
+        done, verdict = tried(
+            tmp_path,
+            f"""
+[cluster]
+system = "external"
+nodes = 1
+bootstrap_servers = "{servers}"
+[cluster.properties]
+"security.protocol" = "SASL_SSL"
+"ssl.ca.location" = "{files.authority}"
+"sasl.mechanism" = "PLAIN"
+"sasl.username" = "{USER}"
+"sasl.password" = "{PASSWORD}"
+[chaos]
+seconds = 6
+events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
+""",
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (verdict["verdict"], verdict["headline"]["program"]) == ("VALID", "")
+    [promise] = [each for each in verdict["promises"] if each.get("program")]
+    assert promise["records"] > 200
+    assert (
+        "ended, SIGKILL, by a fault" in Path(verdict["run"], "program/instance-1.log").read_text()
+    )
+    for path in Path(verdict["run"]).rglob("*"):
+        assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path

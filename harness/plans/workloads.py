@@ -154,6 +154,9 @@ class GroupWorkload(_Members):
     processing: Literal["at-most-once", "at-least-once"] = "at-least-once"
     """What the group promises: `at-most-once` commits an offset before its record counts as
     processed, `at-least-once` afterwards."""
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """What members get of transactions: `read_uncommitted` includes the records of open and of
+    aborted ones. It matters only for a topic that gets transactions."""
 
 
 class CopyWorkload(_Members):

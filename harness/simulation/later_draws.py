@@ -56,6 +56,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = _with_groups(plan, _stream("groups", seed))
     plan = _with_compaction(plan, _stream("compaction", seed))
     plan = _with_workloads(plan, _stream("workloads", seed))
+    plan = workload_draws.with_isolation(plan, _stream("isolation", seed))
     plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),

@@ -420,6 +420,8 @@ def _run_id(prepared: Prepared) -> str:
     for each in plan["more_workloads"]:
         if not each["client_command"]:
             del each["client_command"]
+        if each.get("isolation") == "read_committed":
+            del each["isolation"]
     if not plan["more_workloads"]:
         del plan["more_workloads"]
     text = json.dumps(plan, sort_keys=True).encode()

@@ -45,6 +45,24 @@ def add(plan: Plan, rng: random.Random) -> Plan:
     return plan.model_copy(update=changes)
 
 
+def with_isolation(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan in which sometimes the group reads the transactions, at either isolation
+    level, if both were drawn."""
+    if {"group", "transactions"} - {each.kind for each in plan.more_workloads}:
+        return plan
+    if rng.random() < 0.5:
+        return plan
+    changes = {
+        "topic": PAYMENTS,
+        "isolation": rng.choice(("read_committed", "read_uncommitted", "read_uncommitted")),
+    }
+    further = [
+        each.model_copy(update=changes) if isinstance(each, GroupWorkload) else each
+        for each in plan.more_workloads
+    ]
+    return plan.model_copy(update={"more_workloads": tuple(further)})
+
+
 def groups(plan: Plan) -> tuple[str, ...]:
     """Return the groups of the plan's further workloads."""
     return tuple(

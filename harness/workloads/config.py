@@ -14,8 +14,9 @@ from harness.plans.workloads import FurtherWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-"""An isolation level."""
+"""Isolation levels."""
 CLIENTS_PER_PROCESS: Final = 1_000
 """How many client numbers one process owns. The harness's own clients have lower numbers."""
 
@@ -141,7 +142,11 @@ class FurtherConfig:
     def isolation(self, topic: str) -> int | None:
         """Return the isolation level of the readers of a topic; None: nobody writes transactions to
         it."""
-        return READ_COMMITTED if topic in self.transactional else None
+        if topic not in self.transactional:
+            return None
+        wanted = self.wanted
+        early = isinstance(wanted, GroupWorkload) and wanted.isolation == "read_uncommitted"
+        return READ_UNCOMMITTED if early else READ_COMMITTED
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

@@ -89,6 +89,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "kind": "group",
         "topic": "orders",
         "processing": "at-most-once",
+        "isolation": "read_uncommitted",
         "client": "own",
         "client_command": ["./my-client"],
         "group": "readers",

@@ -8,6 +8,7 @@ from harness.plans import workload_topics
 from harness.plans.plan import Plan, PlanError, build
 from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
 from harness.run.prepare import prepare
+from harness.workloads.config import FurtherConfig
 
 TOPICS = [{"name": name, "acks": "all"} for name in ("in", "out", "txn")]
 COPY = {"kind": "copy", "group": "copiers", "input": "in", "output": "out"}
@@ -72,6 +73,29 @@ def test_topics_are_transactional_if_somebody_writes_transactions_to_them() -> N
     assert workload_topics.transactional(plan_with(every, COPY)) == {"in", "out", "txn"}
     plain = {**COPY, "processing": "at-least-once"}
     assert workload_topics.transactional(plan_with(every, plain)) == {"in", "txn"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "isolation", "level"),
+    [
+        ("in", "read_committed", None),
+        ("in", "read_uncommitted", None),
+        ("txn", "read_committed", 1),
+        ("txn", "read_uncommitted", 0),
+    ],
+)
+def test_members_have_the_isolation_of_their_group(
+    topic: str, isolation: str, level: int | None
+) -> None:
+    """Without transactions in the topic there is no level to record."""
+    group = {**GROUP, "topic": topic, "isolation": isolation}
+    plan = plan_with({}, group, TRANSACTIONS)
+    config = FurtherConfig(
+        run_id="r", base_ns=0, history_dir="", first_client=1, bootstrap="", name="group",
+        workload=plan.more_workloads[0].model_dump(mode="json"), partitions={topic: 1},
+        transactional=sorted(workload_topics.transactional(plan)),
+    )  # fmt: skip
+    assert config.isolation(topic) == level
 
 
 def test_a_flag_changes_the_producers_in_a_list() -> None:

@@ -31,6 +31,9 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["late requests"] += later_draws.LATE in drawn.nemesis.faults
         for kind in {each.kind for each in drawn.more_workloads}:
             met[kind] += 1
+        groups = [each for each in drawn.more_workloads if each.kind == "group"]
+        met["group of transactions"] += any(each.topic == "payments" for each in groups)
+        met["read uncommitted"] += any(each.isolation == "read_uncommitted" for each in groups)
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
     assert {"group", "copy", "transactions"} <= set(met)

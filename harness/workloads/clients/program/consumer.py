@@ -34,7 +34,7 @@ def open_consumer(options: ProducerOptions, reads: Reads) -> dict[str, Any]:
     """Return the values of an `open-consumer` without a group."""
     return {
         **connection(options),
-        "isolation_level": "read_uncommitted" if reads.isolation is None else "read_committed",
+        "isolation_level": "read_committed" if reads.isolation else "read_uncommitted",
         "max_records": POLL_RECORDS,
     }
 

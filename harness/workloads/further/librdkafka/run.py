@@ -51,7 +51,7 @@ class LibrdkafkaFurther:
             self._access,
             wanted,
             index,
-            read_committed=reads.isolation is not None,
+            read_committed=bool(reads.isolation),
         )
         return Subscribed(settings, reads, membership, before_revocation=before_revocation)
 

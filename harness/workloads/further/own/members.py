@@ -57,7 +57,7 @@ class Members:
         return Subscribed(
             member,
             cluster,
-            replace(self.world.consumer, read_committed=reads.isolation is not None),
+            replace(self.world.consumer, read_committed=bool(reads.isolation)),
             reads,
             self.histories.membership(client, topic, wanted.group, tally),
             heartbeat_s=wanted.session_timeout_ms / 1000 / HEARTBEATS,

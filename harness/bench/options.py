@@ -6,18 +6,25 @@ A wrong option is a BenchError, or a BadRequest for bad bootstrap servers, of on
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from harness.admin.client import parse_bootstrap
-from harness.bench.points import STARTED_ONLY, Client, Measure, Point, PointSelection, points
+from harness.bench.points import (
+    CONTROL_PLANES,
+    OUTAGES,
+    STARTED_ONLY,
+    Client,
+    Measure,
+    Point,
+    PointSelection,
+    points,
+)
 from harness.plans.plan import PlanError, System
 
 T = TypeVar("T", bound=StrEnum)
 
 BUILT_IN: Final = "builtin"
 KAFKA: Final = "kafka"
-STARTED: Final[Mapping[str, System]] = {BUILT_IN: "nodes", KAFKA: "kafka"}
-"""Clusters that the benchmark starts: their name on the command line, and the system in plans."""
 DEFAULT_NAME: Final = "highwater"
 MAX_PARTITIONS: Final = 100_000
 MAX_MESSAGES: Final = 10_000
@@ -44,11 +51,43 @@ class MeasuredSystem:
     """host:port[,host:port...]; None for a cluster that the benchmark starts."""
     system: System = "nodes"
     """The system of a cluster that the benchmark starts."""
+    zookeeper: bool = False
+    """Whether the control plane of that cluster is ZooKeeper."""
+    kafka_39: bool = False
+    """Whether Kafka is the one that `make kafka-zookeeper` has fetched."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """Server properties of that cluster."""
 
     @property
     def is_ours(self) -> bool:
         """Whether the benchmark starts the cluster, and can stop its nodes."""
         return self.bootstrap is None
+
+
+def _ours(
+    name: str, system: System = "nodes", *, zookeeper: bool = False, **more: Any
+) -> MeasuredSystem:
+    return MeasuredSystem(name=name, bootstrap=None, system=system, zookeeper=zookeeper, **more)
+
+
+STARTED: Final[Mapping[str, MeasuredSystem]] = {
+    each.name: each
+    for each in (
+        _ours(BUILT_IN),
+        _ours("builtin-zookeeper", zookeeper=True),
+        _ours("builtin-one-by-one", zookeeper=True, properties=(("control.batched", "false"),)),
+        _ours(KAFKA, "kafka"),
+        _ours("kafka-3.9", "kafka", kafka_39=True),
+        _ours("kafka-3.9-zookeeper", "kafka", zookeeper=True, kafka_39=True),
+    )
+}
+"""Clusters that the benchmark starts, by their names on the command line. `one-by-one` is the
+controller before Kafka 1.1, which waited for each write of a znode before the next (KAFKA-5642)."""
+BESIDE_EACH_OTHER: Final = (
+    *(BUILT_IN, "builtin-zookeeper", "builtin-one-by-one"),
+    *("kafka-3.9", "kafka-3.9-zookeeper"),
+)
+"""The clusters that `bench control-planes` compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +174,10 @@ def check(options: Options) -> Options:
 def parse_measures(names: Sequence[str], *, ours: bool) -> tuple[Measure, ...]:
     """Return the named measures; without a name all possible ones. Raises BenchError."""
     if names:
-        return tuple(dict.fromkeys(_one_of(Measure, name, "measure") for name in names))
+        listed = [
+            each for name in names for each in (OUTAGES if name == CONTROL_PLANES else (name,))
+        ]
+        return tuple(dict.fromkeys(_one_of(Measure, name, "measure") for name in listed))
     return tuple(measure for measure in Measure if ours or measure not in STARTED_ONLY)
 
 
@@ -148,7 +190,7 @@ def parse_clients(names: Sequence[str]) -> tuple[Client, ...]:
 
 
 def parse_systems(named: Sequence[str], bootstrap: str | None) -> tuple[MeasuredSystem, ...]:
-    """Return the systems of NAME=HOST:PORT[,...], NAME=builtin, NAME=kafka, builtin or kafka.
+    """Return the systems of NAME=HOST:PORT[,...], NAME=CLUSTER or CLUSTER, one of STARTED.
 
     Without any it is the built-in cluster. Raises BenchError, and BadRequest for bad addresses.
     """
@@ -159,11 +201,11 @@ def parse_systems(named: Sequence[str], bootstrap: str | None) -> tuple[Measured
             name, where = DEFAULT_NAME if name == BUILT_IN else name, name
         if not name or not where:
             raise BenchError(
-                f"--system {text}: write NAME=HOST:PORT[,HOST:PORT...], NAME={BUILT_IN} or "
-                f"NAME={KAFKA}"
+                f"--system {text}: write NAME=HOST:PORT[,HOST:PORT...], or NAME= and one of "
+                f"{', '.join(STARTED)}"
             )
         systems.append(
-            MeasuredSystem(name=name, bootstrap=None, system=STARTED[where])
+            replace(STARTED[where], name=name)
             if where in STARTED
             else MeasuredSystem(name=name, bootstrap=where)
         )

@@ -4,11 +4,12 @@ Each number of partitions gets a cluster of its own. It has a small topic that i
 ballast topics, so that the loss of a node moves a third of all leaders. Between two outages the
 node is started again, all replicas come back in sync, and the preferred leaders lead again.
 
-`gap_ms` is the median gap of the watched partitions that the stopped node led. `worst_ms` is their
-greatest gap. `usual_ms` is the longest gap in the second before the outage: the machine's own
-noise. After a kill the gap contains the session timeout, because no node can know of the kill
-before it expires. `takeover_ms` is the part after it: from the first broker that names the new
-leader to the new leader's first answer.
+`created_ms` is the time from the first request to create the topics until every broker sees all
+replicas in sync; each cluster is filled once. `gap_ms` is the median gap of the watched partitions
+that the stopped node led. `worst_ms` is their greatest gap. `usual_ms` is the longest gap in the
+second before the outage: the machine's own noise. After a kill the gap contains the session
+timeout, because no node can know of the kill before it expires. `takeover_ms` is the part after it:
+from the first broker that names the new leader to the new leader's first answer.
 """
 
 import asyncio
@@ -26,13 +27,14 @@ from harness.bench import systems
 from harness.bench.clients.probe import REQUEST_TIMEOUT_S, Probe, longest_gap_ms
 from harness.bench.clients.workers import MeasureError, Stop, Stopped
 from harness.bench.options import MeasuredSystem, Options
-from harness.bench.points import Measure, Point, Turn
+from harness.bench.points import OUTAGES, Measure, Point, Turn
 from harness.bench.results import Sample
 from harness.bench.systems import RunningSystem
 from harness.brokers.errors import DeployError
 from harness.recording.store import Run
 from harness.targets.base import TargetError
 from harness.targets.local import LocalTarget
+from nemesis.hosts import FIRST_ZOOKEEPER
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
@@ -73,7 +75,12 @@ def samples(
     """
     for partitions, group in groupby(sorted(points, key=_partitions), _partitions):
         here = list(group)
-        turns = [Turn(n, point, system.name) for n in range(options.rounds) for point in here]
+        turns = [
+            Turn(n, point, system.name)
+            for n in range(options.rounds)
+            for point in sorted(here, key=lambda point: OUTAGES.index(point.measure))
+            if n in rounds_of(point, options.rounds)
+        ]
         with ExitStack() as stack:
             cluster: _Cluster | None = None
             error = ""
@@ -92,6 +99,11 @@ def samples(
                     point=turn.point, system=system.name, round=turn.round, values=values,
                     error=error or None,
                 )  # fmt: skip
+
+
+def rounds_of(point: Point, rounds: int) -> range:
+    """Return the rounds in which a point is measured: a cluster is filled only once."""
+    return range(1 if point.measure is Measure.CREATION else rounds)
 
 
 def _partitions(point: Point) -> int:
@@ -119,24 +131,32 @@ def _deploy(
     label = f"{partitions}-partitions"
     up = stack.enter_context(systems.up(system, options, run, label, stop, OUTAGE_PROPERTIES))
     topics = topics_of(partitions)
+    began_ns = time.monotonic_ns()
     up.admin.create_all(topics, replicas=REPLICAS)
-    return _Cluster(up, topics, stop)
+    created_ms = (time.monotonic_ns() - began_ns) / 1e6
+    return _Cluster(up, topics, stop, created_ms)
 
 
 class _Cluster:
     """A running cluster whose nodes are stopped one at a time."""
 
-    def __init__(self, up: RunningSystem, topics: Mapping[str, int], stop: Stop) -> None:
+    def __init__(
+        self, up: RunningSystem, topics: Mapping[str, int], stop: Stop, created_ms: float
+    ) -> None:
         assert up.target is not None
         self._up = up
         self._target: LocalTarget = up.target
         self._topics = topics
         self._stop = stop
-        self._brokers = dict(zip(self._target.node_ids(), up.bootstrap, strict=True))
+        self._created_ms = created_ms
+        nodes = [node for node in self._target.node_ids() if node < FIRST_ZOOKEEPER]
+        self._brokers = dict(zip(nodes, up.bootstrap, strict=True))
         self._decisions = 0
 
     def measure(self, measure: Measure) -> Values:
         """Make one outage, then restore the cluster. Raises MeasureError, Stopped."""
+        if measure is Measure.CREATION:
+            return {"created_ms": self._created_ms}
         try:
             match measure:
                 case Measure.FAILOVER:
@@ -236,10 +256,20 @@ class _Cluster:
         return victim, sorted(p for p, leader in leaders.items() if leader == victim)
 
     def _active_controller(self) -> int:
+        if self._up.zookeepers:
+            return self._named_by_zookeeper()
         controller = self._up.admin.active_controller()
         if controller not in self._brokers:
             raise MeasureError(f"node {controller} leads the quorum and is no node of the cluster")
         return controller
+
+    def _named_by_zookeeper(self) -> int:
+        from harness.systems.ensemble.reading import active_controller
+
+        found = active_controller(self._up.zookeepers)
+        if found is None:
+            raise MeasureError("/controller names no broker")
+        return found
 
 
 async def _creates_topic(channel: Channel, topic: str) -> bool:

@@ -26,10 +26,14 @@ class Measure(StrEnum):
     FAILOVER = "failover"
     SHUTDOWN = "controlled-shutdown"
     CONTROLLER = "controller-failover"
+    CREATION = "creation"
 
 
-OUTAGES: Final = (Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
-"""Measures that stop nodes."""
+OUTAGES: Final = (Measure.CREATION, Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
+"""Measures of clusters of their own, in this order: how they get their partitions, and what stops
+nodes."""
+CONTROL_PLANES: Final = "control-planes"
+"""Stands for all of OUTAGES on every control plane that can be started here."""
 STARTED_ONLY: Final = (*OUTAGES, Measure.COMPACTION)
 """Measures of clusters that the benchmark starts: it stops their nodes, or looks at their files."""
 COORDINATORS: Final = (Measure.COMMITS, Measure.GROUPS, Measure.TRANSACTIONS, Measure.COPIES)
@@ -283,8 +287,11 @@ QUANTITIES: Final[Mapping[Measure, tuple[Quantity, ...]]] = {
     ),
     Measure.SHUTDOWN: (Quantity("gap_ms", "gap ms"), Quantity("stopped_ms", "node down after ms")),
     Measure.CONTROLLER: (Quantity("gap_ms", "ms to the next topic"),),
+    Measure.CREATION: (Quantity("created_ms", "ms until all are in sync"),),
 }
 """The first quantity of a measure is compared and plotted."""
+PLOTTED: Final[Mapping[Measure, tuple[str, ...]]] = {Measure.SHUTDOWN: ("gap_ms", "stopped_ms")}
+"""The quantities that have plots, where that is not the first one alone."""
 
 REFERENCE_MS: Final[Mapping[int, float]] = {0: 0.29, 1: 1.05, -1: 2.05}
 """Time to publish a message, by acks: the replication talk, 2013 (three brokers, 1 KB)."""

@@ -64,7 +64,8 @@ def _samples(options: Options, run: Run, stop: Stop, show: ShowTurn) -> Iterator
     turns = _turns(options, by_clients)
     outage_points = [p for p in options.points if p.measure in OUTAGES]
     ours = [system for system in options.systems if system.is_ours]
-    total = len(turns) + len(outage_points) * len(ours) * options.rounds
+    each = sum(len(outages.rounds_of(point, options.rounds)) for point in outage_points)
+    total = len(turns) + each * len(ours)
     numbers = count(1)
 
     def begin(turn: Turn) -> None:

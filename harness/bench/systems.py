@@ -8,21 +8,24 @@ broker's would, and is removed with the cluster. The configuration and output st
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.admin.client import Address, parse_bootstrap
 from harness.bench.admin import BlockingAdmin
 from harness.bench.clients.workers import MeasureError
-from harness.bench.options import NODES, BenchError, MeasuredSystem, Options
+from harness.bench.options import NODES, STARTED, BenchError, MeasuredSystem, Options
 from harness.brokers.built_in import BuiltIn
 from harness.brokers.choose import broker_program_of
-from harness.plans.plan import Plan, build
+from harness.brokers.errors import DeployError
+from harness.brokers.kafka.home import find_kafka
+from harness.plans.plan import Plan, PlanError, build
 from harness.recording.journal import Journal
 from harness.recording.store import Run
+from harness.systems import choose
 from harness.systems.brokers import BrokerSystem
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
@@ -36,6 +39,8 @@ class RunningSystem:
     bootstrap: tuple[Address, ...]
     admin: BlockingAdmin
     target: LocalTarget | None = None
+    zookeepers: Mapping[int, Address] = field(default_factory=dict)
+    """The addresses of its ZooKeeper servers; none beside a metadata quorum."""
     files: Callable[[int], Path] | None = None
     """Where a node's logs are; None for a cluster that the benchmark did not start."""
 
@@ -79,18 +84,19 @@ def up(
     broker = {**(properties or {}), **options.broker}
     plan = plan_of(system, options, broker)
     program = broker_program_of(plan, long_running=True)
+    layout = choose.layout_of(plan)
     with Journal.create(path / "journal.jsonl", run_id=own.run_id) as journal:
         target = LocalTarget(
             own.run_id,
             path,
-            list(range(1, NODES + 1)),
+            layout.nodes,
             journal,
             volume=Volume.DIRECTORY,
             uplink=True,
         )
         try:
             target.up()
-            cluster = BrokerSystem(plan, target, own, program=program)
+            cluster = BrokerSystem(plan, target, own, layout, program=program)
             cluster.configure()
             cluster.start()
             bootstrap = tuple(cluster.brokers.values())
@@ -99,6 +105,7 @@ def up(
                 bootstrap=bootstrap,
                 admin=BlockingAdmin(system.name, bootstrap, stopped),
                 target=target,
+                zookeepers=cluster.zookeepers,
                 files=lambda node: path / "nodes" / str(node) / "data" / "log",
             )
         finally:
@@ -111,16 +118,37 @@ def check(options: Options) -> None:
     """Raise PlanError or DeployError when a cluster of the options cannot be started here."""
     for system in options.systems:
         if system.is_ours:
-            broker_program_of(plan_of(system, options, options.broker))
+            choose.check(plan_of(system, options, options.broker))
+
+
+def startable(
+    names: Sequence[str], options: Options
+) -> tuple[tuple[MeasuredSystem, ...], dict[str, str]]:
+    """Return those of STARTED that can be started here, and why the others cannot, by name."""
+    found, missing = [], {}
+    for name in names:
+        try:
+            check(replace(options, systems=(STARTED[name],)))
+        except (PlanError, DeployError) as error:
+            missing[name] = str(error)
+        else:
+            found.append(STARTED[name])
+    return tuple(found), missing
 
 
 def plan_of(system: MeasuredSystem, options: Options, broker: Mapping[str, str]) -> Plan:
     """Return the plan of the cluster that is started for a system. Raises PlanError."""
-    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": dict(broker)}
+    properties = {**dict(broker), **dict(system.properties)}
+    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": properties}
+    if system.zookeeper:
+        raw["control_plane"] = "zookeeper"
+    home = options.kafka_home
+    if system.kafka_39 and home is None:
+        home = str(find_kafka(zookeeper=True).libs.parent)
     flags = (
         {"broker_module": options.broker_module}
         if system.system == "nodes"
-        else {"system": system.system, "kafka_home": options.kafka_home}
+        else {"system": system.system, "kafka_home": home}
     )
     return build(raw, where="bench", flags=flags)
 
@@ -138,11 +166,12 @@ def described(systems: Mapping[str, MeasuredSystem], options: Options) -> list[d
             "bootstrap": system.bootstrap,
             "nodes": NODES if system.is_ours else None,
             "system": system.system if system.is_ours else None,
+            "control_plane": "zookeeper" if system.zookeeper else "quorum",
             "broker_module": options.broker_module if system.is_ours else None,
             "build": BuiltIn(options.broker_module).build()
             if system.system == "nodes" and system.is_ours
             else None,
-            "properties": dict(options.broker) if system.is_ours else {},
+            "properties": {**options.broker, **dict(system.properties)} if system.is_ours else {},
         }
         for name, system in systems.items()
     ]

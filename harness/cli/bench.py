@@ -8,16 +8,17 @@ import os
 import shlex
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from harness.cli.base import Exit, clean_up_killed_runs, ensure_privileges, on_signals
+from harness.cli.base import Exit, clean_up_killed_runs, ensure_privileges, on_signals, warn
 from harness.cli.options import DEFAULT_STORE, BrokerModule, Debug, KafkaHome, Store, key_values
 
 if TYPE_CHECKING:
-    from harness.bench.options import Options
+    from harness.bench.options import MeasuredSystem, Options
     from harness.bench.results import Result
 
 INCOMPLETE: Final = 2
@@ -29,7 +30,9 @@ Measures = Annotated[
     typer.Argument(
         metavar="[MEASURE]...",
         help="What to measure: latency, producer-throughput, consumer-throughput, commits, groups, "
-        "transactions, copies, compaction, failover, controlled-shutdown, controller-failover. "
+        "transactions, copies, compaction, creation, failover, controlled-shutdown, "
+        "controller-failover; or control-planes: the last four, on every control plane that can be "
+        "started here. "
         "Default: all that the systems allow.",
     ),
 ]
@@ -37,7 +40,9 @@ System = Annotated[
     list[str] | None,
     typer.Option(
         help="A system to measure: NAME=HOST:PORT[,...] for a running cluster, NAME=builtin or "
-        "NAME=kafka for a cluster that the benchmark starts. Repeat it to compare systems. "
+        "NAME=kafka for a cluster that the benchmark starts, and beside ZooKeeper "
+        "builtin-zookeeper, builtin-one-by-one, kafka-3.9 and kafka-3.9-zookeeper. Repeat it to "
+        "compare systems. "
         "Default: builtin."
     ),
 ]
@@ -139,9 +144,11 @@ def bench(
     """
     from harness.bench import options as choices
     from harness.bench import results
-    from harness.bench.points import PointSelection
+    from harness.bench.points import CONTROL_PLANES, PointSelection
 
-    systems = choices.parse_systems(system or (), bootstrap_servers)
+    every_plane = CONTROL_PLANES in (measures or ()) and not system and bootstrap_servers is None
+    named = choices.BESIDE_EACH_OTHER if every_plane else system or ()
+    systems = choices.parse_systems(named, bootstrap_servers)
     numbers = choices.parse_numbers
     given = choices.Options(
         selection=PointSelection(
@@ -169,9 +176,22 @@ def bench(
         client_cpus=choices.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
         check_crcs=check_crcs,
     )
+    if every_plane:
+        given = replace(given, systems=_startable(given))
     checked = choices.check(choices.quick(given) if quick else given)
     earlier = results.load(baseline) if baseline else None
     _measure(checked, store, earlier, json_file, html_file)
+
+
+def _startable(options: "Options") -> "tuple[MeasuredSystem, ...]":
+    """Return the clusters of all control planes that can be started here; say what is missing."""
+    from harness.bench import options as choices
+    from harness.bench import systems
+
+    found, missing = systems.startable(choices.BESIDE_EACH_OTHER, options)
+    for name, why in missing.items():
+        warn(f"{name} is left out: {why}")
+    return found
 
 
 def _measure(

@@ -22,7 +22,12 @@ def values_of(point: Point, round_number: int, factor: float) -> dict[str, float
         case Measure.GROUPS:
             return {"joined_ms": grown * 3 * point.x}
         case _:
-            return {"gap_ms": grown * 30, "takeover_ms": grown * 5, "stopped_ms": 400.0}
+            return {
+                "gap_ms": grown * 30,
+                "takeover_ms": grown * 5,
+                "stopped_ms": 400.0,
+                "created_ms": 9.0,
+            }
 
 
 def result(

@@ -6,18 +6,20 @@ reaches from the least to the greatest round. All positions are in px.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from harness.bench.output import words
+from harness.bench.output import claims, words
 from harness.bench.points import (
     OUTAGES,
+    PLOTTED,
     QUANTITIES,
     Client,
     Measure,
     Point,
+    Quantity,
     Sweep,
     reference,
 )
@@ -72,6 +74,16 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A dashed line: how the sources say that a time changes with the number of partitions."""
+
+    path: str
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """The plot of a sweep by one client."""
 
@@ -81,6 +93,7 @@ class Plot:
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     curves: Sequence[Curve]
+    claims: Sequence[Claim]
     rules: Sequence[Rule]
     alone: str
     """The client's rate without a broker, in words."""
@@ -120,33 +133,43 @@ def plots(result: Result) -> list[Plot]:
         lambda p: (p.measure, p.sweep, p.client),
     )
     for (measure, sweep, client), points in kinds:
-        plot = _plot(result, measure, sweep, client, list(points))
-        if plot is not None:
-            made.append(plot)
+        here = list(points)
+        for name in PLOTTED.get(measure, (QUANTITIES[measure][0].name,)):
+            plot = _plot(result, measure, sweep, client, here, quantity_of(measure, name))
+            if plot is not None:
+                made.append(plot)
     return made
 
 
 def _plot(
-    result: Result, measure: Measure, sweep: Sweep, client: Client, points: Sequence[Point]
+    result: Result,
+    measure: Measure,
+    sweep: Sweep,
+    client: Client,
+    points: Sequence[Point],
+    quantity: Quantity,
 ) -> Plot | None:
-    quantity = QUANTITIES[measure][0]
     series = [
         (name, acks, found)
         for name in result.names
         for acks in dict.fromkeys(point.acks for point in points)
-        if (found := _spreads(result, name, [p for p in points if p.acks == acks]))
+        if (found := _spreads(result, name, [p for p in points if p.acks == acks], quantity.name))
     ]
     if not series:
         return None
-    alone = [found for _, found in _spreads(result, CLIENT_ALONE, points)]
-    references = {r.value: r.text for point in points if (r := reference(point)) is not None}
+    is_first = quantity == QUANTITIES[measure][0]
+    alone = [found for _, found in _spreads(result, CLIENT_ALONE, points, quantity.name)]
+    references = {
+        r.value: r.text for point in points if is_first and (r := reference(point)) is not None
+    }
     values = [v for _, _, found in series for _, s in found for v in (s.least, s.most) if v > 0]
     low, high = decades([*values, *references])
     scale = LogScale(low_decade=low, high_decade=high, top=TOP, bottom=BOTTOM)
     xs = sorted({point.x for point in points})
     place = dict(zip(xs, _places(xs), strict=True))
     drawn = [_curve(result, sweep, name, acks, found, place, scale) for name, acks, found in series]
-    title = words.TITLES[measure]
+    claims = claim_lines(result, measure, quantity.name, series, place, scale)
+    title = words.TITLES[measure] if is_first else f"{words.TITLES[measure]}: {quantity.label}"
     if client is not Client.RAW:
         title += f" ({client})"
     return Plot(
@@ -159,16 +182,58 @@ def _plot(
         ],
         y_ticks=_ticks(scale),
         curves=_apart(drawn),
+        claims=claims,
         rules=[Rule(y=scale.y(value), text=f"2013: {text}") for value, text in references.items()],
         alone=_alone(alone, quantity.label),
     )
 
 
-def _spreads(result: Result, name: str, points: Sequence[Point]) -> list[tuple[Point, Spread]]:
+def quantity_of(measure: Measure, name: str) -> Quantity:
+    """Return a measure's quantity of that name."""
+    return next(each for each in QUANTITIES[measure] if each.name == name)
+
+
+def claim_lines(
+    result: Result,
+    measure: Measure,
+    quantity: str,
+    series: Sequence[tuple[str, int, Sequence[tuple[Point, Spread]]]],
+    place: Mapping[int, float],
+    scale: LogScale,
+) -> list[Claim]:
+    """Return the claims about control planes, drawn through the first points of the curves.
+
+    Each begins where the slowest cluster of its control plane begins.
+    """
+    made = []
+    for claim in claims.about(measure, quantity):
+        begun = [
+            found[0]
+            for name, _, found in series
+            if claims.control_plane(result, name) == claim.control_plane and len(found) > 1
+        ]
+        if not begun:
+            continue
+        point, spread = max(begun, key=lambda each: each[1].median)
+        last = max(place)
+        end = spread.median * (last / point.x if claim.grows else 1.0)
+        shown = min(end, 10.0**scale.high_decade)
+        share = (
+            1.0 if end == shown else math.log(shown / spread.median) / math.log(end / spread.median)
+        )
+        end_x = place[point.x] + share * (place[last] - place[point.x])
+        path = line([(place[point.x], scale.y(spread.median)), (end_x, scale.y(shown))])
+        made.append(Claim(path=path, x=end_x, y=scale.y(shown), text=claim.text))
+    return made
+
+
+def _spreads(
+    result: Result, name: str, points: Sequence[Point], quantity: str
+) -> list[tuple[Point, Spread]]:
     return [
         (point, found)
         for point in points
-        if (found := result.spread(point, name, QUANTITIES[point.measure][0].name)) is not None
+        if (found := result.spread(point, name, quantity)) is not None
     ]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.bench.output import words
+from harness.bench.output import claims, words
 from harness.bench.points import QUANTITIES, Measure, Point, Sweep, reference
 from harness.bench.results import CLIENT_ALONE, Result, Sample, against_baseline
 
@@ -61,6 +61,8 @@ def notes(result: Result) -> list[str]:
             for each in result.systems
             if each.get("build")
         ),
+        *claims.findings(result),
+        *(claims.PUBLISHED if claims.compares(result) else ()),
         f"{machine['cores']} cores ({machine['cpu']}), load {load[0]} before and {load[1]} after, "
         f"kernel {versions['kernel']}, Python {versions['python']}, "
         f"commit {str(machine['commit'])[:12]}",

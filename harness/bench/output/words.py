@@ -19,6 +19,7 @@ TITLES: Final[Mapping[Measure, str]] = {
     Measure.FAILOVER: "Leader killed: gap in acknowledgements",
     Measure.SHUTDOWN: "Controlled shutdown of a leader: gap in acknowledgements",
     Measure.CONTROLLER: "Controller killed: time to the next created topic",
+    Measure.CREATION: "Topics created: time until all replicas are in sync",
 }
 SWEEPS: Final[Mapping[Sweep, str]] = {
     Sweep.ACKS: "acks",

@@ -29,8 +29,9 @@ READ_S: Final = 1.0
 """How long reads of znodes may take before nothing is known."""
 RECONNECT_S: Final = 0.5
 
-_quiet = logging.getLogger("harness.systems.ensemble.client")
-_quiet.setLevel(logging.CRITICAL)  # faults break connections all the time
+quiet = logging.getLogger("harness.systems.ensemble.client")
+"""The log of ZooKeeper's client."""
+quiet.setLevel(logging.CRITICAL)  # faults break connections all the time
 
 Decided = Mapping[TopicPartition, PartitionView]
 
@@ -153,7 +154,7 @@ class EnsembleWatch:
                 ",".join(f"{host}:{port}" for host, port in self._addresses.values()),
                 timeout=SESSION_S,
                 connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_S),
-                logger=_quiet,
+                logger=quiet,
             )
             self._client.start_async()
         return self._client

@@ -39,6 +39,22 @@ def test_systems_are_parsed_from_their_names() -> None:
     assert options.parse_systems([], None) == (MeasuredSystem(name="highwater", bootstrap=None),)
 
 
+def test_clusters_of_both_control_planes_are_started_by_name() -> None:
+    """A name of one's own may stand before it."""
+    [old, named] = options.parse_systems(["builtin-one-by-one", "mine=kafka-3.9-zookeeper"], None)
+    assert old.zookeeper
+    assert old.properties == (("control.batched", "false"),)
+    assert (named.name, named.system, named.zookeeper, named.kafka_39) == (
+        "mine", "kafka", True, True,
+    )  # fmt: skip
+
+
+def test_control_planes_stands_for_all_outages_and_the_creation() -> None:
+    """Each of them once."""
+    found = options.parse_measures(["control-planes", "failover"], ours=True)
+    assert found == (Measure.CREATION, Measure.FAILOVER, Measure.SHUTDOWN, Measure.CONTROLLER)
+
+
 @pytest.mark.parametrize("text", ["a", "=h:1", "a=", "a=h", "a=h:x", "a=h:0", "a=h:65536", "a=:1"])
 def test_system_without_name_or_address_is_refused(text: str) -> None:
     with pytest.raises((BenchError, BadRequest), match=r"(?i)host:port"):

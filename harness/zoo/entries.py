@@ -12,7 +12,6 @@ from typing import Final
 from harness.zoo import mutants
 from harness.zoo.entry import Entry
 from harness.zoo.schedules import SCHEDULES
-from harness.zoo.schedules.stage import Stage
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
 
@@ -45,7 +44,7 @@ processes. One scenario may serve several mutants."""
 def play_schedule(name: str, seed: int) -> str:
     """Play the mutant's schedule of single messages. Return what failed, or an empty text."""
     try:
-        Stage(SCHEDULES[name], seed).run()
+        SCHEDULES[name].run(seed)
     except Exception as error:
         return getattr(error, "name", None) or str(error)
     return ""

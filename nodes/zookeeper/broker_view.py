@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId
 from nodes.metadata.broker import BrokerImage
-from nodes.metadata.image import ClusterImage
+from nodes.metadata.image import ClusterImage, PartitionImage
 from nodes.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -41,11 +41,15 @@ def refusal(request: Any, controller_epoch: int, broker_epoch: BrokerEpoch) -> E
     return ErrorCode.none
 
 
-def is_newer(image: ClusterImage, topic_id: UUID, number: int, partition_epoch: int) -> bool:
-    """Whether the image has no state of a partition, or an older one."""
-    topic = image.topics.get(topic_id)
-    known = None if topic is None else topic.partitions.get(number)
+def is_newer(known: PartitionImage | None, leader_epoch: int, partition_epoch: int) -> bool:
+    """Whether the state of a partition with these epochs is newer than the known one."""
     return known is None or known.partition_epoch < partition_epoch
+
+
+def partition_of(image: ClusterImage, topic_id: UUID, number: int) -> PartitionImage | None:
+    """The known state of a partition."""
+    topic = image.topics.get(topic_id)
+    return None if topic is None else topic.partitions.get(number)
 
 
 def leader_and_isr(image: ClusterImage, request: Any) -> Iterator[MetadataRecord]:
@@ -53,7 +57,8 @@ def leader_and_isr(image: ClusterImage, request: Any) -> Iterator[MetadataRecord
     for topic in request.topic_states:
         yield from _named(image, topic.topic_name, topic.topic_id)
         for row in topic.partition_states:
-            if is_newer(image, topic.topic_id, row.partition_index, row.partition_epoch):
+            known = partition_of(image, topic.topic_id, row.partition_index)
+            if is_newer(known, row.leader_epoch, row.partition_epoch):
                 yield PartitionRecord(
                     partition_id=row.partition_index,
                     topic_id=topic.topic_id,
@@ -77,11 +82,10 @@ def update_metadata(image: ClusterImage, request: Any) -> Iterator[MetadataRecor
                 yield RemoveTopicRecord(topic_id=topic.topic_id)
             continue
         yield from _named(image, topic.topic_name, topic.topic_id)
-        known = image.topics.get(topic.topic_id)
         for row in states:
-            if not is_newer(image, topic.topic_id, row.partition_index, row.zk_version):
+            before = partition_of(image, topic.topic_id, row.partition_index)
+            if not is_newer(before, row.leader_epoch, row.zk_version):
                 continue
-            before = None if known is None else known.partitions.get(row.partition_index)
             yield PartitionRecord(
                 partition_id=row.partition_index,
                 topic_id=topic.topic_id,

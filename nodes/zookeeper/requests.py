@@ -28,6 +28,7 @@ from nodes.wire.controller_requests import (
     UpdateMetadataRequest,
     UpdateMetadataTopic,
 )
+from nodes.zookeeper.broker_view import partition_of
 
 MAX_PARTITIONS: Final = 500
 
@@ -54,8 +55,8 @@ def leader_and_isr(
     """
     hosted = [
         (key, partition)
-        for key in keys
-        if (partition := _partition(image, key)) is not None and to.node_id in partition.replicas
+        for key, partition in _known(image, keys)
+        if to.node_id in partition.replicas
     ]
     chunks = _chunks(hosted) or ([[]] if full else [])
     for number, chunk in enumerate(chunks, start=1):
@@ -100,7 +101,7 @@ class MetadataUpdate:
         deleted: Sequence[TopicImage] = (),
     ) -> None:
         self._sender = sender
-        known = [(k, p) for k in keys if (p := _partition(image, k)) is not None]
+        known = list(_known(image, keys))
         live = frozenset(image.brokers)
         self._topics = [
             *(_metadata(sender, chunk, live) for chunk in _chunks(known)),
@@ -205,12 +206,14 @@ def stop_replicas(
         )
 
 
-def _partition(image: ClusterImage, key: PartitionKey) -> PartitionImage | None:
-    topic = image.topics.get(key.topic_id)
-    return None if topic is None else topic.partitions.get(key.partition)
-
-
 Row = tuple[PartitionKey, PartitionImage]
+
+
+def _known(image: ClusterImage, keys: Iterable[PartitionKey]) -> Iterator[Row]:
+    for key in keys:
+        partition = partition_of(image, key.topic_id, key.partition)
+        if partition is not None:
+            yield key, partition
 
 
 def _chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:

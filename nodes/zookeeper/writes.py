@@ -146,11 +146,7 @@ def _changes(
         before = topic.partitions[number]
         after = before.changed(record)
         operations: list[Operation] = [
-            SetData(
-                paths.state(topic.name, number),
-                _state(after, controller_epoch),
-                before.partition_epoch,
-            )
+            change_of_state(topic.name, number, before, _state(after, controller_epoch))
         ]
         alone = _assignment(after) != _assignment(before)
         if alone:
@@ -164,6 +160,11 @@ def _changes(
             partition=PartitionKey(topic.topic_id, topic.name, number),
             alone=alone,
         )
+
+
+def change_of_state(topic: str, number: int, before: PartitionImage, data: bytes) -> SetData:
+    """The write of a partition's next state, on condition that this is the state before it."""
+    return SetData(paths.state(topic, number), data, before.partition_epoch)
 
 
 def topic_znode(topic: TopicImage) -> znodes.TopicZnode:

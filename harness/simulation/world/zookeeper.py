@@ -193,6 +193,8 @@ class SimEnsemble:
         self.tree = ZnodeTree()
         self._clients: list[SimZooKeeper] = []
         self._last_session = 0
+        self._withheld: dict[str, list[Callable[[], Any]]] = {}
+        self._released_by_read = ""
         world.after(TICK_NS, self._tick)
 
     def client(self, loop: HostLoop, session_timeout_ms: float) -> "SimZooKeeper":
@@ -223,6 +225,42 @@ class SimEnsemble:
         session, client.session_id = client.session_id, 0
         self.tree.end_session(session)
         client.session_ended()
+
+    def withhold(self, path: str) -> None:
+        """Answer creations below this path from now on, and do them at `release`.
+
+        So a notice comes late, as those of Kafka's brokers do, which collect notices for seconds.
+        """
+        self._withheld[path] = []
+
+    def release(self, path: str) -> None:
+        """Do what was withheld, and withhold nothing more."""
+        for create in self._withheld.pop(path, ()):
+            create()
+
+    def release_after_read(self, path: str) -> None:
+        """Release right after the next time when somebody has read the children of this path."""
+        self._released_by_read = path
+
+    def withheld(self, path: str) -> int:
+        """How many creations below this path are withheld."""
+        return len(self._withheld.get(path, ()))
+
+    def create(self, path: str, create: Callable[[], Stat]) -> Stat:
+        """Create a znode now or later."""
+        for above, creations in self._withheld.items():
+            if path.startswith(f"{above}/"):
+                creations.append(create)
+                return Stat(czxid=0, version=0)
+        return create()
+
+    def children(self, path: str, watch: Watch | None) -> list[str]:
+        """Read the children of a znode."""
+        found = self.tree.children(path, watch)
+        if path == self._released_by_read:
+            self._released_by_read = ""
+            self.release(path)
+        return found
 
     def cut(self, number: int) -> None:
         """Cut the programs of a host off."""
@@ -398,7 +436,9 @@ class SimZooKeeper:
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """See `ZooKeeper`."""
-        found: list[str] = await self._call(lambda: self._tree.children(path, self._watch(watch)))
+        found: list[str] = await self._call(
+            lambda: self._ensemble.children(path, self._watch(watch))
+        )
         return found
 
     async def create(
@@ -410,7 +450,7 @@ class SimZooKeeper:
             session = self.session_id if ephemeral else 0
             return self._tree.create(path, data, session=session, sequence=sequence)
 
-        made: Stat = await self._call(create)
+        made: Stat = await self._call(lambda: self._ensemble.create(path, create))
         return made
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:

@@ -19,12 +19,14 @@ from harness.zoo.schedules import (
     coordinators,
     disks,
     groups,
+    old_plane,
     partitions,
     producers,
     quorum,
     transactions,
 )
 from harness.zoo.schedules.clients import ONE_COORDINATOR
+from harness.zoo.schedules.old_plane import OldPlaneSchedule
 from harness.zoo.schedules.stage import PATIENT, MessageSchedule
 
 SESSION_MS: Final = 12_000
@@ -57,7 +59,8 @@ _OPEN_FOR_LONG: Final = MessageSchedule(
 )
 _REPEAT: Final = MessageSchedule(play=producers.repeat)
 
-SCHEDULES: Final[Mapping[str, MessageSchedule]] = {
+SCHEDULES: Final[Mapping[str, MessageSchedule | OldPlaneSchedule]] = {
+    **old_plane.SCHEDULES,
     "aborts_without_fencing": MessageSchedule(
         play=transactions.timed_out, overrides=ONE_COORDINATOR
     ),

@@ -6,13 +6,12 @@ import time
 
 from harness.zoo import mutants
 from harness.zoo.schedules import SCHEDULES
-from harness.zoo.schedules.stage import Stage
 
 
 def outcome(name: str, seed: int) -> str:
     """Return the failure of a schedule; an empty text if nothing failed."""
     try:
-        Stage(SCHEDULES[name], seed).run()
+        SCHEDULES[name].run(seed)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""

@@ -59,6 +59,10 @@ class MessageSchedule:
     """The time within which the cluster must converge in the end, with everything that was
     acknowledged; 0 for no such demand."""
 
+    def run(self, seed: int) -> None:
+        """Play it in the world of this seed. Raises what `Stage.run` raises."""
+        Stage(self, seed).run()
+
 
 class Stage:
     """See the module."""

@@ -19,6 +19,8 @@ from nodes.wire.errors import ChannelError
 log = logging.getLogger("nodes.controller")
 
 RETRY_S: Final = 0.1
+TIMEOUT_S: Final = 30.0
+"""As Kafka's controller.socket.timeout.ms: a broker takes its time for hundreds of partitions."""
 Done = Callable[[NodeId, Any], None]
 
 
@@ -46,7 +48,7 @@ class _BrokerChannel:
     async def _answer(self, request: Any) -> Any:
         while True:
             try:
-                return await self._channel.request(request)
+                return await self._channel.request(request, timeout_s=TIMEOUT_S)
             except ChannelError as error:
                 log.debug("broker %d did not answer: %s", self._node, error)
                 await asyncio.sleep(RETRY_S)

@@ -21,7 +21,7 @@ from nodes.metadata.records import MetadataRecord, PartitionChangeRecord, Partit
 from nodes.server.zookeeper.broker_channels import BrokerChannels
 from nodes.server.zookeeper.client import ZooKeeper, again, gathered
 from nodes.zookeeper import paths, requests, writes, znodes
-from nodes.zookeeper.broker_view import is_newer
+from nodes.zookeeper.broker_view import partition_of
 from nodes.zookeeper.decisions import known_partition
 from nodes.zookeeper.operations import (
     BadVersion,
@@ -200,11 +200,15 @@ class Commits:
         records = [
             known_partition(topics[key.topic], key.partition, state, stat.version)
             for key, (state, stat) in (await self.states(known)).items()
-            if is_newer(self.image, key.topic_id, key.partition, stat.version)
+            if self._is_newer(key, stat)
         ]
         self.apply(records)
         names = {topic.topic_id: name for name, topic in topics.items()}
         return [PartitionKey(r.topic_id, names[r.topic_id], r.partition_id) for r in records]
+
+    def _is_newer(self, key: PartitionKey, stat: Stat) -> bool:
+        known = partition_of(self.image, key.topic_id, key.partition)
+        return known is None or known.partition_epoch < stat.version
 
     async def _assignment(self, key: PartitionKey, *, fresh: bool) -> znodes.TopicZnode | None:
         if not fresh:

@@ -261,7 +261,7 @@ class ZooKeeperControlPlane:
                         broker_id=self._config.node_id, broker_epoch=self.broker_epoch
                     )
                     with contextlib.suppress(ChannelError):
-                        response = await self.request(request)
+                        response = await self.request(request, timeout_s=timeout_ms / 1000)
                         if response.error_code is not ErrorCode.not_controller:
                             attempts += 1
                         if response.error_code is ErrorCode.none:

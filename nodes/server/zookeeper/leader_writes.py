@@ -91,7 +91,7 @@ class LeaderWrites:
         )
         path = paths.state(topic, row.partition_index)
         try:
-            return await self._zookeeper.set(path, znodes.state(wanted), row.partition_epoch)
+            return await self._zookeeper.set(path, znodes.state(wanted), known_version(row))
         except BadVersion:
             # An earlier attempt may have been made although its answer was lost.
             data, stat = await self._zookeeper.get(path)
@@ -133,6 +133,11 @@ class LeaderWrites:
                 return respond(request, producer_id_start=start, producer_id_len=len(block))
         except SessionExpired as error:
             raise ConnectFailed("the session with ZooKeeper has expired") from error
+
+
+def known_version(row: Any) -> int:
+    """The version of the state that an ISR change was decided on."""
+    return int(row.partition_epoch)
 
 
 def _refused(row: Any, code: ErrorCode) -> Row:

@@ -53,6 +53,10 @@ from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch import read
 from nodes.server.requests.fetch.read import PartitionReader
 from nodes.server.requests.list_offsets import OffsetsHandler
+from nodes.server.zookeeper import controller_requests, leader_writes
+from nodes.server.zookeeper.controller import ZooKeeperController
+from nodes.server.zookeeper.reading import ClusterReader
+from nodes.zookeeper import broker_view, decisions, writes
 from tests.scenarios import prepared
 from tests.support.require import require
 from tests.support.tiers import nightly
@@ -69,11 +73,13 @@ DECIDE: tuple[Any, ...] = (
     cleaner, Cleaning, CleanedSegment, CleanedTransactions, RecordFilter, LogCleaner,
     Offsets, OffsetExpiry, composition, checks, static_members, reconciliation,
     TransactionCoordinator, Shard,
+    broker_view, writes, decisions, controller_requests, leader_writes, ClusterReader,
+    ZooKeeperController,
 )  # fmt: skip
 """The classes and modules that mutants patch."""
 
 
-def decisions() -> list[tuple[str, object]]:
+def functions() -> list[tuple[str, object]]:
     """Return the functions and properties of the classes and modules that mutants patch."""
     return [
         (f"{owner.__name__}.{name}", value)
@@ -90,13 +96,13 @@ def test_applied_mutant_changes_a_decision_and_undo_restores_it(name: str) -> No
     assert mutant.bug
     assert mutant.sources
     assert mutant.shows
-    before = decisions()
+    before = functions()
     undo = mutant.apply()
     try:
-        assert decisions() != before
+        assert functions() != before
     finally:
         undo()
-    assert decisions() == before
+    assert functions() == before
 
 
 def test_no_module_outside_the_zoo_names_a_mutant() -> None:

@@ -7,21 +7,21 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import configs, reassignments, topics
 from harness.zoo.schedules.load import make_topics
+from harness.zoo.schedules.old_plane import BROKERS, OldPlaneStage
 from nodes.ids import NodeId, TopicPartition
 from nodes.wire.controller_requests import LeaderAndIsrRequest
 from nodes.zookeeper import znodes
-from tests.support.nodes.zookeeper_cluster import BROKERS, ZooKeeperCluster
 
 SEEDS = range(3)
 
 
-async def write(cluster: ZooKeeperCluster, count: int = 5, partitions: int = 1) -> None:
+async def write(cluster: OldPlaneStage, count: int = 5, partitions: int = 1) -> None:
     for _ in range(count):
         for number in range(partitions):
             await cluster.client.send_until_acked("t", number)
 
 
-async def assert_nothing_is_lost(cluster: ZooKeeperCluster, partitions: int = 1) -> None:
+async def assert_nothing_is_lost(cluster: OldPlaneStage, partitions: int = 1) -> None:
     for number in range(partitions):
         cluster.client.leaders.clear()
         await cluster.client.send_until_acked("t", number)
@@ -32,20 +32,20 @@ async def assert_nothing_is_lost(cluster: ZooKeeperCluster, partitions: int = 1)
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_brokers_elect_a_controller_and_serve(seed: int, batched: bool) -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 4})
         assert cluster.controller in BROKERS
         assert cluster.state("t").isr == tuple(cluster.state("t").isr)
         await write(cluster, partitions=4)
         await assert_nothing_is_lost(cluster, partitions=4)
 
-    ZooKeeperCluster(seed, control_batched=batched).run(main)
+    OldPlaneStage(seed, {"control.batched": batched}).run(main)
 
 
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_controller_is_replaced_and_comes_back(seed: int, batched: bool) -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 4})
         await write(cluster, partitions=4)
         first = cluster.controller
@@ -61,14 +61,14 @@ def test_killed_controller_is_replaced_and_comes_back(seed: int, batched: bool) 
         await cluster.until_in_sync("t", 4)
         await assert_nothing_is_lost(cluster, partitions=4)
 
-    ZooKeeperCluster(seed, control_batched=batched).run(main)
+    OldPlaneStage(seed, {"control.batched": batched}).run(main)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_controller_whose_session_expires_resigns_and_registers_again(seed: int) -> None:
     """A paused controller is replaced. When it continues, it writes nothing and is a broker."""
 
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 4})
         await write(cluster, partitions=4)
         first = cluster.controller
@@ -84,14 +84,14 @@ def test_controller_whose_session_expires_resigns_and_registers_again(seed: int)
         assert cluster.controller != first
         await assert_nothing_is_lost(cluster, partitions=4)
 
-    ZooKeeperCluster(seed).run(main)
+    OldPlaneStage(seed, {}).run(main)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_leader_that_is_cut_off_from_zookeeper_loses_nothing_acknowledged(seed: int) -> None:
     """It serves on, but its followers follow the next leader, so nothing is committed there."""
 
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 1})
         await write(cluster)
         leader = cluster.state("t").leader
@@ -106,11 +106,11 @@ def test_leader_that_is_cut_off_from_zookeeper_loses_nothing_acknowledged(seed: 
         await cluster.until_in_sync("t")
         await assert_nothing_is_lost(cluster)
 
-    ZooKeeperCluster(seed).run(main)
+    OldPlaneStage(seed, {}).run(main)
 
 
 def test_isr_shrinks_and_grows_in_the_state_of_the_partition() -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 1})
         await write(cluster)
         leader = cluster.state("t").leader
@@ -134,11 +134,11 @@ def test_isr_shrinks_and_grows_in_the_state_of_the_partition() -> None:
             "the notices are gone", lambda: not cluster.tree.children("/isr_change_notification")
         )
 
-    ZooKeeperCluster(1, replica_lag_time_max_ms=300).run(main)
+    OldPlaneStage(1, {"replica.lag.time.max.ms": 300}).run(main)
 
 
 def test_deletion_waits_for_the_broker_that_is_down() -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 2, "u": 1})
         down = next(n for n in BROKERS if n != cluster.controller)
         cluster.cluster.kill(down)
@@ -157,12 +157,12 @@ def test_deletion_waits_for_the_broker_that_is_down() -> None:
         assert all(cluster.hosts_nothing(node, "t") for node in BROKERS)
         await cluster.until_in_sync("u")
 
-    ZooKeeperCluster(2).run(main)
+    OldPlaneStage(2, {}).run(main)
 
 
 @pytest.mark.parametrize("batched", [True, False])
 def test_controlled_shutdown_moves_the_leaderships_first(batched: bool) -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 6})
         await write(cluster, partitions=6)
         leaving = next(
@@ -186,11 +186,11 @@ def test_controlled_shutdown_moves_the_leaderships_first(batched: bool) -> None:
         cluster.client.leaders.clear()
         await write(cluster, partitions=6)
 
-    ZooKeeperCluster(3, control_batched=batched).run(main)
+    OldPlaneStage(3, {"control.batched": batched}).run(main)
 
 
 def test_reassignment_moves_the_replicas_and_ends() -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         async with cluster.admin() as admin:
             await make_topics(cluster.cluster, {"u": 1})
             await topics.create(admin, "t", assignment=[[1, 2]])
@@ -211,11 +211,11 @@ def test_reassignment_moves_the_replicas_and_ends() -> None:
             assert await reassignments.ongoing(admin) == {}
         await assert_nothing_is_lost(cluster)
 
-    ZooKeeperCluster(4).run(main)
+    OldPlaneStage(4, {}).run(main)
 
 
 def test_configuration_reaches_every_broker() -> None:
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 1})
         async with cluster.admin() as admin:
             resource = configs.topic("t")
@@ -231,13 +231,13 @@ def test_configuration_reaches_every_broker() -> None:
         stored = znodes.read_config(cluster.tree.get("/config/topics/t")[0])
         assert stored == {"retention.ms": "12345", "min.insync.replicas": "2"}
 
-    ZooKeeperCluster(5).run(main)
+    OldPlaneStage(5, {}).run(main)
 
 
 def test_broker_that_comes_back_at_once_is_not_missed() -> None:
     """It has another epoch, although its znode was there at every look (KAFKA-1120, KIP-380)."""
 
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 3})
         await write(cluster, partitions=3)
         bounced = next(n for n in BROKERS if n != cluster.controller)
@@ -255,13 +255,13 @@ def test_broker_that_comes_back_at_once_is_not_missed() -> None:
         await cluster.until_in_sync("t", 3)
         await assert_nothing_is_lost(cluster, partitions=3)
 
-    ZooKeeperCluster(6, zookeeper_session_timeout_ms=6000).run(main)
+    OldPlaneStage(6, {"zookeeper.session.timeout.ms": 6000}).run(main)
 
 
 def test_request_of_a_deposed_controller_is_refused() -> None:
     """Its write fails at the controller epoch, and brokers refuse what it sends."""
 
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         await make_topics(cluster.cluster, {"t": 1})
         broker = next(n for n in BROKERS if n != cluster.controller)
         epoch = znodes.read_controller_epoch(cluster.tree.get("/controller_epoch")[0])
@@ -279,4 +279,4 @@ def test_request_of_a_deposed_controller_is_refused() -> None:
             )
             assert answer.error_code is expected
 
-    ZooKeeperCluster(7).run(main)
+    OldPlaneStage(7, {}).run(main)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from harness.zoo.schedules.load import make_topics
+from harness.zoo.schedules.old_plane import BROKERS, OldPlaneStage
 from nodes.ids import NodeId
 from nodes.zookeeper import paths, znodes
-from tests.support.nodes.zookeeper_cluster import BROKERS, ZooKeeperCluster
 
 PARTITIONS = 3
 FAULTS = 8
@@ -22,7 +22,7 @@ SEEDS = range(6)
 class StateWatch:
     """Checks each write of a state as the tree makes it."""
 
-    def __init__(self, cluster: ZooKeeperCluster) -> None:
+    def __init__(self, cluster: OldPlaneStage) -> None:
         self._tree = cluster.tree
         self._last: dict[str, znodes.StateZnode] = {}
         self._leaders: dict[tuple[str, int], NodeId] = {}
@@ -46,7 +46,7 @@ class StateWatch:
         self._last[path] = state
 
 
-async def break_something(cluster: ZooKeeperCluster, rng: random.Random) -> None:
+async def break_something(cluster: OldPlaneStage, rng: random.Random) -> None:
     """One fault and its end. A majority of the replicas keeps its disk."""
     node = rng.choice(BROKERS)
     host, ensemble = cluster.cluster.nodes[node], cluster.ensemble
@@ -71,7 +71,7 @@ async def break_something(cluster: ZooKeeperCluster, rng: random.Random) -> None
 def test_nothing_acknowledged_is_lost(seed: int, batched: bool) -> None:
     """A leader comes from the ISR, there is one in each epoch, and epochs only grow."""
 
-    async def main(cluster: ZooKeeperCluster) -> None:
+    async def main(cluster: OldPlaneStage) -> None:
         rng = cluster.world.stream("faults")
         await make_topics(cluster.cluster, {"t": PARTITIONS})
         watch = StateWatch(cluster)
@@ -103,4 +103,4 @@ def test_nothing_acknowledged_is_lost(seed: int, batched: bool) -> None:
             read = await cluster.client.read("t", number)
             assert set(cluster.client.acked["t", number]) <= set(read)
 
-    ZooKeeperCluster(seed, control_batched=batched).run(main, within_s=300)
+    OldPlaneStage(seed, {"control.batched": batched}).run(main, within_s=300)

@@ -1,9 +1,12 @@
 """The interface to the program that a run tests: its instances, numbered from 1."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nemesis.base import NotApplicable
+
+if TYPE_CHECKING:
+    from nemesis.hosts import Clocks  # which imports this module
 
 
 class Programs(Protocol):
@@ -46,6 +49,11 @@ class Programs(Protocol):
         """pid -> state letter of every process of an instance."""
         ...
 
+    @property
+    def clocks(self) -> "Clocks":
+        """The wall clocks of the instances, which are numbered as nodes are elsewhere."""
+        ...
+
 
 class NoProgram:
     """A run without a program."""
@@ -65,6 +73,11 @@ class NoProgram:
     def states(self, instance: int) -> Mapping[int, str]:
         """None."""
         return {}
+
+    @property
+    def clocks(self) -> "Clocks":
+        """Raises NotApplicable."""
+        raise NotApplicable("the run tests no program")
 
     def kill(self, instance: int, tag: str) -> None:
         """Raises NotApplicable."""

@@ -253,7 +253,7 @@ def _nemesis(form: Form, chaos: Mapping[str, Any]) -> dict[str, Any]:
     named = list(chaos.get("faults", () if "mix" in chaos else usual))
     mix: dict[str, Any] = dict(chaos.get("mix", {}))
     numbers = [str(number) for number in range(1, form.app.instances + 1)]
-    for name in FAULTS_OF_PROGRAMS:
+    for name in (*FAULTS_OF_PROGRAMS, "app.clock"):
         if name in named or "app.*" in named or "*" in named or name in mix:
             mix[name] = {"params": {"instance": numbers}, **mix.get(name, {})}
     return {**MIX, **chaos, "faults": named, "mix": mix}

@@ -132,8 +132,8 @@ class Runner:
         self._layout = layout or choose.layout_of(self._plan)
         self._script = script
         self._ending = ending or EndOptions()
-        self._unhealed: tuple[str, ...] = ()
-        self._left: tuple[str, ...] = ()
+        self._needs = prepared.schedule.needs()
+        self._unhealed = self._left = tuple[str, ...]()
         self._in_force: Callable[[], tuple[str, ...]] = tuple
         self._stop = threading.Event()
         self._phase_name = "set up"
@@ -178,7 +178,7 @@ class Runner:
                     nodes=self._layout.nodes,
                     journal=journal,
                     uplink=not self._ending.teardown,
-                    clocks="clocks" in self._prepared.schedule.needs(),
+                    clocks="clocks" in self._needs,
                     reads=choose.reads(plan),
                 )
             )
@@ -247,7 +247,7 @@ class Runner:
         )
         monitor.start()
         streams.callback(monitor.stop)
-        workload = launch(plan, target, system.bootstrap, run, system.access)
+        workload = launch(plan, target, system.bootstrap, run, system.access, self._needs)
         try:
             self._progress.watch(counters=workload.stats, partitions=monitor.view)
             with self._phase(run, "warm up", plan.warmup_s):

@@ -18,6 +18,7 @@ NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.SIGNALS: ("netns",),
     Ability.CLIENT_SIGNALS: ("netns",),
     Ability.PROGRAM_SIGNALS: ("netns",),
+    Ability.PROGRAM_CLOCKS: ("faketime",),
     Ability.PACKET_DROPS: ("nftables",),
     Ability.LINK_QUALITY: ("bad-links",),
     Ability.CONNECTION_RESETS: ("resets",),

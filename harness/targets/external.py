@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from harness.recording.journal import Journal
+from harness.targets import abilities
 from harness.targets.base import UnknownNode, Unsupported
 from harness.targets.linux.clients import LinuxClients
 from nemesis.faults.fault import Ability
 
 EXTERNAL: Final = "the cluster is external, and highwater does not control its machines"
-ABILITIES: Final = frozenset({Ability.CLIENT_SIGNALS, Ability.PROGRAM_SIGNALS})
+ABILITIES: Final = frozenset(
+    {Ability.CLIENT_SIGNALS, Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS}
+)
 
 
 class _ExternalMachines:
@@ -98,7 +101,9 @@ class ExternalKind:
 
     def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
         """Return all abilities but those that concern only the clients."""
-        return {each: EXTERNAL for each in wanted if each not in ABILITIES}
+        wanted = frozenset(wanted)
+        here = abilities.missing_abilities(wanted & {Ability.PROGRAM_CLOCKS})
+        return dict.fromkeys(sorted(wanted - ABILITIES), EXTERNAL) | here
 
     def make(self, request: Any) -> ExternalTarget:
         """Return a target for the clients."""

@@ -102,8 +102,9 @@ class FurtherConfig:
     """The clients of one further workload of the plan.
 
     `workload` is the plan's table. `partitions` has the number of partitions of each topic that the
-    workload uses, and `transactional` the topics among them that get records in transactions. For
-    the other fields see `ClientConfig`.
+    workload uses, and `transactional` the topics among them that get records in transactions.
+    With `clocks` each instance of a tested program has a wall clock of its own. For the other
+    fields see `ClientConfig`.
     """
 
     run_id: str
@@ -118,6 +119,7 @@ class FurtherConfig:
     command: Sequence[str] = ()
     drain_ms: int = 5_000
     rotate_s: float | None = None
+    clocks: bool = False
 
     @property
     def acks(self) -> int:

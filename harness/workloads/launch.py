@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from harness.workloads.config import (
     ClientConfig,
     FurtherConfig,
 )
+from nemesis.faults.fault import Ability
 
 PROGRAM: Final = "harness.workloads.program"
 """The module of a process whose clients a program runs."""
@@ -170,8 +171,16 @@ def _end(clients: Sequence[ClientProcess]) -> list[str]:
     return hung
 
 
-def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access = OPEN) -> Workload:
-    """Start the plan's clients on the target's client machine."""
+def launch(
+    plan: Plan,
+    target: Target,
+    bootstrap: str,
+    run: Run,
+    access: Access = OPEN,
+    needs: Collection[str] = (),
+) -> Workload:
+    """Start the plan's clients on the target's client machine. `needs`: the abilities that the
+    run's faults need; only faults of its clocks give a tested program clocks of its own."""
     folder = run.path / "clients"
     folder.mkdir(exist_ok=True)
     clients = []
@@ -180,7 +189,7 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access 
             (MODULES.get(plan.workload.client, PROGRAM), each)
             for each in client_configs(plan, bootstrap, run)
         ),
-        *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
+        *((_module(each), each) for each in further_configs(plan, bootstrap, run, needs)),
     ]
     for module, config in wanted:
         path = folder / f"{config.name}.json"
@@ -230,7 +239,9 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     ]
 
 
-def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]:
+def further_configs(
+    plan: Plan, bootstrap: str, run: Run, needs: Collection[str] = ()
+) -> list[FurtherConfig]:
     """Return the configuration of each further workload's process, in the plan's order."""
     transactional = workload_topics.transactional(plan)
     found = []
@@ -249,6 +260,7 @@ def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]
                 transactional=[t.name for t in topics if t.name in transactional],
                 rotate_s=plan.rotate_s,
                 command=libraries.command(workload),
+                clocks=Ability.PROGRAM_CLOCKS in needs,
             )
         )
     return found

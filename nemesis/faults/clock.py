@@ -131,7 +131,8 @@ def _offset(text: str) -> object:
     return offset_ms
 
 
-def _offset_or_any(text: str) -> object:
+def read_offset_or_any(text: str) -> object:
+    """Return an offset in ms, or `any`. Raises ValueError."""
     return text if text == ANY else _offset(text)
 
 
@@ -161,7 +162,7 @@ class Jump(_Skew):
             name="offset_ms",
             default=ANY,
             about="ms ahead (negative: behind), or any: half a second, a minute or an hour",
-            read=_offset_or_any,
+            read=read_offset_or_any,
         ),
     )
 

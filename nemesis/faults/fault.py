@@ -25,6 +25,8 @@ class Ability(StrEnum):
     """Stop and continue the processes of clients."""
     PROGRAM_SIGNALS = "program-signals"
     """Kill, stop, continue and restart the tested program (workload kind `app`)."""
+    PROGRAM_CLOCKS = "program-clocks"
+    """Set the wall clock of each instance of the tested program."""
     PACKET_DROPS = "packet-drops"
     """Drop the packets that arrive at one node from another, one way, and count them."""
     LINK_QUALITY = "link-quality"

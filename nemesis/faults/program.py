@@ -1,4 +1,5 @@
-"""Faults of the program that a run tests (workload kind `app`): killed, or stopped for a while.
+"""Faults of the program that a run tests (workload kind `app`): killed, stopped for a while, or
+given another wall clock.
 
 The parameter `instance` says which process of the program is hit. `cut.clients` with the target
 `all` cuts the program off from the cluster, together with all other clients.
@@ -11,6 +12,7 @@ from typing import Final
 
 from nemesis.base import NotApplicable
 from nemesis.fault_state import TAG, new_tag
+from nemesis.faults.clock import ANY, JUMPS_MS, read_offset_or_any
 from nemesis.faults.fault import (
     Ability,
     Fault,
@@ -36,6 +38,14 @@ INSTANCE: Final = Option(
     default="1",
     about="which process of the program: its number, from 1, or all",
     read=_instance,
+)
+
+
+OFFSET: Final = Option(
+    name="offset_ms",
+    default=ANY,
+    about="how far ahead the clock is, ms (negative: behind), or any",
+    read=read_offset_or_any,
 )
 
 
@@ -127,6 +137,69 @@ class PauseProgram(ProgramFault):
         return Measurement(confirmed=True, evidence=f"{_named(injection)} continues")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkewProgram(ProgramFault):
+    """Another wall clock; the right one at the heal."""
+
+    name: str = "app.clock"
+    about: str = (
+        "the wall clock of an instance of the tested program jumps, and back at the heal; "
+        "monotonic time stays right"
+    )
+    needs: frozenset[Ability] = frozenset({Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS})
+    options: tuple[Option, ...] = (INSTANCE, OFFSET)
+
+    def plan_injection(
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+    ) -> Injection:
+        """The instance and the offset, with a tag of this injection."""
+        details = dict(params.values)
+        if details[OFFSET.name] == ANY:
+            details[OFFSET.name] = str(rng.choice(JUMPS_MS))
+        return Injection(details=(*sorted(details.items()), new_tag(rng)))
+
+    def label(self, injection: Injection) -> str:
+        """For example `app.clock instance 2, +60000 ms`."""
+        offset_ms = int(injection.detail(OFFSET.name))
+        return f"{self.name} {_named(injection)}, {offset_ms:+} ms"
+
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Set the clocks. Raises NotApplicable if no instance is running."""
+        _require_running(hosts, injection)
+        for each in _hit(hosts, injection):
+            offset_ms = int(injection.detail(OFFSET.name))
+            hosts.programs.clocks.skew(each, injection.detail(TAG), offset_ms)
+
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if each clock shows the requested time, and not the time without the fault."""
+        return self._measured(hosts, injection, injection.detail(TAG))
+
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Remove this fault's part of the offset."""
+        for each in _hit(hosts, injection):
+            hosts.programs.clocks.unskew(each, injection.detail(TAG))
+
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if each clock shows the time without the fault, or its instance is down."""
+        return self._measured(hosts, injection, "")
+
+    def _measured(self, hosts: Hosts, injection: Injection, layer: str) -> Measurement:
+        """Whether the clocks show the requested time; with a layer: and not that without it."""
+        clocks, confirmed, found = hosts.programs.clocks, True, []
+        for each in _hit(hosts, injection):
+            shown, wanted_ms = clocks.read(each), clocks.requested_offset_ms(each)
+            if shown is None:
+                confirmed &= not layer
+                found.append(f"instance {each} does not run")
+                continue
+            without_ms = wanted_ms - clocks.requested_offset_ms(each, layer) if layer else None
+            confirmed &= shown.allows(wanted_ms)
+            confirmed &= without_ms is None or not shown.allows(without_ms)
+            middle_s = (shown.least_ms + shown.most_ms) / 2000
+            found.append(f"the clock of instance {each} shows {middle_s:+.3f} s")
+        return Measurement(confirmed=confirmed and bool(found), evidence="; ".join(found))
+
+
 def _hit(hosts: Hosts, injection: Injection) -> list[int]:
     """The instances that the injection names and that exist."""
     wanted = injection.detail(INSTANCE.name)
@@ -151,4 +224,4 @@ def _list(instances: Sequence[int]) -> str:
     return ", ".join(map(str, instances))
 
 
-FAULTS: Final[tuple[Fault, ...]] = (KillProgram(), PauseProgram())
+FAULTS: Final[tuple[Fault, ...]] = (KillProgram(), PauseProgram(), SkewProgram())

@@ -1,4 +1,4 @@
-"""Tested programs whose cluster or means are special: a secured cluster that already runs."""
+"""Tested programs on a secured cluster that already runs, and with a clock of their own."""
 
 import json
 import subprocess
@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from tests.support.clusters.cluster_command import highwater
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes import certificates
 from tests.support.nodes.secured import PASSWORD, USER, SecuredCluster
+from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
@@ -50,9 +52,11 @@ delivery = "at-least-once"
 """
 
 
-def tried(folder: Path, more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+def tried(
+    folder: Path, more: str, program: str = PROGRAM
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """What `test-app` of the program printed, and its verdict."""
-    (folder / "app.py").write_text(PROGRAM)
+    (folder / "app.py").write_text(program)
     (folder / "app.toml").write_text(FORM.format(python=sys.executable) + more)
     done = highwater("test-app", folder / "app.toml", "--store", folder / "store", "--json")
     return done, json.loads(done.stdout or "{}")
@@ -91,3 +95,33 @@ events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
     )
     for path in Path(verdict["run"]).rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
+
+
+def test_clock_of_the_program_alone_jumps(tmp_path: Path) -> None:
+    """By two hours, and back, as a process with the program's environment shows. The brokers' clocks
+    stay right."""
+    require("netns", "faketime")
+    script = 'import time; print("hour", int(time.time() // 3600), flush=True)'
+    done, verdict = tried(
+        tmp_path,
+        """
+[cluster]
+nodes = 1
+[chaos]
+seconds = 6
+events = [
+    { at_ms = 500, fault = "app.clock", duration_ms = 3000, params = { offset_ms = "7200000" } },
+]
+""",
+        program=PROGRAM.replace("while True:", f"while True:\n    {script}"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdict["verdict"] == "VALID"
+    run = Path(verdict["run"])
+    [fault] = pyarrow.parquet.read_table(run / "faults.parquet").to_pylist()
+    assert fault["took_effect"], fault
+    assert fault["healed_ns"] is not None
+    assert "the clock of instance 1 shows +7" in fault["effect"]
+    log = (run / "program/instance-1.log").read_text()
+    hours = {int(line.split()[-1]) for line in log.splitlines() if "| hour " in line}
+    assert max(hours) - min(hours) >= 2

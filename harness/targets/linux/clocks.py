@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.recording.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
+from harness.targets.linux.network.network import Recorder
 from nemesis.hosts import ClockReading
 
 LIBRARIES: Final = (
@@ -138,15 +138,18 @@ class LinuxClocks:
     def __init__(
         self,
         directory: Path,
-        journal: Journal,
+        journal: Recorder,
         pid: Callable[[int], int | None],
         *,
         own: bool,
+        what: str = "node",
     ) -> None:
         """Files are below `directory`; `pid` returns a node's process and raises UnknownNode.
 
-        With `own` every node gets its own clock; without, the library is not loaded.
+        With `own` every node gets its own clock; without, the library is not loaded. `what` is what
+        the messages call a node.
         """
+        self._what = what
         self._directory = directory
         self._journal = journal
         self._pid = pid
@@ -166,7 +169,7 @@ class LinuxClocks:
         preload = library()
         if preload is None:
             raise Unsupported(
-                f"node {node} cannot have its own wall clock, because libfaketime is not "
+                f"{self._what} {node} cannot have its own wall clock, because libfaketime is not "
                 "installed: apt-get install libfaketime"
             )
         with self._mutex:
@@ -177,7 +180,7 @@ class LinuxClocks:
         """See the protocol. Raises Unsupported if the nodes have no clocks of their own."""
         self._pid(node)  # raises UnknownNode; a node that is down still has a clock
         if not self._own:
-            raise Unsupported(f"node {node} runs without a wall clock of its own")
+            raise Unsupported(f"{self._what} {node} runs without a wall clock of its own")
         with self._mutex:
             layers = self._layers.setdefault(node, {})
             if layers.get(layer) == offset_ms:
@@ -210,7 +213,10 @@ class LinuxClocks:
             return None
         file = self._file(node)
         if env.get(_FILE) != str(file) or not _has_loaded(pid, env["LD_PRELOAD"]):
-            raise NotInForce(f"node {node} was started without a wall clock of its own")
+            raise NotInForce(
+                f"{self._what} {node} was started without a wall clock of its own; a program that "
+                "is not linked to the C library has none"
+            )
         with self._mutex:
             # The kernel records the first read of a file after a write. To see whether the node
             # has read it, our own read is taken back.

@@ -7,17 +7,20 @@ writes `keep-down.json`: the instances that faults keep down. Every instance lea
 
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.recording.store import write_atomic
 from harness.targets.linux import kernel, processes
+from harness.targets.linux.clocks import LinuxClocks
 
 FOLDER: Final = "program"
 """The folder of a run directory that has these files and the program's logs."""
 STATE: Final = "state.json"
 KEEP_DOWN: Final = "keep-down.json"
+CLOCKS: Final = "clocks"
+"""The folder with a file for the wall clock of each instance."""
 RESULT: Final = "result.json"
 """What the supervisor says at its end: the `problem` that made the run useless, if any, and
 `notes`."""
@@ -45,11 +48,25 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+class _NoJournal:
+    """Keeps nothing: the clocks are files of the run, and end with the program."""
+
+    def record(self, kind: str, /, **fields: object) -> None:
+        """Do nothing."""
+
+
+def clocks_of(folder: Path, pid: Callable[[int], int | None]) -> LinuxClocks:
+    """Return the wall clocks of the instances. `pid` returns the process of an instance."""
+    return LinuxClocks(folder / CLOCKS, _NoJournal(), pid, own=True, what="instance")
+
+
 class ProgramProcesses:
     """The processes of a run's program. See `nemesis.programs.Programs`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.clocks = clocks_of(folder, self.pid)
+        """The wall clocks of the instances, in the place of nodes."""
         self._down: dict[int, set[str]] = {}
         self._stopped: dict[int, set[str]] = {}
 

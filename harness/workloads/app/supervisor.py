@@ -26,7 +26,7 @@ from harness.workloads.app.outputs.file import FileOutput
 from harness.workloads.app.outputs.http import HttpOutput
 from harness.workloads.app.outputs.sql import SqlOutput
 from harness.workloads.app.outputs.topic import TopicOutput, TopicReader, make_topic
-from harness.workloads.app.processes import FOLDER
+from harness.workloads.app.processes import FOLDER, clocks_of
 from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.text_payload import MIN_BYTES, Ids, TextPayload
@@ -72,12 +72,18 @@ class Supervisor:
         def named(number: int) -> dict[str, str]:
             return {**variables, environment.INSTANCE: str(number)}
 
+        clocks = clocks_of(self._folder, lambda _: None)
+
+        def environment_of(number: int) -> dict[str, str]:
+            made = environment.of_instance(base, wanted.environment, named(number))
+            return clocks.environment(number, made) if config.clocks else made
+
         base = {name: text for name, text in os.environ.items() if name != access.VARIABLE}
         self._instances = Instances(
             self._folder,
             wanted.instances,
             command=lambda n: [environment.replaced(each, named(n)) for each in wanted.command],
-            environment=lambda n: environment.of_instance(base, wanted.environment, named(n)),
+            environment=environment_of,
             directory=Path(wanted.directory),
             base_ns=config.base_ns,
             on_change=self._changed,

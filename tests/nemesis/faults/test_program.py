@@ -8,10 +8,11 @@ import pytest
 
 from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
+from nemesis.faults.clock import JUMPS_MS
 from nemesis.faults.fault import Injection, Params
 from nemesis.hosts import Hosts
 from nemesis.programs import NoProgram
-from tests.support.nemesis.fakes import FakeMachines, Trace
+from tests.support.nemesis.fakes import FakeClocks, FakeMachines, Trace
 
 
 @dataclass
@@ -22,6 +23,7 @@ class FakeProgram:
     stopped: dict[int, set[str]] = field(default_factory=lambda: {1: set(), 2: set()})
     alive: dict[int, bool] = field(default_factory=lambda: {1: True, 2: True})
     lazy: bool = False
+    clocks: FakeClocks = field(default_factory=lambda: FakeMachines(Trace()).clocks)
 
     def instances(self) -> Sequence[int]:
         return sorted(self.alive)
@@ -56,10 +58,10 @@ def hosts(program: FakeProgram) -> Hosts:
     return replace(FakeMachines(Trace()).hosts(), programs=program)
 
 
-def injection(name: str, instance: str, seed: int = 0) -> Injection:
+def injection(name: str, instance: str, seed: int = 0, **more: str) -> Injection:
     """As the executor plans it."""
     fault = find(name)
-    params = Params.of(fault.options, {"instance": instance})
+    params = Params.of(fault.options, {"instance": instance, **more})
     return fault.plan_injection((0,), (1, 2, 3), random.Random(seed), params)
 
 
@@ -115,7 +117,7 @@ def test_pause_is_proved_by_the_states_of_processes() -> None:
     assert fault.measure_heal(on, struck).confirmed
 
 
-@pytest.mark.parametrize("name", ["app.kill", "app.pause"])
+@pytest.mark.parametrize("name", ["app.kill", "app.pause", "app.clock"])
 def test_instance_that_does_not_run_is_not_hit(name: str) -> None:
     """Nothing would change; the same without a program, and for a number that does not exist."""
     program = FakeProgram(alive={1: False, 2: True})
@@ -134,3 +136,41 @@ def test_instance_is_a_number_or_all() -> None:
     for bad in ("0", "x", "101"):
         with pytest.raises(BadSchedule, match="a number from 1 to 100, or all"):
             injection("app.kill", bad)
+
+
+def test_clock_is_proved_by_the_time_that_it_shows() -> None:
+    """Two faults add up, and each ends alone."""
+    program, fault = FakeProgram(), find("app.clock")
+    on, minute = hosts(program), injection("app.clock", "2", offset_ms="60000")
+    back = injection("app.clock", "all", 1, offset_ms="-500")
+    assert fault.label(minute) == "app.clock instance 2, +60000 ms"
+    assert not fault.measure_effect(on, minute).confirmed
+    fault.inject(on, minute)
+    fault.inject(on, back)
+    proof = fault.measure_effect(on, back)
+    assert proof.confirmed
+    said = "the clock of instance 1 shows -0.500 s; the clock of instance 2 shows +59.500 s"
+    assert proof.evidence == said
+    fault.heal(on, minute)
+    assert fault.measure_heal(on, minute).confirmed
+    assert fault.measure_effect(on, back).confirmed
+    fault.heal(on, back)
+    assert program.clocks.requested_offset_ms(1) == program.clocks.requested_offset_ms(2) == 0
+
+
+def test_clock_that_shows_the_old_time_is_no_effect() -> None:
+    """As that of a program that does not read its clock through the C library."""
+    program, fault = FakeProgram(), find("app.clock")
+    on, struck = hosts(program), injection("app.clock", "1", offset_ms="60000")
+    program.clocks.deaf = True
+    fault.inject(on, struck)
+    assert not fault.measure_effect(on, struck).confirmed
+
+
+def test_any_offset_is_drawn_from_the_seed() -> None:
+    """And never 0."""
+    drawn = {injection("app.clock", "1", seed).detail("offset_ms") for seed in range(20)}
+    assert len(drawn) > 2
+    assert drawn <= {str(each) for each in JUMPS_MS}
+    with pytest.raises(BadSchedule, match="it is a whole number of ms, not 0"):
+        injection("app.clock", "1", offset_ms="0")

@@ -54,7 +54,7 @@ def place() -> Iterator[Place]:
 
 def test_simulated_target_has_most_abilities(place: Place) -> None:
     """Its machines have no hypervisor, and run no program of a user."""
-    absent = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS}
+    absent = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS}
     assert {each.value for each in Ability} - absent == place.target.abilities
 
 

@@ -2,6 +2,7 @@
 
     intervals     a compact set of sequence numbers with a bounded size
     suspects      what a suspect is, and maps with a bounded size
+    columns       the rows that following looks at, converted a column at a time
     state         what is kept of the history from segment to segment, and the suspects it shows
     transactions  what is kept of transactions
     groups        what is kept of groups, and of the copies that they make

@@ -130,6 +130,10 @@ class GroupState:
         if seen:
             yield from self._shown(row, copied)
 
+    def knows_copy(self, value: int) -> bool:
+        """Whether a value is a copy."""
+        return value in self._copies
+
     def read(self, row: Row) -> Iterator[Suspect]:
         """Add a record that was read for the first time."""
         if (copied := self._copies.get(row["value"])) is not None:

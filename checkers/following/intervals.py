@@ -40,9 +40,9 @@ class Intervals:
         """Add a number, and return whether it was there."""
         if number < self.floor:
             return Seen.FORGOTTEN
-        if self.seen(number):
-            return Seen.AGAIN
         after = bisect_right(self._begins, number)
+        if after > 0 and number < self._ends[after - 1]:
+            return Seen.AGAIN
         joins_below = after > 0 and self._ends[after - 1] == number
         joins_above = after < len(self._begins) and self._begins[after] == number + 1
         if joins_below and joins_above:

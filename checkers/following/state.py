@@ -7,25 +7,19 @@ bounded and forgets its oldest entries. Then a suspect may be missed, but none i
 suspect is not a verdict: it says where to look.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from checkers.detectors.durability import SEQUENCE_BITS
+from checkers.following.columns import rows_of
 from checkers.following.groups import GroupState
 from checkers.following.intervals import Intervals, Seen
 from checkers.following.suspects import Recent, Row, Suspect, finding, of_offset, of_values
 from checkers.following.transactions import TransactionState
 from checkers.frames.ended import INIT
 from checkers.frames.ownership import ASSIGNED
-
-COLUMNS = (
-    "f", "type", "op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value",
-    "offset", "leader_epoch", "acks", "node", "txn", "group", "generation", "transactional_id",
-    "copies",
-)  # fmt: skip
-
 
 _OF_MEMBERS = (ASSIGNED, "poll", "offset-commit")
 
@@ -88,9 +82,8 @@ class HistoryState:
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
         """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
-        for batch in rows.select(list(COLUMNS)).to_batches(max_chunksize=10_000):
-            for row in batch.to_pylist():
-                yield from self._take(row)
+        for row in rows_of(rows):
+            yield from self._take(row)
 
     def settle(self) -> Iterator[Suspect]:
         """Yield the suspects that are known when the rows of all writers up to the last call are
@@ -103,33 +96,37 @@ class HistoryState:
         yield from self._groups.settle(records)
 
     def _take(self, row: Row) -> Iterator[Suspect]:
-        if row["f"] == INIT:
+        f, ok = row["f"], row["type"] == "ok"
+        if f == INIT:
             self._transactions.producer(row)
         if row["topic"] is None or row["partition"] is None:
             return
-        if row["f"] == "send" and row["value"] is not None:
-            yield from self._sent(row)
-        elif row["group"] is not None and row["type"] == "ok" and row["f"] in _OF_MEMBERS:
-            yield from self._of_member(row)
-        match row["f"], row["type"]:
-            case "send", "ok" if row["offset"] is not None and row["acks"] != 0:
-                yield from self._acknowledged(row)
-            case "send", "fail" if row["value"] is not None:
+        if f == "send":
+            if row["value"] is not None:
+                yield from self._sent(row)
+            if ok and row["offset"] is not None and row["acks"] != 0:
+                if (lost := self._acknowledged(row)) is not None:
+                    yield lost
+            elif row["type"] == "fail" and row["value"] is not None:
                 yield from self._surely_failed(row)
-            case "poll", "ok" if row["offset"] is not None:
-                yield from self._polled(row)
-            case (("assign" | "assigned"), "ok"):
-                offset = row["offset"]
-                known = offset is not None and offset >= 0
-                positions = self._partition(row).positions
-                positions[row["client"]] = (offset, row["op"]) if known else None
-            case _:
-                return
-
-    def _sent(self, row: Row) -> Iterator[Suspect]:
-        """Handle what a send is beside its record: a part of a transaction, or a copy."""
-        if row["txn"] is None and row["copies"] is None:
             return
+        if ok and row["group"] is not None and f in _OF_MEMBERS:
+            yield from self._of_member(row)
+        if ok and f == "poll" and row["offset"] is not None:
+            yield from self._polled(row)
+        elif ok and f in ("assign", ASSIGNED):
+            offset = row["offset"]
+            known = offset is not None and offset >= 0
+            positions = self._partition(row).positions
+            positions[row["client"]] = (offset, row["op"]) if known else None
+
+    def _sent(self, row: Row) -> Iterable[Suspect]:
+        """Handle what a send is beside its record: a part of a transaction, or a copy."""
+        if row["copies"] is None and not self._transactions.concerns(row):
+            return ()
+        return self._part_or_copy(row)
+
+    def _part_or_copy(self, row: Row) -> Iterator[Suspect]:
         client, sequence = divmod(row["value"], 1 << SEQUENCE_BITS)
         seen = self._sequences(row["topic"], client).seen(sequence)
         if row["txn"] is not None:
@@ -147,30 +144,35 @@ class HistoryState:
 
     def _partition(self, row: Row) -> _Partition:
         key, limits = (row["topic"], row["partition"]), self.limits
-        if key not in self._partitions:
-            self._partitions[key] = _Partition(
+        found = self._partitions.get(key)
+        if found is None:
+            found = self._partitions[key] = _Partition(
                 read=Recent(limits.offsets),
                 acked=Recent(limits.offsets),
                 positions=Recent(limits.consumers),
                 last=Recent(limits.producers),
             )
-        return self._partitions[key]
+        return found
 
     def _sequences(self, topic: str, client: int) -> Intervals:
         """The sequences of a producer in a topic. It alternates between the partitions, so its
         sequences in one partition have gaps."""
-        known = self._seen.setdefault(topic, Recent(self.limits.producers))
-        if client not in known:
-            known[client] = Intervals(self.limits.intervals)
+        known = self._seen.get(topic)
+        if known is None:
+            known = self._seen[topic] = Recent(self.limits.producers)
+        found = known.get(client)
+        if found is None:
+            found = known[client] = Intervals(self.limits.intervals)
         known.move_to_end(client)
-        return known[client]
+        return found
 
-    def _acknowledged(self, row: Row) -> Iterator[Suspect]:
+    def _acknowledged(self, row: Row) -> Suspect | None:
         held, offset = self._partition(row), row["offset"]
         if offset > held.high:
             held.acked[offset] = (*held.acked.get(offset, ())[-(WRITES_PER_OFFSET - 1) :], row)
         elif held.read.get(offset, row["value"]) != row["value"]:
-            yield _lost(row)
+            return _lost(row)
+        return None
 
     def _surely_failed(self, row: Row) -> Iterator[Suspect]:
         client, sequence = divmod(row["value"], 1 << SEQUENCE_BITS)
@@ -183,7 +185,7 @@ class HistoryState:
         held, offset, value = self._partition(row), row["offset"], row["value"]
         position = held.positions.get(row["client"])
         held.positions[row["client"]] = (offset + 1, row["op"])
-        if position is not None:
+        if position is not None and offset < position[0]:
             yield from _went_back(row, position)
         if value is None:
             yield of_offset("phantom", row)
@@ -191,7 +193,7 @@ class HistoryState:
             if held.read[offset] != value:
                 yield of_offset("inconsistent-offset", row)
         elif offset > held.high:
-            if position is not None:
+            if position is not None and held.acked and position[0] < offset:
                 yield from _passed_over(held, position[0], row)
             yield from self._appeared(held, row)
 
@@ -200,9 +202,13 @@ class HistoryState:
         offset, value = row["offset"], row["value"]
         held.high = offset
         held.read[offset] = value
-        yield from (_lost(each) for each in held.acked.pop(offset, ()) if each["value"] != value)
-        yield from self._transactions.read(row)
-        yield from self._groups.read(row)
+        for each in held.acked.pop(offset, ()):
+            if each["value"] != value:
+                yield _lost(each)
+        if self._transactions.knows(value):
+            yield from self._transactions.read(row)
+        if self._groups.knows_copy(value):
+            yield from self._groups.read(row)
         client, sequence = divmod(value, 1 << SEQUENCE_BITS)
         failed = self._failed.get(row["topic"])
         if failed is not None and value in failed:

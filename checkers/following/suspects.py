@@ -48,8 +48,11 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
         self._limit = limit
 
     def __setitem__(self, key: K, value: V) -> None:
+        if key in self:
+            super().__setitem__(key, value)
+            self.move_to_end(key)
+            return
         super().__setitem__(key, value)
-        self.move_to_end(key)
         if len(self) > self._limit:
             self.popitem(last=False)
 

@@ -36,6 +36,17 @@ class TransactionState:
             known = self._inits.get(row["transactional_id"], [])
             self._inits[row["transactional_id"]] = [*known[-(TAKE_OVERS - 1) :], row]
 
+    def concerns(self, send: Row) -> bool:
+        """Whether a send may be suspect, or make another row suspect: it surely failed, or its
+        transactional id was taken over."""
+        if send["txn"] is None:
+            return False
+        return send["type"] == "fail" or len(self._inits.get(send["transactional_id"], ())) > 1
+
+    def knows(self, value: int) -> bool:
+        """Whether a value is of a fenced producer, or of a transaction that is not committed."""
+        return value in self._fenced or value in self._of_value
+
     def sent(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
         """Add a send in a transaction. seen: its value was read before."""
         value, txn = row["value"], row["txn"]

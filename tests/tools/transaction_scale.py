@@ -3,9 +3,10 @@
     python -m tests.tools.transaction_scale --transactions 100000,1000000
 
 writes runs with known anomalies (G0, G1a, G1b, G1c, torn, zombie writes and others), judges each
-run in a process of its own with the detectors of transactions and the dependency graph, and prints
-a table: seconds by the clock, seconds of all processors (user and system), the peak of memory, and
-the transactions a second by the clock. Reading the files is included, starting Python is not.
+run in a process of its own with the detectors of transactions and the dependency graph, follows it
+as `check --follow` would, and prints a table: seconds by the clock, seconds of all processors (user
+and system), the peak of memory, and the transactions a second by the clock. Following is not part
+of the sum. Reading the files is included, starting Python is not.
 Exits with 1 when an anomaly was missed or made up.
 """
 
@@ -25,6 +26,7 @@ from typing import Final, TypeVar
 from checkers.detectors.durability import aborted_reads
 from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.elle.graph import check_graph
+from checkers.following.follow import Follower
 from checkers.frames.frames import Detect, Frames
 from checkers.history.history import load_plan, load_run
 from harness.judging import judge
@@ -38,6 +40,7 @@ DETECTORS: Final[tuple[Detect, ...]] = (
 )  # fmt: skip
 TIMEOUT_S: Final = 600.0
 PLANTED: Final = "planted.json"
+FOLLOWING: Final = "following"
 
 
 @dataclass(slots=True)
@@ -57,8 +60,9 @@ class Measured:
 
     @property
     def whole(self) -> tuple[float, float]:
-        """Both kinds of seconds, of all steps."""
-        clock, used = zip(*self.seconds.values(), strict=True)
+        """Both kinds of seconds, of all steps but the following."""
+        judged = (taken for name, taken in self.seconds.items() if name != FOLLOWING)
+        clock, used = zip(*judged, strict=True)
         return sum(clock), sum(used)
 
 
@@ -101,7 +105,15 @@ def measure(run_dir: Path, engine_name: judge.EngineName) -> Measured:
         measured.step("detectors", lambda: _detect(frames, measured))
         measured.step("graph", lambda: _search(frames, measured))
         measured.peak_mb = peak_mb()
+    measured.step(FOLLOWING, lambda: _follow(run_dir))
     return measured
+
+
+def _follow(run_dir: Path) -> None:
+    plan = load_plan(run_dir)
+    follower = Follower(plan=plan, live=lambda: load_run(run_dir))
+    follower.look(run_dir / "history")
+    follower.finish()
 
 
 def _detect(frames: Frames, measured: Measured) -> None:

@@ -28,7 +28,7 @@ def test_planted_anomalies_are_found_and_no_others(run_dir: Path, measured: Meas
     """Each kind by its name; the steps were timed."""
     assert differences(run_dir, measured) == []
     assert set(KINDS) <= set(measured.found)
-    assert set(measured.seconds) == {"detectors", "graph"}
+    assert set(measured.seconds) == {"detectors", "graph", "following"}
 
 
 def test_missed_and_invented_anomalies_are_named(run_dir: Path, measured: Measured) -> None:

@@ -54,7 +54,14 @@ from checkers.causes.state_loss import (
     state_losses_at,
 )
 from checkers.engines.engine import Engine, Frame
-from checkers.history.recorded_faults import Fault, read_begun, read_fault, seconds, touching
+from checkers.history.recorded_faults import (
+    FIRST_ZOOKEEPER,
+    Fault,
+    read_begun,
+    read_fault,
+    seconds,
+    touching,
+)
 from checkers.history.settings import FOREVER_NS, Settings
 
 
@@ -231,6 +238,7 @@ def _election(
                 _discarded(old, epoch, start_offset),
                 how,
                 f"{_faults_of(old, ending)}.",
+                "" if ending else _faults_of_zookeeper(faults.overlapping(ended_ns, elected_ns)),
                 "The new leader was not in sync." if outside else "",
                 f"Node {old} was the only in-sync replica." if sole else "",
             ),
@@ -286,6 +294,12 @@ def _faults_of(node: int, faults: Sequence[Fault]) -> str:
         if listed
         else f"No fault affected node {node}"
     )
+
+
+def _faults_of_zookeeper(faults: Iterable[Fault]) -> str:
+    """Return the faults of ZooKeeper's nodes: while these are down, sessions of brokers may end."""
+    listed = "; ".join(f.describe() for f in faults if max(f.aimed, default=0) >= FIRST_ZOOKEEPER)
+    return f"Faults that affected ZooKeeper: {listed}." if listed else ""
 
 
 def _eligible(row: Mapping[str, Any]) -> Sequence[int] | None:

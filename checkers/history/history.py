@@ -129,7 +129,8 @@ REFUSED_HEAD = "refused at the head of the line"
 # The cluster's reports. kind: leader (a partition's leader or ISR changed), epoch (a row of the
 # final leader-epoch table), view (a node's own view of a partition's leader, polled), truncation (a
 # replica truncated its log to end_offset), fenced, unfenced (a broker, from the metadata log),
-# quorum (the leader of the metadata log in an epoch, as a node reported it; isr: the voters), clock
+# quorum (the leader of the metadata log in an epoch, as a node reported it; isr: the voters; beside
+# ZooKeeper the active controller and its epoch, without voters), clock
 # (a node's wall clock was set: from then on it should be ahead_ms ahead of the true time). elr: the
 # eligible leader replicas; log_offset: of the batch in the metadata log; replicas: the assigned
 # replicas of the partition.

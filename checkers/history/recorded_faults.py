@@ -27,6 +27,8 @@ _HOLDING = (
 _DELAYING = (*_HOLDING, "link.reordered", "link.duplicated")
 _LINKS = ("cuts", "drops", "links")
 """The keys of targets that have links: [from, to, ...]."""
+FIRST_ZOOKEEPER = 101
+"""The number of the first ZooKeeper node, as in `nemesis.hosts`; brokers have lower numbers."""
 METADATA_FILE = "metadata-log"
 """The kind of file that is a node's copy of the metadata log."""
 _LOGS = "log"

@@ -3,8 +3,16 @@
 from checkers.causes.cause import Cause, CauseKind
 from checkers.engines.engine import DuckDbEngine
 from checkers.frames.frames import Frames
-from checkers.history.recorded_faults import Fault, LostState, read_fault, touched_nodes, touching
+from checkers.history.recorded_faults import (
+    FIRST_ZOOKEEPER,
+    Fault,
+    LostState,
+    read_fault,
+    touched_nodes,
+    touching,
+)
 from checkers.history.settings import FOREVER_NS
+from nemesis import hosts
 from tests.support.histories.story import ONE, S, Story, healthy
 
 
@@ -77,6 +85,25 @@ def test_causes_stand_in_the_order_of_their_faults() -> None:
     story.faults.reverse()
     assert learnt(story, ONE) == told
     assert len(told) == 3
+
+
+def test_fault_of_zookeeper_is_named_when_none_affected_the_old_leader() -> None:
+    """While the ensemble's leader is paused, a broker's session may end although it is well."""
+    story = healthy()
+    [fault] = story.faults[:1]
+    beside = '{"nodes": [102]}'
+    story.faults = [fault | {"targets": beside, "label": "pause node 102"}]
+    [election] = [c for c in learnt(story, ONE) if c.kind is CauseKind.ELECTION]
+    assert "No fault affected node 1." in election.text
+    assert "Faults that affected ZooKeeper: fault 0 (pause node 102" in election.text
+    story.faults = [fault, fault | {"fault_id": 2, "targets": beside}]
+    [election] = [c for c in learnt(story, ONE) if c.kind is CauseKind.ELECTION]
+    assert "ZooKeeper" not in election.text
+
+
+def test_zookeeper_nodes_have_the_numbers_that_faults_use() -> None:
+    """The checkers do not know the nemesis."""
+    assert FIRST_ZOOKEEPER == hosts.FIRST_ZOOKEEPER
 
 
 def test_leadership_without_a_leader_in_between() -> None:

@@ -98,8 +98,10 @@ events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
 
 
 def test_clock_of_the_program_alone_jumps(tmp_path: Path) -> None:
-    """By two hours, and back, as a process with the program's environment shows. The brokers' clocks
-    stay right."""
+    """By two hours, and back, as a process with the program's environment shows.
+
+    The brokers' clocks stay right.
+    """
     require("netns", "faketime")
     script = 'import time; print("hour", int(time.time() // 3600), flush=True)'
     done, verdict = tried(

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from harness.recording.history import RowStream
@@ -19,6 +19,9 @@ from harness.targets.base import Target
 from harness.workloads.clients.access import Access
 
 T = TypeVar("T")
+
+FOREVER_NS: Final = 1 << 62
+"""A time that never comes, ns since the run began."""
 
 Address = tuple[str, int]
 

@@ -22,10 +22,8 @@ from harness.brokers.program import BrokerProgram, NodeFiles
 from harness.plans.plan import Plan, stored_plan
 from harness.recording.history import RowStream
 from harness.recording.store import Run
-from harness.systems import replica_files, startup
-from harness.systems.base import call_in_client_network
-from harness.systems.collect import FOREVER_NS, collect_decisions, collect_replicas
-from harness.systems.ensemble.collect import collect_znodes
+from harness.systems import startup
+from harness.systems.base import FOREVER_NS, call_in_client_network
 from harness.systems.ensemble.ensemble import Ensemble
 from harness.systems.exit_reason import read_exit_reason
 from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, ZOOKEEPER, Layout
@@ -348,6 +346,8 @@ class BrokerSystem:
 
     def directory_id(self, node: int) -> UUID | None:
         """Return the directory id of the node's disk; None until the node was started on it."""
+        from harness.systems import replica_files  # its imports are slow, and no start needs them
+
         self._target.fetch(node, str(LOGS / META_PROPERTIES))
         return replica_files.directory_id(self._log_dir(node))
 
@@ -432,6 +432,9 @@ class BrokerSystem:
 
         Decisions after the nodes were asked to stop are left out, because the run was over.
         """
+        from harness.systems.collect import collect_decisions, collect_replicas
+        from harness.systems.ensemble.collect import collect_znodes
+
         nodes = [node for node in self._kafka_nodes if node not in except_nodes]
         for node in self._kafka_nodes:
             self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))

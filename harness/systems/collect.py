@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from checkers.history.history import METADATA_TOPIC
 from harness.plans.plan import Topic
 from harness.recording.history import FLUSH_ROWS
 from harness.recording.store import Run
 from harness.systems import replica_files
+from harness.systems.base import FOREVER_NS
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.systems.observer.watcher import Rows
 from nodes.ids import TopicPartition
-
-FOREVER_NS: Final = 1 << 62
 
 
 def collect_replicas(

@@ -18,9 +18,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from harness.run.by_hand.forked_nodes import ForkedMachines, Forker
 from harness.targets.local import rootless
+
+QUICK_START: Final = {"broker.heartbeat.interval.ms": 100}
+"""A broker that found no controller asks again after a heartbeat's interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class Options:
 def main(text: str) -> int:
     """Run the cluster until the control socket is closed."""
     rootless.ensure_privileges()
+    forker = Forker()  # before there are threads
     import nodes.kio_alone  # noqa: F401 - before anything imports kio
     from harness.run.by_hand.protocol import Connection
 
@@ -62,7 +67,7 @@ def main(text: str) -> int:
     with socket.socket(fileno=options.control) as control:
         try:
             with ExitStack() as ends:
-                handlers, facts = _up(options, ends)
+                handlers, facts = _up(options, forker, ends)
                 Connection(control.dup()).send({"ok": facts})
                 _serve(control, handlers)
         except Exception as error:
@@ -78,7 +83,7 @@ def _serve(control: socket.socket, handlers: Mapping[str, Callable[..., Any]]) -
 
 
 def _up(
-    options: Options, ends: ExitStack
+    options: Options, forker: Forker, ends: ExitStack
 ) -> tuple[Mapping[str, Callable[..., Any]], dict[str, Any]]:
     """Start the cluster; `ends` gets what removes it. Return its handlers, and what it is."""
     from harness.brokers.choose import broker_program_of
@@ -86,7 +91,6 @@ def _up(
     from harness.recording import store
     from harness.recording.journal import Journal
     from harness.recording.versions import versions
-    from harness.run import prepare
     from harness.run.by_hand.attached import Attached
     from harness.run.by_hand.forwarder import Forwarder
     from harness.run.by_hand.handlers import BreakingHandlers
@@ -95,9 +99,13 @@ def _up(
     from harness.targets.linux.disks.volumes import Volume
     from harness.targets.local import LocalTarget
 
-    raw = {"name": "tests", "seed": 0, "nodes": options.nodes, "broker": dict(options.broker)}
+    broker = {**QUICK_START, **options.broker}
+    raw = {"name": "tests", "seed": 0, "nodes": options.nodes, "broker": broker}
     plan = build(raw, where="kafka_cluster")
-    prepare.check_configs(plan)
+    if options.broker:
+        from harness.systems import built_in_configs  # its imports are slow
+
+        built_in_configs.check(plan, f"plan {plan.name}")
     program = broker_program_of(plan)
     run = store.create(options.store, plan.name, versions=versions(), commit=None)
     run.write_plan(plan.to_json())
@@ -108,6 +116,7 @@ def _up(
         range(1, options.nodes + 1),
         journal,
         volume=None if options.disks else Volume.DIRECTORY,
+        machines=ForkedMachines(journal, forker),
     )
     ends.callback(_remove, target, journal)
     target.up()

@@ -56,7 +56,10 @@ ATTEMPT_S: Final = 0.01
 MAX_ATTEMPTS: Final = 64
 """Concurrent requests for a decision of the controller, at most."""
 
-OUTAGE_PROPERTIES: Final[Mapping[str, str]] = {"leader.imbalance.check.interval.seconds": "1"}
+OUTAGE_PROPERTIES: Final[Mapping[str, str]] = {
+    "leader.imbalance.check.interval.seconds": "1",
+    "controlled.shutdown.max.wait.ms": "25000",  # a shutdown that gives up looks quick
+}
 
 Values = dict[str, float]
 

@@ -16,6 +16,8 @@ ControlPlane = Literal["quorum", "zookeeper"]
 
 FLAT: Final = 2.0
 """A time that grows less than this counts as flat."""
+LEAST_MS: Final = 1.0
+"""Shorter times are compared as this."""
 ENOUGH: Final = 10
 """How many times the partitions must grow, at least, before a claim is judged."""
 
@@ -88,6 +90,17 @@ def findings(result: Result) -> list[str]:
     return found
 
 
+def _session_ms(result: Result, claim: Claim) -> float:
+    """Return the part of a time that is the end of a session, which does not depend on partitions.
+
+    Beside ZooKeeper a session holds the controller's role, too.
+    """
+    of_session = claim.measure is Measure.FAILOVER or (
+        claim.measure is Measure.CONTROLLER and claim.control_plane == "zookeeper"
+    )
+    return float(result.options.get("session_timeout_ms") or 0) if of_session else 0.0
+
+
 def _finding(result: Result, claim: Claim, name: str, points: Sequence[Point]) -> list[str]:
     known = [
         (point.x, spread.median)
@@ -97,12 +110,15 @@ def _finding(result: Result, claim: Claim, name: str, points: Sequence[Point]) -
     if len(known) < 2 or known[-1][0] < ENOUGH * known[0][0]:
         return []
     (few, first), (many, last) = known[0], known[-1]
-    growth, more = last / max(first, 1e-9), many / few
+    session_ms = _session_ms(result, claim)
+    growth = max(last - session_ms, LEAST_MS) / max(first - session_ms, LEAST_MS)
+    more, left_out = many / few, f" (without the {session_ms:,.0f} ms of the session)"
     label = next(q.label for q in QUANTITIES[claim.measure] if q.name == claim.quantity)
     is_flat = growth < FLAT
     holds = is_flat != claim.grows
     return [
-        f"{claim.measure}, {name}, {label}: {growth:.1f} times as long for {more:.0f} times the "
+        f"{claim.measure}, {name}, {label}: {first:,.0f} and {last:,.0f}, {growth:.1f} times as "
+        f"long{left_out if session_ms else ''} for {more:.0f} times the "
         f"partitions; the claim ({'it grows' if claim.grows else 'it stays flat'}) "
         f"{'holds' if holds else 'does not hold'} here"
     ]

@@ -169,7 +169,7 @@ def _plot(
     place = dict(zip(xs, _places(xs), strict=True))
     drawn = [_curve(result, sweep, name, acks, found, place, scale) for name, acks, found in series]
     claims = claim_lines(result, measure, quantity.name, series, place, scale)
-    title = words.TITLES[measure] if is_first else f"{words.TITLES[measure]}: {quantity.label}"
+    title = words.TITLES[measure] if is_first else _title_of(measure, quantity)
     if client is not Client.RAW:
         title += f" ({client})"
     return Plot(
@@ -186,6 +186,11 @@ def _plot(
         rules=[Rule(y=scale.y(value), text=f"2013: {text}") for value, text in references.items()],
         alone=_alone(alone, quantity.label),
     )
+
+
+def _title_of(measure: Measure, quantity: Quantity) -> str:
+    """Return the title of a plot of a quantity that is not the measure's first one."""
+    return f"{words.TITLES[measure].partition(':')[0]}: {quantity.label}"
 
 
 def quantity_of(measure: Measure, name: str) -> Quantity:

@@ -14,6 +14,8 @@ from harness.bench.points import QUANTITIES, Measure, Point, Sweep, reference
 from harness.bench.results import CLIENT_ALONE, Result, Sample, against_baseline
 
 MAX_FAILURES: Final = 10
+MANY_COLUMNS: Final = 4
+"""The headings of more columns are broken into lines."""
 
 
 def print_result(console: Console, result: Result, baseline: Result | None = None) -> None:
@@ -123,7 +125,7 @@ def _table(found: Grid, first: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
     table.add_column(first, no_wrap=True)
     for heading in found.headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=len(found.headings) <= MANY_COLUMNS)
     for name, cells in found.rows:
         table.add_row(name, *cells)
     return table

@@ -1,5 +1,6 @@
 """What is said of the sources' claims about control planes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,9 +51,23 @@ def test_each_cluster_is_held_against_the_claim_about_its_control_plane() -> Non
     )
     assert len(found) == 2
     [old, new] = sorted(found, key=lambda text: "new" in text)
-    assert "old, node down after ms: 80.0 times as long for 100 times the partitions" in old
+    assert "old, node down after ms: 10 and 800, 80.0 times as long for 100 times" in old
     assert "(it grows) holds here" in old
     assert "(it stays flat) holds here" in new
+
+
+def test_end_of_a_session_is_left_out_of_the_growth() -> None:
+    """It is the same for any number of partitions."""
+    made = result({"new": {100: 1.0, 1000: 1.0}, "old": {100: 1.0, 1000: 1.0}})
+    samples = [
+        Sample(
+            point=point(partitions, Measure.FAILOVER), system="old", round=0,
+            values={"gap_ms": gap_ms},
+        )
+        for partitions, gap_ms in ((100, 2_100.0), (1000, 2_900.0))
+    ]  # fmt: skip
+    [found] = claims.findings(replace(made, samples=samples))
+    assert "2,100 and 2,900, 9.0 times as long (without the 2,000 ms of the session)" in found
 
 
 def test_claim_that_does_not_hold_is_said_plainly() -> None:
@@ -89,7 +104,7 @@ def test_claims_are_drawn_beside_the_curves_and_told_in_the_notes() -> None:
     drawn = {plot.title: [each.text for each in plot.claims] for plot in plots.plots(made)}
     assert drawn == {
         "Controlled shutdown of a leader: gap in acknowledgements": [],
-        "Controlled shutdown of a leader: gap in acknowledgements: node down after ms": [
+        "Controlled shutdown of a leader: node down after ms": [
             "claim, zookeeper: linear",
             "claim, quorum: flat",
         ],

@@ -7,8 +7,9 @@ SHELL := bash
 .SHELLFLAGS := -e -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of one file stay together, because they share a cluster. Slow tests wait more than they compute.
-PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
+# Tests of one file stay together, because they share a cluster. The files that take longest begin.
+# Slow tests wait more than they compute.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 READY := .venv/.ready
 # What check-fast runs: the tests of pure modules, which need neither processes nor much time.
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
@@ -36,7 +37,7 @@ check: lint ## check-fast and the tests of real kernel objects, processes and br
 	$(PYTEST) -m "not slow" $(BUT)
 
 test: check ## everything: check, then whole clusters, Spark and Apache Kafka
-	$(PYTEST) --no-loadscope-reorder --numprocesses $$(($$(nproc) * 3 / 2)) -m "$(SLOW)" --and-before
+	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m "$(SLOW)" --and-before
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" --remember-passed

@@ -148,10 +148,9 @@ class World:
         self._current: Owner | None = None
         self._last_collection_ns = NS
         self.ready = self._ready.append
-        gc.collect()
         self._froze = gc.get_freeze_count() == 0
-        if self._froze:
-            gc.freeze()  # so that the collection at each kill skips older objects
+        gc.collect()
+        gc.freeze()  # so that the collection at each kill skips older objects
 
     # -- chance
 

@@ -22,7 +22,7 @@ from harness.workloads.clients.payload import value_of
 from harness.workloads.clients.text_payload import Ids
 from harness.workloads.config import FurtherConfig
 
-SOON_S = 30
+SOON_S = 90
 SLEEPS = "print('ready', flush=True); import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
 PARENT = (
@@ -248,6 +248,7 @@ def test_dead_harness_leaves_no_program(start: Start) -> None:
     """Its standard input closes, and the program gets no time, because no input can be read."""
     run = start(SLEEPS, lag_s=0.5)
     run.printed("ready")
+    assert wait_until(lambda: run.programs.pid(1) is not None, SOON_S)
     pid = run.programs.pid(1)
     assert pid is not None
     assert run.process.stdin is not None

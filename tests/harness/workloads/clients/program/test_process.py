@@ -50,7 +50,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is noticed soon."""
     monkeypatch.setattr(process, "SILENCE_S", 0.2)
     monkeypatch.setattr(process, "SLICE_S", 0.1)
-    monkeypatch.setattr(process, "END_S", 0.2)
 
 
 def test_handler_may_ask_while_its_command_is_unanswered() -> None:
@@ -131,9 +130,9 @@ def test_program_that_does_not_read_is_killed() -> None:
         assert made._process.wait(60) == -9
 
 
-@pytest.mark.usefixtures("impatient")
-def test_program_that_does_not_end_is_killed() -> None:
+def test_program_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of its standard input should end it."""
+    monkeypatch.setattr(process, "END_S", 0.2)
     with program("write(id=read()['id']); time.sleep(1000)") as made:
         ask(made)
     assert made._process.returncode == -9

@@ -12,21 +12,21 @@ round trip and one request for each.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
-from nodes.ids import NodeId, Offset
+from nodes.ids import Offset
 from nodes.metadata.image import ClusterImage, Delta, PartitionKey
 from nodes.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
-from nodes.server.zookeeper.broker_channels import BrokerChannels
-from nodes.server.zookeeper.client import ZooKeeper, again, gathered
-from nodes.zookeeper import paths, requests, writes, znodes
+from nodes.server.zookeeper.announcements import Announcements
+from nodes.server.zookeeper.client import RETRY_S, ZooKeeper, again, gathered
+from nodes.zookeeper import paths, writes, znodes
 from nodes.zookeeper.broker_view import partition_of
 from nodes.zookeeper.decisions import known_partition
 from nodes.zookeeper.operations import (
     BadVersion,
     Check,
     ConnectionLost,
+    Create,
     Delete,
     NodeExists,
     NoNode,
@@ -42,6 +42,11 @@ MAX_ROUNDS: Final = 10
 IN_FLIGHT: Final = 500
 """How many operations are begun together."""
 
+MAX_NOTICES: Final = 1000
+"""How many notices of changed configurations are kept. Kafka keeps those of 15 minutes."""
+EXPECTED: Final = (BadVersion, NoNode, NodeExists, ConnectionLost)
+"""How a write may fail without an end of this controller's term."""
+
 Decide = Callable[[], Sequence[MetadataRecord]]
 
 
@@ -55,20 +60,18 @@ class Commits:
     def __init__(
         self,
         zookeeper: ZooKeeper,
-        channels: BrokerChannels,
-        sender: requests.Sender,
+        announcements: Announcements,
+        epoch: int,
         epoch_version: int,
         *,
         batched: bool,
     ) -> None:
         self._zookeeper = zookeeper
-        self._channels = channels
-        self._sender = sender
+        self._announcements = announcements
+        self._epoch = epoch
         self._guard = Check(paths.CONTROLLER_EPOCH, epoch_version)
         self._batched = batched
         self.image = ClusterImage()
-        self.hidden: set[UUID] = set()
-        """The ids of topics that brokers must not hear of: they are being deleted."""
 
     def apply(self, records: Sequence[MetadataRecord]) -> Delta:
         """Take records into the image, without a write."""
@@ -96,9 +99,9 @@ class Commits:
             record
             for record in decide()
             if not isinstance(record, PartitionRecord | PartitionChangeRecord)
-            or record.topic_id not in self.hidden
+            or record.topic_id not in self._announcements.hidden
         ]
-        return writes.plan(self.image, records, self._sender.epoch)
+        return writes.plan(self.image, records, self._epoch)
 
     async def _carry_out(self, plan: Plan) -> list[Write]:
         """Do the writes and tell the brokers; return the writes that were not done."""
@@ -116,11 +119,11 @@ class Commits:
             if self._batched:
                 written += keys
             else:
-                self.announce(before, keys)
+                self._announcements.changed(before, self.image, keys)
                 before = self.image
             if failed and failed[0].partition is None:
                 break  # a topic could not be written, so its partitions cannot either
-        self.announce(before, written)
+        self._announcements.changed(before, self.image, written)
         return conflicts
 
     def _groups(self, found: Sequence[Write]) -> Iterator[list[Write]]:
@@ -138,15 +141,31 @@ class Commits:
             yield group
 
     async def _write(self, group: Sequence[Write]) -> list[Write]:
+        """Begin all writes of a group together; return those that were decided on an old state."""
         operations = [self._zookeeper.multi((self._guard, *w.operations)) for w in group]
-        expected = (BadVersion, NoNode, NodeExists, ConnectionLost)
         failed = []
-        for write, result in zip(group, await gathered(operations, expected), strict=True):
-            if isinstance(result, BadVersion | NoNode) and result.operation == 0:
-                raise self._deposed()
-            if isinstance(result, ZooKeeperError):
+        for write, result in zip(group, await gathered(operations, EXPECTED), strict=True):
+            if not await self._is_done(write, result):
                 failed.append(write)
         return failed
+
+    async def _is_done(self, write: Write, result: object) -> bool:
+        """Whether a write is made; one whose answer was lost is made again. Raises Deposed."""
+        while isinstance(result, ConnectionLost):
+            await asyncio.sleep(RETRY_S)
+            attempt = self._zookeeper.multi((self._guard, *write.operations))
+            (result,) = await gathered([attempt], EXPECTED)
+        if isinstance(result, BadVersion | NoNode) and result.operation == 0:
+            raise self._deposed()
+        return not isinstance(result, ZooKeeperError) or await self._was_done(write)
+
+    async def _was_done(self, write: Write) -> bool:
+        """Whether a refused creation of a topic was made by an attempt whose answer was lost."""
+        first = write.operations[0]
+        if write.partition is not None or not isinstance(first, Create):
+            return False
+        found = await self._read(first.path)
+        return found is not None and found[0] == first.data
 
     async def _write_config(self, change: writes.ConfigWrite) -> None:
         path, data = writes.config_path(change.resource), znodes.config(change.values)
@@ -159,11 +178,11 @@ class Commits:
                 await again(lambda: self._zookeeper.set(path, data))
         self.apply(change.records)
         notice = znodes.config_change(writes.config_entity(change.resource))
-        await again(
-            lambda: self._zookeeper.create(
-                f"{paths.CONFIG_CHANGES}/config_change_", notice, sequence=True
-            )
-        )
+        prefix = f"{paths.CONFIG_CHANGES}/config_change_"
+        await again(lambda: self._zookeeper.create(prefix, notice, sequence=True))
+        names = await again(lambda: self._zookeeper.children(paths.CONFIG_CHANGES))
+        for name in names[:-MAX_NOTICES]:
+            await self.remove(f"{paths.CONFIG_CHANGES}/{name}")
 
     async def remove(self, path: str) -> None:
         """Delete a znode that may be gone already. Raises Deposed."""
@@ -174,14 +193,15 @@ class Commits:
                 raise self._deposed() from error
 
     def _deposed(self) -> Deposed:
-        return Deposed(f"controller epoch {self._sender.epoch} is over")
+        return Deposed(f"controller epoch {self._epoch} is over")
 
     # -- reading -------------------------------------------------------------------------------
 
     async def _read_again(self, conflicts: Iterable[Write]) -> None:
         before = self.image
         keys = [write.partition for write in conflicts if write.partition is not None]
-        self.announce(before, await self.adopt(keys, assignments=True))
+        newer = await self.adopt(keys, assignments=True)
+        self._announcements.changed(before, self.image, newer)
 
     async def adopt(
         self, keys: Sequence[PartitionKey], *, assignments: bool = False
@@ -235,71 +255,3 @@ class Commits:
             return await again(lambda: self._zookeeper.get(path))
         except NoNode:
             return None
-
-    # -- telling the brokers -------------------------------------------------------------------
-
-    def announce(
-        self, before: ClusterImage, keys: Sequence[PartitionKey], *, roles: bool = True
-    ) -> None:
-        """Tell all brokers of changed partitions, and their replicas of the roles."""
-        keys = [key for key in keys if key.topic_id not in self.hidden]
-        if not keys:
-            return
-        image = self.image
-        if roles:
-            for broker in image.brokers.values():
-                hosted = list(requests.leader_and_isr(self._sender, image, broker, keys))
-                self._channels.send(broker.node_id, hosted)
-        update = requests.MetadataUpdate(self._sender, image, keys)
-        for broker in image.brokers.values():
-            self._channels.send(broker.node_id, update.requests(broker))
-        for node, rows in self._removed(before, keys).items():
-            broker = image.brokers[node]
-            self._channels.send(node, requests.stop_replicas(self._sender, broker, rows))
-
-    def _removed(
-        self, before: ClusterImage, keys: Sequence[PartitionKey]
-    ) -> dict[NodeId, list[requests.Row]]:
-        """By live broker, the partitions of `keys` of which it is no replica any more."""
-        rows: dict[NodeId, list[requests.Row]] = {}
-        for key in keys:
-            old = before.partition(key.topic, key.partition)
-            new = self.image.partition(key.topic, key.partition)
-            if old is None or new is None:
-                continue
-            for node in old.replicas:
-                if node not in new.replicas and node in self.image.brokers:
-                    rows.setdefault(node, []).append((key, new))
-        return rows
-
-    def introduce(self, nodes: Iterable[NodeId]) -> None:
-        """Tell brokers everything: the whole cluster, then all of their own partitions."""
-        keys = [key for key, _ in self.image.partitions() if key.topic_id not in self.hidden]
-        update = requests.MetadataUpdate(self._sender, self.image, keys)
-        for node in nodes:
-            broker = self.image.brokers[node]
-            self._channels.send(node, update.requests(broker))
-            full = requests.leader_and_isr(self._sender, self.image, broker, keys, full=True)
-            self._channels.send(node, full)
-
-    def introduce_brokers(self, nodes: Iterable[NodeId]) -> None:
-        """Tell brokers which brokers are live."""
-        update = requests.MetadataUpdate(self._sender, self.image, ())
-        for node in nodes:
-            self._channels.send(node, update.requests(self.image.brokers[node]))
-
-    def delete_replicas(
-        self, node: NodeId, keys: Sequence[PartitionKey], done: Callable[[NodeId, Any], None]
-    ) -> None:
-        """Tell a broker to delete its replicas of a topic; `done` is called when it has."""
-        broker = self.image.brokers[node]
-        rows = [(k, p) for k in keys if (p := self.image.partition(k.topic, k.partition))]
-        self._channels.send(node, requests.stop_replicas(self._sender, broker, rows), done)
-
-    def forget_topic(self, topic_id: UUID) -> None:
-        """Tell all brokers that a topic is being deleted."""
-        topic = self.image.topics[topic_id]
-        if topic.partitions:
-            update = requests.MetadataUpdate(self._sender, self.image, (), [topic])
-            for broker in self.image.brokers.values():
-                self._channels.send(broker.node_id, update.requests(broker))

@@ -34,6 +34,7 @@ from nodes.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from nodes.server.zookeeper.announcements import Announcements
 from nodes.server.zookeeper.broker_channels import BrokerChannels
 from nodes.server.zookeeper.client import ZooKeeper, again, ensure
 from nodes.server.zookeeper.commits import Commits, Deposed
@@ -80,9 +81,15 @@ class ZooKeeperController:
         self._rng = rng
         self._on_deposed = on_deposed
         sender = requests.Sender(node_id=node_id, epoch=epoch)
-        self._commits = Commits(zookeeper, channels, sender, epoch_version, batched=batched)
+        self._announcements = Announcements(channels, sender)
+        self._commits = Commits(
+            zookeeper, self._announcements, epoch, epoch_version, batched=batched
+        )
         self._deletions = Deletions(
-            zookeeper, self._commits, lambda: self._when(self._finish_deletions)
+            zookeeper,
+            self._commits,
+            self._announcements,
+            lambda: self._when(self._finish_deletions),
         )
         self._unborn: list[tuple[str, znodes.TopicZnode]] = []
         """Topics with partitions that never had a leader, because no replica was live."""
@@ -177,10 +184,10 @@ class ZooKeeperController:
         )
         self._channels.update(image.brokers)
         marked = await self._reader.children(paths.DELETE_TOPICS, self._on(self._deletions_changed))
-        commits.hidden.update(
+        self._announcements.hidden.update(
             topic.topic_id for name in marked if (topic := image.topic(name)) is not None
         )
-        commits.introduce(image.brokers)
+        self._announcements.introduce(image, image.brokers)
         await self._deletions.resume(marked)
         self._unborn = unborn
         await self._mend()
@@ -211,7 +218,7 @@ class ZooKeeperController:
         names = await self._reader.children(paths.TOPICS, self._on(self._topics_changed))
         new = [name for name in names if name not in self.image.topic_ids]
         self._unborn += await self._take_topics(new)
-        self._commits.announce(self.image, self._keys_of(new))
+        self._announcements.changed(self.image, self.image, self._keys_of(new))
         await self._bear()
 
     async def _take_topics(self, names: Sequence[str]) -> list[tuple[str, znodes.TopicZnode]]:
@@ -295,14 +302,14 @@ class ZooKeeperController:
         )
         self._channels.update(self.image.brokers)
         if gone:
-            self._commits.introduce_brokers(self.image.brokers)
+            self._announcements.live_brokers(self.image, self.image.brokers)
             await self._commits.commit(lambda: decisions.without(self.image, gone, self._policy))
         others = list(self.image.brokers)
         self._commits.apply([_registration(broker) for broker in changes.came])
         self._channels.update(self.image.brokers)
         if came:
-            self._commits.introduce_brokers(others)
-            self._commits.introduce(came)
+            self._announcements.live_brokers(self.image, others)
+            self._announcements.introduce(self.image, came)
             await self._mend()
             self._deletions.brokers_came(came)
 
@@ -349,8 +356,8 @@ class ZooKeeperController:
             for name, number in changed
             if (topic := self.image.topic(name)) is not None
         ]
-        before = self.image
-        self._commits.announce(before, await self._commits.adopt(keys), roles=False)
+        before, newer = self.image, await self._commits.adopt(keys)
+        self._announcements.changed(before, self.image, newer, roles=False)
         await self._commits.commit(
             lambda: decisions.finished_reassignments(self.image, self._policy, keys)
         )

@@ -13,6 +13,7 @@ from uuid import UUID
 from nodes.ids import NodeId
 from nodes.metadata.image import PartitionKey, TopicImage
 from nodes.metadata.records import TOPIC_RESOURCE, RemoveTopicRecord
+from nodes.server.zookeeper.announcements import Announcements
 from nodes.server.zookeeper.client import ZooKeeper, again, ensure
 from nodes.server.zookeeper.commits import IN_FLIGHT, Commits
 from nodes.zookeeper import paths
@@ -43,11 +44,16 @@ class Deletions:
     """The topics that are being deleted. Every method but `wait` is for the controller's events."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, commits: Commits, on_progress: Callable[[], None]
+        self,
+        zookeeper: ZooKeeper,
+        commits: Commits,
+        announcements: Announcements,
+        on_progress: Callable[[], None],
     ) -> None:
         """`on_progress` is called when `finish` may have something to do."""
         self._zookeeper = zookeeper
         self._commits = commits
+        self._announcements = announcements
         self._on_progress = on_progress
         self._running: dict[UUID, _Deletion] = {}
 
@@ -77,8 +83,8 @@ class Deletions:
             return
         left = {node for p in topic.partitions.values() for node in p.replicas}
         deletion = self._running[topic.topic_id] = _Deletion(topic, left)
-        self._commits.hidden.add(topic.topic_id)
-        self._commits.forget_topic(topic.topic_id)
+        self._announcements.hidden.add(topic.topic_id)
+        self._announcements.forget_topic(self._commits.image, topic.topic_id)
         log.info("topic %s is being deleted on brokers %s", topic.name, sorted(left))
         for node in sorted(left):
             self._stop(deletion, node)
@@ -103,7 +109,7 @@ class Deletions:
                 deletion.left.discard(node)
                 self._on_progress()
 
-        self._commits.delete_replicas(node, keys, done)
+        self._announcements.delete_replicas(self._commits.image, node, keys, done)
 
     async def finish(self) -> None:
         """Remove the znodes of topics whose replicas are all gone."""
@@ -111,7 +117,7 @@ class Deletions:
             if not deletion.left:
                 await self._remove(deletion.topic)
                 self._commits.apply([RemoveTopicRecord(topic_id=topic_id)])
-                self._commits.hidden.discard(topic_id)
+                self._announcements.hidden.discard(topic_id)
                 del self._running[topic_id]
                 log.info("topic %s is deleted", deletion.topic.name)
                 if not deletion.done.done():

@@ -9,6 +9,7 @@ from harness.admin import configs, reassignments, topics
 from harness.zoo.schedules.load import make_topics
 from harness.zoo.schedules.old_plane import BROKERS, OldPlaneStage
 from nodes.ids import NodeId, TopicPartition
+from nodes.server.zookeeper.commits import MAX_NOTICES
 from nodes.wire.controller_requests import LeaderAndIsrRequest
 from nodes.zookeeper import znodes
 
@@ -280,3 +281,52 @@ def test_request_of_a_deposed_controller_is_refused() -> None:
             assert answer.error_code is expected
 
     OldPlaneStage(7, {}).run(main)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_lost_answers_leave_no_topic_half_made(seed: int, batched: bool) -> None:
+    """The controller's connection breaks again and again while it creates a topic."""
+
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"u": 1})
+        controller = cluster.controller
+        assert controller is not None
+        rng = cluster.world.stream("cuts")
+        async with cluster.admin() as admin:
+            creating = asyncio.ensure_future(
+                topics.create(admin, "t", partitions=40, replication_factor=3)
+            )
+            for _ in range(12):
+                await asyncio.sleep(rng.random() * 0.02)
+                cluster.ensemble.cut(controller)
+                await asyncio.sleep(0.01)
+                cluster.ensemble.heal(controller)
+            await creating
+        await cluster.until_in_sync("t", 40)
+        assert cluster.controller == controller
+        made = znodes.read_topic(cluster.tree.get("/brokers/topics/t")[0]).topic_id
+        await cluster.until(
+            "all know it",
+            lambda: all(
+                made in cluster.image(node).topics
+                and len(cluster.image(node).topics[made].partitions) == 40
+                for node in BROKERS
+            ),
+        )
+
+    OldPlaneStage(seed, {"control.batched": batched}).run(main)
+
+
+def test_old_notices_of_configurations_are_removed() -> None:
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"t": 1})
+        for _ in range(MAX_NOTICES + 5):
+            notice = znodes.config_change("topics/t")
+            cluster.tree.create("/config/changes/config_change_", notice, sequence=True)
+        async with cluster.admin() as admin:
+            await configs.alter(admin, {configs.topic("t"): {"retention.ms": "1"}})
+        names = cluster.tree.children("/config/changes")
+        assert len(names) == MAX_NOTICES
+
+    OldPlaneStage(8, {}).run(main)

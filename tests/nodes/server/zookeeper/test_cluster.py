@@ -11,7 +11,7 @@ from harness.zoo.schedules.old_plane import BROKERS, OldPlaneStage
 from nodes.ids import NodeId, TopicPartition
 from nodes.server.zookeeper.commits import MAX_NOTICES
 from nodes.wire.controller_requests import LeaderAndIsrRequest
-from nodes.zookeeper import znodes
+from nodes.zookeeper import requests, znodes
 
 SEEDS = range(3)
 
@@ -330,3 +330,70 @@ def test_old_notices_of_configurations_are_removed() -> None:
         assert len(names) == MAX_NOTICES
 
     OldPlaneStage(8, {}).run(main)
+
+
+def test_killed_broker_that_starts_at_once_waits_for_the_end_of_its_old_session() -> None:
+    """Its old znode is still there, and would take the registration away with it."""
+
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"t": 3})
+        await write(cluster, partitions=3)
+        node = next(n for n in BROKERS if n != cluster.controller)
+        path = f"/brokers/ids/{node}"
+        epoch = cluster.tree.get(path)[1].czxid
+        cluster.cluster.kill(node)
+        cluster.cluster.start(node)
+        await asyncio.sleep(3)
+        assert cluster.tree.get(path)[1].czxid > epoch
+        await cluster.until_in_sync("t", 3)
+        await assert_nothing_is_lost(cluster, partitions=3)
+
+    OldPlaneStage(9, {}).run(main)
+
+
+def test_restarted_broker_keeps_the_logs_that_a_later_request_names(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only after the last request of the controller does it know which logs belong to nobody."""
+    monkeypatch.setattr(requests, "MAX_PARTITIONS", 2)
+    caplog.set_level("INFO", logger="nodes.replicas")
+
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"t": 7})
+        await write(cluster, partitions=7)
+        node = next(n for n in BROKERS if n != cluster.controller)
+        cluster.cluster.nodes[node].terminate()
+        await cluster.until("it has ended", lambda: not cluster.cluster.nodes[node].running)
+        cluster.cluster.start(node)
+        await cluster.until_in_sync("t", 7)
+        await cluster.until("it serves", lambda: cluster.active(node))
+
+    OldPlaneStage(10, {}).run(main)
+    assert "is not assigned to this node" not in caplog.text
+
+
+def test_leader_whose_write_was_made_but_not_answered_goes_on() -> None:
+    """It writes again, is refused, and finds its own state: the ISR may grow again later."""
+
+    async def main(cluster: OldPlaneStage) -> None:
+        first, second, controller = await cluster.order()
+        await cluster.make_topic([first, second, controller])
+        await write(cluster)
+        cut: list[int] = []
+
+        def written() -> None:
+            cut.append(first)
+            cluster.ensemble.cut(first)
+
+        cluster.tree.exists("/brokers/topics/t/partitions/0/state", written)
+        cluster.isolate(second)
+        cluster.client.leaders["t", 0] = first
+        sending = asyncio.ensure_future(cluster.client.send("t", 0, -1))
+        await cluster.until("its write was made", lambda: cut == [first])
+        assert second not in cluster.state().isr
+        await asyncio.sleep(0.1)
+        cluster.ensemble.heal(first)
+        await sending
+        await cluster.settle()
+
+    OldPlaneStage(11, {}).run(main)

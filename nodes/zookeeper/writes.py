@@ -8,7 +8,7 @@ writes; where a record changes both, one write does.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from uuid import UUID
 
 from nodes.metadata.image import (
@@ -57,7 +57,8 @@ class Plan:
     """Everything that a list of records asks for, in the order in which it is done."""
 
     configs: tuple[ConfigWrite, ...]
-    writes: tuple[Write, ...]
+    writes: Iterator[Write]
+    """Made one by one, because thousands at once would hold up the broker."""
     deletions: tuple[UUID, ...]
     """Topics to mark for deletion."""
 
@@ -69,10 +70,10 @@ def plan(image: ClusterImage, records: Sequence[MetadataRecord], controller_epoc
     changes = [r for r in records if isinstance(r, PartitionChangeRecord)]
     return Plan(
         configs=tuple(_configs(image, [r for r in records if isinstance(r, ConfigRecord)])),
-        writes=(
-            *_topics(image, made, new),
-            *(_first_state(image, made, record, controller_epoch) for record in new),
-            *_changes(image, changes, controller_epoch),
+        writes=chain(
+            _topics(image, made, new),
+            (_first_state(image, made, record, controller_epoch) for record in new),
+            _changes(image, changes, controller_epoch),
         ),
         deletions=tuple(r.topic_id for r in records if isinstance(r, RemoveTopicRecord)),
     )

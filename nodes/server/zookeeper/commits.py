@@ -126,7 +126,7 @@ class Commits:
         self._announcements.changed(before, self.image, written)
         return conflicts
 
-    def _groups(self, found: Sequence[Write]) -> Iterator[list[Write]]:
+    def _groups(self, found: Iterable[Write]) -> Iterator[list[Write]]:
         size = IN_FLIGHT if self._batched else 1
         group: list[Write] = []
         for write in found:

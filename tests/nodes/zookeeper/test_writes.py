@@ -127,7 +127,7 @@ def test_more_partitions_extend_the_assignment() -> None:
 
 def test_deletion_only_marks() -> None:
     plan = writes.plan(with_topic(partition(0, 1)), [RemoveTopicRecord(topic_id=TOPIC)], 7)
-    assert (plan.writes, plan.configs, plan.deletions) == ((), (), (TOPIC,))
+    assert (list(plan.writes), plan.configs, plan.deletions) == ([], (), (TOPIC,))
 
 
 def test_configurations_have_the_names_of_kafka() -> None:

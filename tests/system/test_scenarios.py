@@ -88,6 +88,41 @@ OF_TRANSACTIONS = ("one-epoch-for-all-transactions", "epoch-for-each-transaction
 """What a late end does to the next transaction, and its prevention."""
 TORN_OR_READ = {"torn-transaction", "aborted-read", "false-abort"}
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfGroups:
+    """A packaged plan about groups. shows: the anomaly that it must show, permitted, by a rule that
+    says so; of its pair nothing may show it. fault, needs: what its schedule has, and takes."""
+
+    name: str
+    fault: str
+    needs: tuple[str, ...]
+    shows: str
+    says: str = ""
+
+
+OF_GROUPS = (
+    OfGroups(
+        name="commits-in-memory", fault="power-loss", needs=("loop",), shows="lost-commit",
+        says="__consumer_offsets: min.insync.replicas=1, no flush before the acknowledgement",
+    ),
+    OfGroups(name="commits-on-disk", fault="power-loss", needs=("loop",), shows="lost-commit"),
+    OfGroups(
+        name="read-uncommitted", fault="kill", needs=(), shows="aborted-read",
+        says="the reader asked for isolation.level=read_uncommitted",
+    ),
+    OfGroups(name="read-committed", fault="kill", needs=(), shows="aborted-read"),
+    OfGroups(
+        name="copies-before-commits", fault="request-delayed", needs=("bad-links",),
+        shows="copied-twice", says="processing=at-least-once, and the record was delivered again",
+    ),
+    OfGroups(
+        name="copies-in-transactions", fault="request-delayed", needs=("bad-links",),
+        shows="copied-twice",
+    ),
+)  # fmt: skip
+"""What a group may meet, and what prevents it; in pairs."""
+
 DAILY = ("power-loss-without-flush", "power-loss-with-flush", "unclean-recovery")
 """A loss, its prevention, and the one with every fault."""
 EACH = [
@@ -148,3 +183,30 @@ def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
     found = [each for each in verdict["anomalies"] if each["kind"] in TORN_OR_READ]
     assert all("a fault had delayed requests" in each["rule"] for each in found), found
     assert bool(found) is (name == OF_TRANSACTIONS[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", OF_GROUPS, ids=lambda scenario: scenario.name)
+def test_scenario_of_groups(scenario: OfGroups, tmp_path: Path) -> None:
+    """What a group meets is permitted, and the rule says why; or it meets nothing."""
+    require("root", "netns", *scenario.needs)
+    verdict = run(scenario.name, tmp_path)
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    faults = pq.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()
+    assert {row["fault"] for row in faults} == {scenario.fault}
+    assert all(row["took_effect"] and row["healed_ns"] for row in faults), faults
+    found = [each for each in verdict["anomalies"] if each["kind"] == scenario.shows]
+    assert bool(found) is bool(scenario.says), found
+    assert all(scenario.says in each["rule"] for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("shows", "shows_nothing"),
+    [(one.name, other.name) for one, other in zip(OF_GROUPS[::2], OF_GROUPS[1::2], strict=True)],
+)
+def test_pairs_of_groups_differ_in_settings_alone(shows: str, shows_nothing: str) -> None:
+    """The topics and the faults are the same, but for the API of a request that is held."""
+    one, other = (build(load(name), where=name) for name in (shows, shows_nothing))
+    assert one.topics == other.topics
+    assert one.duration_s == other.duration_s
+    assert (one.broker, one.more_workloads) != (other.broker, other.more_workloads)

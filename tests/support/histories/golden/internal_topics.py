@@ -128,9 +128,9 @@ def commit_was_lost_with_its_transaction(s: Story) -> None:
 def _went_back(s: Story) -> None:
     """The second member has the partition in generation 2, then the first one in generation 1."""
     s.row("assigned", SECOND, 9, offset=0, generation=2, **HERE)
-    s.row("assigned", FIRST, 11, offset=0, generation=1, **HERE)
-    s.poll(ONE, 11.5, {0: v(ONE, 1)}, client=FIRST, group=HERE["group"])
-    s.row("offset-commit", FIRST, 12, offset=1, generation=1, **HERE)
+    s.row("assigned", FIRST, 20, offset=0, generation=1, **HERE)
+    s.poll(ONE, 20.5, {0: v(ONE, 1)}, client=FIRST, group=HERE["group"])
+    s.row("offset-commit", FIRST, 21, offset=1, generation=1, **HERE)
 
 
 @golden(

@@ -50,7 +50,8 @@ AFTERWARDS_S: Final = 0.5
 """How long sends go on after all partitions are served again, so that a later gap shows too."""
 OUTAGE_S: Final = 60.0
 """An outage that lasts longer is a failed measurement."""
-STOP_S: Final = 30.0
+STOP_S: Final = 600.0
+"""How long a controlled shutdown may take. One partition after the other, 10,000 take minutes."""
 LOOK_S: Final = 0.01
 ATTEMPT_S: Final = 0.01
 MAX_ATTEMPTS: Final = 64
@@ -58,7 +59,7 @@ MAX_ATTEMPTS: Final = 64
 
 OUTAGE_PROPERTIES: Final[Mapping[str, str]] = {
     "leader.imbalance.check.interval.seconds": "1",
-    "controlled.shutdown.max.wait.ms": "25000",  # a shutdown that gives up looks quick
+    "controlled.shutdown.max.wait.ms": "590000",  # a shutdown that gives up looks quick
 }
 
 Values = dict[str, float]

@@ -206,7 +206,9 @@ ControlPlane = Annotated[
 ]
 ZooKeepers = Annotated[
     int | None,
-    typer.Option(help="Number of ZooKeeper nodes, for --control-plane zookeeper. Default: 3."),
+    typer.Option(
+        min=1, max=9, help="Number of ZooKeeper nodes, for --control-plane zookeeper. Default: 3."
+    ),
 ]
 KafkaHome = Annotated[
     Path | None,

@@ -73,8 +73,8 @@ def up(
     _check_name_is_free(plan.name)
     plan.resolved_broker()
     prepare.check_configs(plan)
-    prepare.check_system(plan)
     program = broker_program_of(plan, long_running=True)
+    prepare.check_system(plan)
     needed = {**versions(), **choose.versions(plan)}
     run = store.create(root, plan.name, versions=needed, commit=commit())
     run.write_plan(plan.to_json())

@@ -1,5 +1,6 @@
 """The table of what a run must contain, and the page that shows it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,31 @@ def test_directories_that_no_broker_had_to_make_are_not_missed(name: str) -> Non
     """The run is VALID as a whole."""
     story = ALL_GOLDEN[name].story()
     assert check(story.sources(), story.plan).outcome.value == "VALID"
+
+
+@pytest.mark.parametrize("read", [("101", "102"), ()])
+def test_every_zookeeper_log_must_be_read(read: tuple[str, ...]) -> None:
+    """They take the place of the metadata logs of the nodes."""
+    story = healthy()
+    story.plan |= {"control_plane": "zookeeper", "zookeepers": 3}
+    whole = replace(story.run_file, zookeeper_logs=("101", "102", "103"))
+    story.run_file = replace(whole, plan_digest=None)
+    assert check(story.sources(), story.plan).outcome.value == "VALID"
+    story.run_file = replace(story.run_file, zookeeper_logs=read)
+    found = check(story.sources(), story.plan)
+    assert found.outcome.value == "UNKNOWN"
+    lacks = [each.detail for each in found.assumptions]
+    assert any(f"of {3 - len(read)} of 3 ZooKeeper nodes were not read" in each for each in lacks)
+
+
+def test_session_that_ended_is_no_fenced_broker() -> None:
+    """Beside ZooKeeper the controller learns of it later; beside the quorum it decides it."""
+    story = ALL_GOLDEN["fenced_broker_is_taken_into_the_in_sync_replicas"].story()
+    assert check(story.sources(), story.plan).outcome.value == "INVALID"
+    story.plan |= {"control_plane": "zookeeper", "zookeepers": 1}
+    story.run_file = replace(story.run_file, zookeeper_logs=("101",), plan_digest=None)
+    found = check(story.sources(), story.plan)
+    assert not [each for each in found.anomalies if each.kind == "isr-broken"]
 
 
 def test_files_are_missed_where_a_consumer_read_a_record() -> None:

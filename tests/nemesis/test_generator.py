@@ -139,6 +139,7 @@ def test_faults_that_leave_nodes_in_service_overlap_freely() -> None:
         *(("clock.jump", "all", 0), ("link.slow", "one", 0), ("partition.halves", "all", 5)),
         *(("reassign", "all", 0), ("broker.add", "all", 0), ("broker.remove", "broker", 1)),
         ("quorum.remove-voter", "quorum-follower", 1),
+        *(("kill", "zookeeper:leader", 0), ("pause", "zookeeper:all", 0)),
     ],
 )
 def test_the_most_nodes_that_a_fault_takes_down(fault: str, aim: str, count: int) -> None:

@@ -130,7 +130,6 @@ def cluster_up(
     """
     from harness.plans.plan import build
     from harness.run import cluster
-    from harness.systems import choose
 
     if control_plane == "zookeeper":
         layout = _beside_zookeeper(nodes, controllers, brokers, zookeepers, racks)
@@ -154,7 +153,6 @@ def cluster_up(
         "zookeepers": zookeepers,
     }
     plan = build(raw, where="cluster up", flags=flags)
-    choose.check(plan)
     ensure_privileges()
     clean_up_killed_runs()
     stop = threading.Event()

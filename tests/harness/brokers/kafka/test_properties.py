@@ -53,6 +53,21 @@ def test_voters_become_bootstrap_servers_of_the_quorum() -> None:
     )
 
 
+def test_broker_beside_zookeeper_has_no_part_in_a_quorum() -> None:
+    """Kafka 3.9 refuses a broker with both. Its session is that of the plan."""
+    layout = Layout.beside_zookeeper(brokers=3, zookeepers=3)
+    more = {"broker.session.timeout.ms": "3000"}
+    given = wanted(2, layout=layout, zookeeper="10.0.0.101:2181", overrides=more)
+    made = kafka_properties(given)
+    assert made["zookeeper.connect"] == "10.0.0.101:2181"
+    assert made["zookeeper.session.timeout.ms"] == "3000"
+    assert made["listeners"] == f"PLAINTEXT://{ADDRESSES[2]}:9092"
+    assert not made.keys() & {
+        "process.roles", "controller.listener.names", "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers", "broker.session.timeout.ms",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("voters", "replicas"), [(1, "1"), (3, "3")])
 def test_internal_topics_fit_the_cluster(voters: int, replicas: str) -> None:
     """A single node cannot hold three replicas."""

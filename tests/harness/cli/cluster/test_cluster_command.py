@@ -3,8 +3,8 @@
 import pytest
 
 from harness.admin.errors import BadRequest
-from harness.cli.cluster.up_down import _layout
-from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER
+from harness.cli.cluster.up_down import _beside_zookeeper, _layout
+from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, ZOOKEEPER
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,21 @@ def test_contradictory_node_counts_are_refused(
 ) -> None:
     with pytest.raises(BadRequest, match=message):
         _layout(nodes, controllers, brokers, "")
+
+
+@pytest.mark.parametrize(("nodes", "brokers"), [(2, None), (None, 2)])
+def test_zookeeper_nodes_stand_beside_the_brokers(nodes: int | None, brokers: int | None) -> None:
+    """Nobody is a controller by its role. A new broker gets the next number of a broker."""
+    layout = _beside_zookeeper(nodes, None, brokers, None, "a, b")
+    assert layout.roles == {1: BROKER, 2: BROKER, **dict.fromkeys((101, 102, 103), ZOOKEEPER)}
+    assert layout.racks == {1: "a", 2: "b"}
+    assert layout.controllers == ()
+    assert layout.next_number == 3
+
+
+def test_controllers_of_a_quorum_are_refused_beside_zookeeper() -> None:
+    """So are two numbers of brokers."""
+    with pytest.raises(BadRequest, match="one of the brokers is the controller"):
+        _beside_zookeeper(None, 3, 3, None, "")
+    with pytest.raises(BadRequest, match="give --nodes or --brokers"):
+        _beside_zookeeper(3, None, 3, None, "")

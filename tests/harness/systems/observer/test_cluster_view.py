@@ -43,6 +43,20 @@ def test_within_an_epoch_the_leaders_own_view_of_the_isr_counts() -> None:
     assert seen.newest[P].isr == (1,)
 
 
+def test_what_the_control_plane_has_goes_before_what_a_leader_says() -> None:
+    """The znode changes first, so within an epoch a leader's answer may be older."""
+    seen = tracker()
+    seen.observe(1, {P: view(1, 4)}, 1)
+    [row] = seen.decide({P: view(1, 4, (1, 2))}, 2)
+    assert (row["kind"], row["isr"], row["at_ns"]) == ("leader", [1, 2], 2)
+    assert seen.decide({P: view(1, 4, (1, 2))}, 3) == []
+    seen.observe(1, {P: view(1, 4, (1, 2, 3))}, 4)
+    assert seen.newest[P].isr == (1, 2)
+    seen.observe(2, {P: view(2, 5)}, 5)
+    assert seen.newest[P].leader == 2
+    assert seen.decide({P: view(1, 4, (1,))}, 6) == []
+
+
 def test_only_changes_make_rows() -> None:
     """A changed answer makes a view row, and a leader row if it is the newest view."""
     seen = tracker()

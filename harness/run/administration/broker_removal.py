@@ -58,7 +58,8 @@ class BrokerRemoval:
             return False
         if running and not self._stopped():
             return False
-        self._ask(lambda admin: _unregister(admin, node))
+        if self._has_quorum:
+            self._ask(lambda admin: _unregister(admin, node))
         if self._processes.is_running(node):
             return False  # it was started again meanwhile
         if self._remove_machine is None:
@@ -68,10 +69,15 @@ class BrokerRemoval:
         self.done = True
         return True
 
+    @property
+    def _has_quorum(self) -> bool:
+        """Whether there are a vote and a registration to remove; beside ZooKeeper there are not."""
+        return bool(self._system.controllers)
+
     def _stopped(self) -> bool:
         """Stop the process; return whether it has ended."""
         if self._asked_to_stop_s is None:
-            if self._had_vote():
+            if self._has_quorum and self._had_vote():
                 return False
             self._processes.terminate(self.node)
             self._asked_to_stop_s = self._now_s()

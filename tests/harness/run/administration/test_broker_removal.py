@@ -86,6 +86,34 @@ def test_no_replica_moves_to_a_broker_that_is_being_removed_too(
     assert ordered == [{TopicPartition("t", 0): (2, 4)}]
 
 
+def test_broker_beside_zookeeper_has_neither_vote_nor_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is no quorum to ask, and the znode of the broker ends with its session."""
+
+    async def said(answer: Any) -> Any:
+        return answer
+
+    live = SimpleNamespace(live=[SimpleNamespace(node_id=each) for each in (1, 2)])
+    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
+    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((2,))]))
+    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
+    monkeypatch.setattr(inspection, "log_dirs", lambda admin, node: said([]))
+    running, wiped = [1], list[int]()
+    processes: Any = SimpleNamespace(is_running=running.__contains__, terminate=running.remove)
+    system: Any = SimpleNamespace(controllers={}, wipe=wiped.append)
+    removal = BrokerRemoval(
+        1,
+        ask=lambda work: asyncio.run(work(None)),  # type: ignore[arg-type]
+        system=system,
+        processes=processes,
+        now_s=lambda: 0.0,
+        leaving=(),
+    )
+    assert removal.step()
+    assert (running, wiped, removal.lost_vote) == ([], [1], False)
+
+
 class Quorum:
     """The leader's word on one vote, and who of those that ask for a change of it is answered."""
 

@@ -1,5 +1,6 @@
 """Three broker processes and a real ZooKeeper: kills, a lost session, and clear refusals."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,12 +15,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from nodes.zookeeper import paths, znodes
+from tests.support.clusters.cluster_command import highwater
 from tests.support.nodes.cluster import free_ports
 from tests.support.nodes.real_zookeeper import real_zookeeper
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0
 RECORDS = 200
 
@@ -206,3 +209,20 @@ def test_broker_without_zookeeper_ends_with_one_message(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert f"no ZooKeeper at 127.0.0.1:{nobody} within 500 ms" in done.stderr
     assert "start ZooKeeper first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "verdict"),
+    [("nodes", 0, "VALID"), ("truncate_to_high_watermark", 1, "INVALID")],
+)
+def test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too(
+    module: str, code: int, verdict: str, tmp_path: Path
+) -> None:
+    """The original design (before KIP-101). The sound broker truncates by leader epoch."""
+    require("zookeeper", "netns", "nftables")
+    scenario = ROOT / "harness/zoo/scenarios/truncation-to-high-watermark.toml"
+    options = ("--control-plane", "zookeeper", "--broker-module", module, "--store", tmp_path)
+    done = highwater("run", scenario, *options, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    (found,) = tmp_path.glob("*/2*/verdict.json")
+    assert json.loads(found.read_text())["verdict"] == verdict

@@ -23,6 +23,8 @@ CLIENTS: Final = 0
 """Stands for the clients' machine in place of a node id."""
 FIRST_ZOOKEEPER: Final = 101
 """The number of the first node that runs a ZooKeeper server; brokers have lower numbers."""
+PROGRAM: Final = 251
+"""Stands for the machine of the tested program, if it has one of its own."""
 ANY_PORT: Final = 0
 
 

@@ -178,7 +178,7 @@ class Runner:
                     nodes=self._layout.nodes,
                     journal=journal,
                     uplink=not self._ending.teardown,
-                    clocks="clocks" in self._needs,
+                    needs=self._needs,
                     reads=choose.reads(plan),
                 )
             )

@@ -19,6 +19,7 @@ NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.CLIENT_SIGNALS: ("netns",),
     Ability.PROGRAM_SIGNALS: ("netns",),
     Ability.PROGRAM_CLOCKS: ("faketime",),
+    Ability.PROGRAM_CUTS: ("nftables",),
     Ability.PACKET_DROPS: ("nftables",),
     Ability.LINK_QUALITY: ("bad-links",),
     Ability.CONNECTION_RESETS: ("resets",),

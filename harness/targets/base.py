@@ -51,6 +51,9 @@ class PrivilegeMissing(TargetError):
 class ClientProcesses(Clients, Protocol):
     """The processes of clients."""
 
+    program_namespace: Path | None
+    """The network namespace of the tested program, if it has one of its own."""
+
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
         """Add a process that was not started by `spawn_client` to the clients."""
         ...

@@ -36,6 +36,7 @@ class LocalKind:
             request.journal,
             uplink=request.uplink,
             clocks=request.clocks,
+            program=request.program,
         )
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:

@@ -14,6 +14,7 @@ from harness.plans.workloads import FurtherWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
 
+LOOPBACK: Final = "127.0.0.1"
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """Isolation levels."""
@@ -103,8 +104,9 @@ class FurtherConfig:
 
     `workload` is the plan's table. `partitions` has the number of partitions of each topic that the
     workload uses, and `transactional` the topics among them that get records in transactions.
-    With `clocks` each instance of a tested program has a wall clock of its own. For the other
-    fields see `ClientConfig`.
+    With `clocks` each instance of a tested program has a wall clock of its own. The program
+    runs in the network `namespace`, if there is one, and reaches this process at `address`. For the
+    other fields see `ClientConfig`.
     """
 
     run_id: str
@@ -120,6 +122,8 @@ class FurtherConfig:
     drain_ms: int = 5_000
     rotate_s: float | None = None
     clocks: bool = False
+    namespace: str | None = None
+    address: str = LOOPBACK
 
     @property
     def acks(self) -> int:

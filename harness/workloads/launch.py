@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.plans import workload_topics
 from harness.plans.plan import Plan
 from harness.recording.store import Run
-from harness.targets.base import Target
+from harness.targets.base import CLIENTS, Target
 from harness.workloads.app.outputs.base import FINAL_S
 from harness.workloads.app.processes import FOLDER, RESULT, ProgramProcesses
 from harness.workloads.clients import libraries
@@ -189,13 +189,23 @@ def launch(
             (MODULES.get(plan.workload.client, PROGRAM), each)
             for each in client_configs(plan, bootstrap, run)
         ),
-        *((_module(each), each) for each in further_configs(plan, bootstrap, run, needs)),
+        *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
     ]
     for module, config in wanted:
+        if isinstance(config, FurtherConfig) and config.app is not None:
+            config = _with_means(config, target, needs)
         path = folder / f"{config.name}.json"
         config.save(path)
         clients.append(_spawn(module, config, target, path, access))
     return Workload(clients)
+
+
+def _with_means(config: FurtherConfig, target: Target, needs: Collection[str]) -> FurtherConfig:
+    """Return the configuration of a tested program with what its faults need."""
+    config = replace(config, clocks=Ability.PROGRAM_CLOCKS in needs)
+    if (namespace := target.clients.program_namespace) is None:
+        return config
+    return replace(config, namespace=str(namespace), address=target.address(CLIENTS))
 
 
 def _module(config: FurtherConfig) -> str:
@@ -239,9 +249,7 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     ]
 
 
-def further_configs(
-    plan: Plan, bootstrap: str, run: Run, needs: Collection[str] = ()
-) -> list[FurtherConfig]:
+def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]:
     """Return the configuration of each further workload's process, in the plan's order."""
     transactional = workload_topics.transactional(plan)
     found = []
@@ -260,7 +268,6 @@ def further_configs(
                 transactional=[t.name for t in topics if t.name in transactional],
                 rotate_s=plan.rotate_s,
                 command=libraries.command(workload),
-                clocks=Ability.PROGRAM_CLOCKS in needs,
             )
         )
     return found

@@ -27,6 +27,8 @@ class Ability(StrEnum):
     """Kill, stop, continue and restart the tested program (workload kind `app`)."""
     PROGRAM_CLOCKS = "program-clocks"
     """Set the wall clock of each instance of the tested program."""
+    PROGRAM_CUTS = "program-cuts"
+    """Drop the packets between the tested program and nodes, and count them."""
     PACKET_DROPS = "packet-drops"
     """Drop the packets that arrive at one node from another, one way, and count them."""
     LINK_QUALITY = "link-quality"

@@ -1,8 +1,9 @@
-"""Faults of the program that a run tests (workload kind `app`): killed, stopped for a while, or
-given another wall clock.
+"""Faults of the program that a run tests (workload kind `app`): killed, stopped for a while, given
+another wall clock, or cut off from the cluster.
 
 The parameter `instance` says which process of the program is hit. `cut.clients` with the target
-`all` cuts the program off from the cluster, together with all other clients.
+`all` cuts the program off from the cluster, together with all other clients; `app.cut` does it
+alone.
 """
 
 import random
@@ -21,8 +22,10 @@ from nemesis.faults.fault import (
     Measurement,
     Option,
     Params,
+    node_list,
 )
-from nemesis.hosts import Hosts
+from nemesis.faults.network.cuts import PacketDropFault
+from nemesis.hosts import CLIENTS, PROGRAM, Cut, Hosts
 
 EVERY: Final = "all"
 
@@ -224,4 +227,37 @@ def _list(instances: Sequence[int]) -> str:
     return ", ".join(map(str, instances))
 
 
-FAULTS: Final[tuple[Fault, ...]] = (KillProgram(), PauseProgram(), SkewProgram())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutProgram(PacketDropFault):
+    """Drops all packets between nodes and the program, of all its instances."""
+
+    name: str = "app.cut"
+    about: str = (
+        "the nodes are cut off from the tested program, but neither from other clients nor from "
+        "each other"
+    )
+    needs: frozenset[Ability] = frozenset(
+        {Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CUTS, Ability.PACKET_DROPS}
+    )
+    default_selector: str = "clients"
+    selectable: bool = False
+
+    def label(self, injection: Injection) -> str:
+        """For example `app.cut from node 1,2,3`."""
+        nodes = sorted({cut.dst for cut in injection.cuts} - {PROGRAM})
+        return f"{self.name} from {node_list(nodes)}"
+
+    def plan_injection(
+        self, selected: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
+    ) -> Injection:
+        """Both directions of the links to the selected nodes, or to all without any.
+
+        The nodes are not hit: no other client and no node notices.
+        """
+        layer = f"{self.name}/{rng.getrandbits(32):08x}"
+        hit = [node for node in selected if node != CLIENTS] or nodes
+        ways = [way for node in hit for way in ((PROGRAM, node), (node, PROGRAM))]
+        return Injection(cuts=tuple(Cut(src, dst, layer=layer) for src, dst in ways))
+
+
+FAULTS: Final[tuple[Fault, ...]] = (KillProgram(), PauseProgram(), SkewProgram(), CutProgram())

@@ -53,11 +53,11 @@ delivery = "at-least-once"
 
 
 def tried(
-    folder: Path, more: str, program: str = PROGRAM
+    folder: Path, more: str, program: str = PROGRAM, form: str = FORM
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """What `test-app` of the program printed, and its verdict."""
     (folder / "app.py").write_text(program)
-    (folder / "app.toml").write_text(FORM.format(python=sys.executable) + more)
+    (folder / "app.toml").write_text(form.format(python=sys.executable) + more)
     done = highwater("test-app", folder / "app.toml", "--store", folder / "store", "--json")
     return done, json.loads(done.stdout or "{}")
 
@@ -127,3 +127,40 @@ events = [
     log = (run / "program/instance-1.log").read_text()
     hours = {int(line.split()[-1]) for line in log.splitlines() if "| hour " in line}
     assert max(hours) - min(hours) >= 2
+
+
+def test_program_alone_is_cut_off_from_the_cluster(tmp_path: Path) -> None:
+    """The producers go on meanwhile. Its output reaches highwater from its own network, too."""
+    require("netns", "nftables")
+    posts = PROGRAM.replace(
+        'with open("out.txt", "a") as out:\n            print(json.loads(message.value())["id"], '
+        "file=out, flush=True)",
+        "import urllib.request\n        urllib.request.urlopen(urllib.request.Request("
+        'os.environ["HIGHWATER_OUTPUT"], json.loads(message.value())["id"].encode()))',
+    )
+    assert "urlopen" in posts
+    form = FORM.replace('file = "out.txt"', "http = true")
+    done, verdict = tried(
+        tmp_path,
+        """
+[cluster]
+nodes = 1
+[chaos]
+seconds = 8
+events = [{ at_ms = 500, fault = "app.cut", duration_ms = 4000 }]
+""",
+        program=posts,
+        form=form,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdict["verdict"] == "VALID"
+    run = Path(verdict["run"])
+    [fault] = pyarrow.parquet.read_table(run / "faults.parquet").to_pylist()
+    assert fault["took_effect"], fault
+    assert fault["label"] == "app.cut from node 1"
+    assert "packets dropped (program>1" in fault["effect"]
+    rows = pyarrow.parquet.read_table(run / "history").to_pylist()
+    begun, ended = fault["started_ns"] + 10**9, fault["healed_ns"] - 10**8
+    meanwhile = [row for row in rows if begun < row["invoke_ns"] < ended]
+    assert sum(row["f"] == "send" and row["type"] == "ok" for row in meanwhile) > 50
+    assert not any(row["f"] == "app-output" for row in meanwhile)

@@ -39,6 +39,7 @@ class OneCpuKind(LocalKind):
             request.journal,
             uplink=request.uplink,
             clocks=request.clocks,
+            program=request.program,
             machines=OneCpu(request.journal),
         )
 

@@ -39,6 +39,7 @@ class DockerKind:
             request.journal,
             uplink=request.uplink,
             clocks=request.clocks,
+            program=request.program,
             machines=machines,
         )
 

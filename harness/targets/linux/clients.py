@@ -3,6 +3,7 @@
 import signal
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from harness.targets.linux import processes
 
@@ -14,6 +15,8 @@ class LinuxClients:
     """
 
     def __init__(self) -> None:
+        self.program_namespace: Path | None = None
+        """The network namespace of the tested program, if it has one of its own."""
         self._all: list[subprocess.Popen[bytes]] = []
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:

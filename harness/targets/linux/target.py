@@ -36,6 +36,7 @@ from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import AdoptedProcess, Process
 from harness.targets.linux.undo import process_of, undo_records
+from nemesis.hosts import PROGRAM
 
 
 class LinuxTarget(LinuxNodes):
@@ -53,6 +54,7 @@ class LinuxTarget(LinuxNodes):
         subnet: str | None = None,
         clocks: bool = False,
         machines: Machines | None = None,
+        program: bool = False,
     ) -> None:
         """Plan a target; `up` makes it.
 
@@ -60,6 +62,7 @@ class LinuxTarget(LinuxNodes):
         that this machine supports. `uplink` connects this machine itself to the run's network, so
         that any program on it reaches the nodes. `subnet` is a /24, by default the run's own. With
         `clocks` every node has its own wall clock. `machines` are namespaces by default.
+        With `program` the tested program gets a network namespace of its own.
         """
         if uplink and subnet is None:
             subnet = network.free_subnet(run_id)
@@ -74,6 +77,7 @@ class LinuxTarget(LinuxNodes):
         self.power = NoPower()
         self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
+        self._program = program
         self.clients = LinuxClients()
 
     @classmethod
@@ -139,7 +143,9 @@ class LinuxTarget(LinuxNodes):
         for node in self.network.nodes:
             self._make_volume(node)
         network.build(self.network, self._journal)
-        self._connect((*self.network.nodes, CLIENTS))
+        self._connect((*self.network.nodes, CLIENTS, *((PROGRAM,) if self._program else ())))
+        if self._program:
+            self.clients.program_namespace = self.network.namespace(PROGRAM)
         if self._uplink:
             network.add_uplink(self.network, self._journal)
 
@@ -261,7 +267,8 @@ class LinuxTarget(LinuxNodes):
     def _connect(self, machines: Sequence[int]) -> None:
         """Make these machines and their links; other machines stay as they are."""
         for machine in machines:
-            maker = self._clients_machine if machine == CLIENTS else self._machines
+            ours = machine in (CLIENTS, PROGRAM)
+            maker = self._clients_machine if ours else self._machines
             maker.make(machine, self.network.namespace(machine), self._nodes_dir / str(machine))
         network.connect(self.network, machines)
         for machine in machines:

@@ -48,6 +48,8 @@ class SshKind:
         for node, lacks in in_parallel(range(1, self._plan.nodes + 1), probe).items():
             for name, why in lacks.items():
                 found.setdefault(Ability(name), f"{hosts[node].label}: {why}")
+        if Ability.PROGRAM_CUTS in names:
+            found[Ability.PROGRAM_CUTS] = "the program shares this machine's network with clients"
         network = [each for each in names if each in NETWORK]
         if os.geteuid() != 0:
             why = (

@@ -12,11 +12,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from harness.targets.linux import kernel, processes
+from harness.targets.linux.network.namespaces import entered
 from harness.workloads.app.logs import ProgramLog
 from harness.workloads.app.processes import kept_down, write_state
 from harness.workloads.app.restarts import Restarts
@@ -56,15 +58,18 @@ class Instances:
         command: Callable[[int], Sequence[str]],
         environment: Callable[[int], Mapping[str, str]],
         directory: Path,
+        namespace: Path | None,
         base_ns: int,
         on_change: OnChange,
     ) -> None:
-        """`command` and `environment` are those of an instance; logs are made in `folder`."""
+        """`command` and `environment` are those of an instance; logs are made in `folder`. The
+        processes run in the network `namespace`, if there is one."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._folder = folder
         self._command = command
         self._environment = environment
         self._directory = directory
+        self._namespace = namespace
         self._on_change = on_change
         self._written: tuple[dict[int, int | None], frozenset[int]] | None = None
         self.all = [
@@ -87,15 +92,16 @@ class Instances:
     def _start(self, each: Instance) -> None:
         command = self._command(each.number)
         try:
-            each.process = subprocess.Popen(
-                command,
-                cwd=self._directory,
-                env=self._environment(each.number),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with nullcontext() if self._namespace is None else entered(self._namespace):
+                each.process = subprocess.Popen(
+                    command,
+                    cwd=self._directory,
+                    env=self._environment(each.number),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise ProgramFailed(
                 f"the program cannot be started: {command[0]}: {error.strerror or error}"

@@ -85,6 +85,7 @@ class Supervisor:
             command=lambda n: [environment.replaced(each, named(n)) for each in wanted.command],
             environment=environment_of,
             directory=Path(wanted.directory),
+            namespace=None if config.namespace is None else Path(config.namespace),
             base_ns=config.base_ns,
             on_change=self._changed,
         )
@@ -103,7 +104,7 @@ class Supervisor:
             return FileOutput(Path(self._wanted.directory, sink.file), elements)
         if sink.sql is not None and sink.query is not None:
             return SqlOutput(sink.sql, sink.query, elements, self._writer.now_ns)
-        return HttpOutput(elements)
+        return HttpOutput(elements, config.address)
 
     def _changed(self, instance: int, what: str, start: int) -> None:
         started = what == "start"

@@ -6,11 +6,14 @@ These are cuts from the clients, of one port, in turns, and of responses only.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from nemesis.base import NotApplicable
 from nemesis.faults.fault import Ability, Fault, FaultBase, Injection, Measurement, Option, Params
 from nemesis.faults.network.options import DIRECTION, PORT, chosen_links, number, peers, read_port
-from nemesis.hosts import ANY_PORT, CLIENTS, Cut, Hosts
+from nemesis.hosts import ANY_PORT, CLIENTS, PROGRAM, Cut, Hosts
+
+_NAMES: Final = {CLIENTS: "clients", PROGRAM: "program"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ def _measure_drops(counts: Mapping[Cut, int]) -> Measurement:
 
 
 def _describe(cut: Cut) -> str:
-    src, dst = (str(machine) if machine != CLIENTS else "clients" for machine in cut[:2])
+    src, dst = (_NAMES.get(machine, str(machine)) for machine in cut[:2])
     return f"{src}>{dst}" + (f" port {cut.port}" if cut.port else "")
 
 

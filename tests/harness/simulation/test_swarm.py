@@ -92,7 +92,8 @@ def test_narrowed_selectors_name_partitions_and_nodes_of_the_plan() -> None:
 def test_each_fault_has_exactly_one_kind() -> None:
     """A new fault needs a kind, or it is never drawn; no world has a hypervisor, or programs."""
     named = Counter(name for kind in swarm.FAULT_KINDS for name in kind.faults)
-    absent = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS}
+    programs = {Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS, Ability.PROGRAM_CUTS}
+    absent = {Ability.MACHINE_POWER} | programs
     possible = {each for each in FAULTS if not absent & FAULTS[each].needs}
     later = {*later_draws.MORE_FAULTS, later_draws.LATE, later_draws.COMPACT}
     assert {*named, *swarm.DISK_DAMAGE.faults, *later} == possible

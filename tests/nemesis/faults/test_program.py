@@ -10,7 +10,7 @@ from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
 from nemesis.faults.clock import JUMPS_MS
 from nemesis.faults.fault import Injection, Params
-from nemesis.hosts import Hosts
+from nemesis.hosts import PROGRAM, Hosts
 from nemesis.programs import NoProgram
 from tests.support.nemesis.fakes import FakeClocks, FakeMachines, Trace
 
@@ -174,3 +174,18 @@ def test_any_offset_is_drawn_from_the_seed() -> None:
     assert drawn <= {str(each) for each in JUMPS_MS}
     with pytest.raises(BadSchedule, match="it is a whole number of ms, not 0"):
         injection("app.clock", "1", offset_ms="0")
+
+
+def test_cut_is_between_the_program_and_nodes_only() -> None:
+    """All nodes, or those of the event's target. No node counts as hit."""
+    fault, params = find("app.cut"), Params({})
+    every = fault.plan_injection((0,), (1, 2), random.Random(0), params)
+    assert {cut[:2] for cut in every.cuts} == {
+        *((PROGRAM, 1), (1, PROGRAM)),
+        *((PROGRAM, 2), (2, PROGRAM)),
+    }
+    assert every.nodes == ()
+    one = fault.plan_injection((2,), (1, 2), random.Random(1), params)
+    assert {cut[:2] for cut in one.cuts} == {(PROGRAM, 2), (2, PROGRAM)}
+    assert fault.label(one) == "app.cut from node 2"
+    assert not {cut.layer for cut in one.cuts} & {cut.layer for cut in every.cuts}

@@ -20,7 +20,7 @@ from harness.targets.linux.network.holders import Holders
 from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.packets import diagnosis
 from harness.targets.parallel import in_parallel
-from nemesis.hosts import Cut, LinkCounters, LinkQuality
+from nemesis.hosts import PROGRAM, Cut, LinkCounters, LinkQuality
 from nemesis.requests import RequestFilter, SeenRequest, WatchedRequests
 
 Link = tuple[int, int]
@@ -313,7 +313,7 @@ class LinuxLinks:
                 raise UnknownNode(f"there is no node {machine}; the nodes are {nodes}")
 
     def _exists(self, machine: int) -> bool:
-        return machine == CLIENTS or machine in self._network().nodes
+        return machine in (CLIENTS, PROGRAM) or machine in self._network().nodes
 
     def _in_reach(self, machine: int) -> bool:
         return self._exists(machine) and (self._reach is None or machine in self._reach)

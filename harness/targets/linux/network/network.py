@@ -18,11 +18,13 @@ from pyroute2 import IPRoute
 from harness.targets.base import CLIENTS, TargetError, Unsupported
 from harness.targets.linux import kernel
 from harness.targets.linux.network import namespaces
+from nemesis.hosts import PROGRAM
 
 RANGE = IPv4Network("198.18.0.0/15")
 MAX_NODE = 200
 _CLIENTS_HOST = 250
 _UPLINK_HOST = 254
+_LABELS = {CLIENTS: "clients", PROGRAM: "program"}
 _BRIDGE = "switch"
 INTERFACE = "eth0"
 """The interface of every machine to the switch."""
@@ -64,19 +66,21 @@ class Network:
         return str(self.subnet[_UPLINK_HOST])
 
     def namespace(self, machine: int) -> Path:
-        """The namespace of a node, or of the clients."""
-        label = "clients" if machine == CLIENTS else f"n{machine}"
+        """The namespace of a node, of the clients, or of the tested program."""
+        label = _LABELS.get(machine, f"n{machine}")
         return self.directory / f"{self.name}-{label}"
 
     def address(self, machine: int) -> str:
-        """The address of a node (its last byte is the node's number), or of the clients."""
+        """The address of a node or the tested program (its last byte is the number), or of the
+        clients.
+        """
         return str(self.subnet[_CLIENTS_HOST if machine == CLIENTS else machine])
 
     def sources(self, machine: int) -> tuple[str, ...]:
         """The addresses from which a machine's packets come. The host's own programs, which come
-        over the uplink, are clients too.
+        over the uplink, are clients too, and so is a tested program on a machine of its own.
         """
-        more = (self.uplink_address,) if machine == CLIENTS else ()
+        more = (self.uplink_address, self.address(PROGRAM)) if machine == CLIENTS else ()
         return (self.address(machine), *more)
 
 

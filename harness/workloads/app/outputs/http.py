@@ -17,8 +17,9 @@ MAX_BODY_BYTES: Final = 10_000_000
 class HttpOutput:
     """Serves the address, on a free port."""
 
-    def __init__(self, elements: Elements) -> None:
-        """Raises OSError if no port can be had."""
+    def __init__(self, elements: Elements, host: str) -> None:
+        """Serve at an address of this machine. Raises OSError if no port can be had."""
+        self._host = host
         self.elements = elements
         self.problem: str | None = None
         self._mutex = threading.Lock()
@@ -48,7 +49,7 @@ class HttpOutput:
             def log_message(self, format: str, *args: Any) -> None:
                 """Print nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((host, 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -56,7 +57,7 @@ class HttpOutput:
     @property
     def address(self) -> str:
         """The URL."""
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        return f"http://{self._host}:{self._server.server_port}/"
 
     def take(self, body: bytes) -> None:
         """Take the lines of a request."""

@@ -54,7 +54,8 @@ def place() -> Iterator[Place]:
 
 def test_simulated_target_has_most_abilities(place: Place) -> None:
     """Its machines have no hypervisor, and run no program of a user."""
-    absent = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS}
+    programs = {Ability.PROGRAM_SIGNALS, Ability.PROGRAM_CLOCKS, Ability.PROGRAM_CUTS}
+    absent = {Ability.MACHINE_POWER} | programs
     assert {each.value for each in Ability} - absent == place.target.abilities
 
 

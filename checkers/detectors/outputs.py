@@ -149,20 +149,8 @@ def _twice(frames: Frames, known: Frame, group: Any) -> Iterator[Frame]:
         F.lag("seen_ns").over(order).alias("before_ns"),
         F.lag("out_op").over(order).alias("other_op"),
     )
-    found = frames.none_if_empty(line.where(F.col("copy_number") > F.col("in_log")))
-    if found is not None:
-        yield evidence(
-            frames.engine,
-            found,
-            kind=F.lit(TWICE),
-            op=F.col("out_op"),
-            offset=F.col("position"),
-            invoke_ns=F.col("before_ns"),
-            complete_ns=F.col("seen_ns"),
-            detail=_input(F, "input_offset"),
-            partition=F.lit(None),
-            group=group,
-        )
+    again = line.where(F.col("copy_number") > F.col("in_log"))
+    yield from _elements(frames, again, TWICE, group, since=F.col("before_ns"))
 
 
 def _out_of_order(frames: Frames, known: Frame, group: Any) -> Iterator[Frame]:
@@ -178,15 +166,22 @@ def _out_of_order(frames: Frames, known: Frame, group: Any) -> Iterator[Frame]:
         F.lag("input_offset").over(order).alias("before"),
         F.lag("value").over(order).alias("other_value"),
     )
-    found = frames.none_if_empty(line.where(F.col("input_offset") < F.col("before")))
+    behind = line.where(F.col("input_offset") < F.col("before"))
+    yield from _elements(frames, behind, OUT_OF_ORDER, group, since=F.col("seen_ns"))
+
+
+def _elements(frames: Frames, rows: Frame, kind: str, group: Any, *, since: Any) -> Iterator[Frame]:
+    """Evidence of elements of known inputs; since: when it began."""
+    F = frames.engine.functions
+    found = frames.none_if_empty(rows)
     if found is not None:
         yield evidence(
             frames.engine,
             found,
-            kind=F.lit(OUT_OF_ORDER),
+            kind=F.lit(kind),
             op=F.col("out_op"),
             offset=F.col("position"),
-            invoke_ns=F.col("seen_ns"),
+            invoke_ns=since,
             complete_ns=F.col("seen_ns"),
             detail=_input(F, "input_offset"),
             partition=F.lit(None),

@@ -84,3 +84,27 @@ def test_files_are_missed_where_a_consumer_read_a_record() -> None:
     story.poll(NONE, 18.5, {0: v(NONE, 21)}, partition=1)
     lacks = [each.detail for each in check(story.sources(), story.plan).assumptions]
     assert any("the files of 3 replicas were not read: none-1 of node 1" in each for each in lacks)
+
+
+@pytest.mark.parametrize("system", ["careful", "kafkaa"])
+def test_system_of_another_package_needs_all_evidence(system: str) -> None:
+    """So that a wrong name excuses nothing: without files the verdict is open, with them it is
+    that of any other cluster which highwater starts."""
+    story = healthy()
+    story.plan |= {"system": system}
+    assert check(story.sources(), story.plan).outcome.value == "VALID"
+    story.replicas.clear()
+    story.replica_ends.clear()
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome.value == "UNKNOWN"
+    assert any("replica" in reason for reason in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("system", ["", None, 3])
+def test_plan_without_a_systems_name_is_not_judged(system: object) -> None:
+    """Nobody knows what such a run must contain."""
+    story = healthy()
+    story.plan |= {"system": system}
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome.value == "UNKNOWN"
+    assert any(f"system is {system!r}, which is no name" in each for each in verdict.reasons)

@@ -10,7 +10,7 @@ from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
 from nemesis.faults.clock import JUMPS_MS
 from nemesis.faults.fault import Injection, Params
-from nemesis.hosts import PROGRAM, Hosts
+from nemesis.hosts import PROGRAM, ClockReading, Hosts
 from nemesis.programs import NoProgram
 from tests.support.nemesis.fakes import FakeClocks, FakeMachines, Trace
 
@@ -165,6 +165,19 @@ def test_clock_that_shows_the_old_time_is_no_effect() -> None:
     program.clocks.deaf = True
     fault.inject(on, struck)
     assert not fault.measure_effect(on, struck).confirmed
+
+
+def test_clock_that_goes_on_wrong_is_not_healed() -> None:
+    """What it shows counts, and not what was asked for."""
+    program, fault = FakeProgram(), find("app.clock")
+    on, struck = hosts(program), injection("app.clock", "1", offset_ms="60000")
+    fault.inject(on, struck)
+    fault.heal(on, struck)
+    shown = ClockReading(59_999, 60_001, looked=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program.clocks, "read", lambda _: shown)
+        assert not fault.measure_heal(on, struck).confirmed
+    assert fault.measure_heal(on, struck).confirmed
 
 
 def test_any_offset_is_drawn_from_the_seed() -> None:

@@ -11,7 +11,7 @@ the alarm.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from checkers.causes.matching import MARKER
 from checkers.check import judged
-from checkers.contract.contract import Judgement
+from checkers.contract.conditions import IN_TRANSACTION
+from checkers.contract.contract import Judgement, in_force
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
 from checkers.following.evidence import FAMILIES, as_if_over, concerns
 from checkers.following.state import HistoryState
@@ -30,6 +31,7 @@ from checkers.frames.transactions import ANYWHERE
 from checkers.history import arrow
 from checkers.history.history import HISTORY, RunSources, conform
 from checkers.history.segments import segment_of
+from checkers.history.settings import TRANSACTIONS_TOPIC
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
@@ -37,6 +39,8 @@ SUSPECTS = 20
 
 _AT_ONCE = ("phantom", "inconsistent-offset", "lost-write", "nonmonotonic-poll")
 """The kinds of suspects that no row of another writer may excuse."""
+_OF_TRANSACTIONS = ("torn-transaction", "false-abort", "zombie-write", "aborted-read")
+"""The kinds that a coordinator may cause that has forgotten a transaction."""
 _LOSSES = ("lost-write", "torn-transaction")
 _FINDINGS = pa.schema(
     [
@@ -135,13 +139,29 @@ def forbidden(
         frames.history = as_if_over(engine, rows) if family.needs_log else rows
         found: list[Frame] = [each for detect in family.detectors for each in detect(frames)]
         found += [*_findings(frames, [each for each in mine if each.evidence is not None])]
-        anomalies += [each for one in found for each in judged(frames, one, settled=False)]
+        alarms = [each for one in found for each in judged(frames, one, settled=False)]
+        anomalies += [each for each in alarms if not _may_be_forgotten(frames, each)]
     # A record may be read before its send is recorded: only the end shows that it was not sent.
     return tuple(
         each
         for each in anomalies
         if each.judgement is Judgement.FORBIDDEN and each.aspect != "unsent"
     )
+
+
+def _may_be_forgotten(frames: Frames, anomaly: Anomaly) -> bool:
+    """Whether the coordinator of a transaction may have forgotten it with permission, as far as is
+    known: the leaders of the internal topic, which decide that, are mostly recorded after the run.
+    """
+    told = anomaly.kind != "aborted-read" or anomaly.aspect == IN_TRANSACTION
+    if anomaly.kind not in _OF_TRANSACTIONS or not told:
+        return False
+    recorded = any(topic == TRANSACTIONS_TOPIC for topic, _ in frames.causes.led)
+    if recorded and anomaly.kind not in _LOSSES:
+        return False
+    settings = in_force(frames.settings(TRANSACTIONS_TOPIC))
+    lost = frames.state_losses.certain(TRANSACTIONS_TOPIC, None)
+    return replace(settings, state_lost=lost).may_lose_committed
 
 
 def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:

@@ -215,6 +215,22 @@ def test_permitted_torn_transaction_raises_no_alarm(tmp_path: Path) -> None:
     assert follow(tmp_path, story) == ()
 
 
+@pytest.mark.parametrize("power", [True, False])
+def test_forgotten_transaction_raises_no_alarm(tmp_path: Path, *, power: bool) -> None:
+    """While the run goes on, the leaders of the internal topic are not recorded. If a node lost
+    power, its coordinator may have forgotten the epoch of a producer with permission."""
+    story = ALL_GOLDEN["epoch_of_a_producer_was_forgotten"].story()
+    story.plan["broker"] = {}
+    story.cluster = [row for row in story.cluster if row["topic"] in TOPICS]
+    if not power:
+        story.faults = story.faults[:1]
+    read = story.final(ALL)[20]
+    story.poll(ALL, 25, {20: read["value"]}, isolation=1)
+    in_time(story)
+    found = {each.kind for each in follow(tmp_path, story)}
+    assert found == (set() if power else {"zombie-write"})
+
+
 def test_member_that_may_still_record_a_delivery_raises_no_alarm(tmp_path: Path) -> None:
     """A skipped record is no alarm while a member's rows end before the group went on."""
     story = ALL_GOLDEN["group_skipped_records_or_a_member_did_not_record_them"].story()

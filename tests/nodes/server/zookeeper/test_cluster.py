@@ -397,3 +397,27 @@ def test_leader_whose_write_was_made_but_not_answered_goes_on() -> None:
         await cluster.settle()
 
     OldPlaneStage(11, {}).run(main)
+
+
+@pytest.mark.parametrize("out_s", [0.5, 3])
+def test_brokers_serve_on_while_zookeeper_is_not_reachable(out_s: float) -> None:
+    """Shorter and longer than a session; afterwards there is a controller again."""
+
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"t": 3})
+        for node in BROKERS:
+            cluster.ensemble.cut(node)
+        until_s = asyncio.get_running_loop().time() + out_s
+        while asyncio.get_running_loop().time() < until_s:
+            await write(cluster, count=1, partitions=3)
+            await asyncio.sleep(0.1)
+        for node in BROKERS:
+            cluster.ensemble.heal(node)
+        await cluster.until("a controller", lambda: cluster.controller is not None)
+        await cluster.until_in_sync("t", 3)
+        async with cluster.admin() as admin:
+            await topics.create(admin, "later", partitions=1, replication_factor=3)
+        await cluster.until_in_sync("later")
+        await assert_nothing_is_lost(cluster, partitions=3)
+
+    OldPlaneStage(12, {}).run(main)

@@ -8,8 +8,8 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests of one file stay together, because they share a cluster. The files that take longest begin.
-# Slow tests wait more than they compute.
-PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# Tests also wait, so there are three workers for two processors.
+PYTEST := $(BIN)/pytest --numprocesses $$(($$(nproc) * 3 / 2)) --dist loadfile --no-loadscope-reorder
 READY := .venv/.ready
 # What check-fast runs: the tests of pure modules, which need neither processes nor much time.
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
@@ -37,7 +37,7 @@ check: lint ## check-fast and the tests of real kernel objects, processes and br
 	$(PYTEST) -m "not slow" $(BUT)
 
 test: check ## everything: check, then whole clusters, Spark and Apache Kafka
-	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m "$(SLOW)" --and-before
+	$(PYTEST) -m "$(SLOW)" --and-before
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" --remember-passed

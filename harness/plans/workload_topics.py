@@ -37,7 +37,7 @@ def of(plan: Plan, workload: FurtherWorkload) -> tuple[Topic, ...]:
     """Return the topics that a further workload uses."""
     if isinstance(workload, TransactionWorkload):
         return of_transactions(plan, workload)
-    return tuple(topic for topic in plan.topics if topic.name in _named(workload))
+    return tuple(topic for topic in plan.topics if topic.name in named(workload))
 
 
 def transactional(plan: Plan) -> frozenset[str]:
@@ -95,7 +95,7 @@ def _check_names(plan: Plan, where: str) -> None:
     names = [topic.name for topic in plan.topics]
     used = [("workload", name) for name in plan.workload.topics]
     for each in plan.more_workloads:
-        used += [(f"workload {each.kind}", name) for name in _named(each)]
+        used += [(f"workload {each.kind}", name) for name in named(each)]
     for what, name in used:
         if name not in names:
             raise PlanError(
@@ -185,7 +185,8 @@ def _outputs(plan: Plan) -> Sequence[str]:
     return [each.output for each in plan.more_workloads if isinstance(each, CopyWorkload)]
 
 
-def _named(workload: FurtherWorkload) -> Sequence[str]:
+def named(workload: FurtherWorkload) -> Sequence[str]:
+    """Return the names of the topics that a workload reads or writes."""
     match workload:
         case GroupWorkload():
             return (workload.topic,)

@@ -101,6 +101,7 @@ def _judged_together(names: list[str]) -> Verdict:
     return check(story.sources(), story.plan)
 
 
+@pytest.mark.slow
 def test_spark_sees_every_kind_and_aspect() -> None:
     """All that golden histories were written for is found in those that every change checks."""
     wanted = {found for golden in ALL_GOLDEN.values() for found in golden.expect}

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from harness.plans import workload_topics
 from harness.plans.plan import Plan, Simulated
+from harness.plans.workloads import FurtherWorkload
 from nemesis.schedule import Event
 
 Step = Callable[[Plan], Iterator[Plan]]
@@ -114,16 +115,27 @@ def fewer_topics(plan: Plan) -> Iterator[Plan]:
 
 
 def fewer_workloads(plan: Plan) -> Iterator[Plan]:
-    """Remove one of the further workloads, with the topics that nobody writes to then."""
+    """Remove one of the further workloads, with the topics that nobody writes to then, and with
+    the workloads that read those."""
     further = plan.more_workloads
     for n in range(len(further)):
-        rest = plan.model_copy(update={"more_workloads": (*further[:n], *further[n + 1 :])})
-        # Without the workload, the producers would take over its topics.
-        others = workload_topics.written(_with_load(rest, producers=0, consumers=0))
-        produced = workload_topics.of_producers(plan)
-        topics = tuple(t for t in plan.topics if t in produced or t.name in others)
-        if topics:
-            yield rest.model_copy(update={"topics": topics})
+        smaller = _with_workloads(plan, (*further[:n], *further[n + 1 :]))
+        if smaller.topics:
+            yield smaller
+
+
+def _with_workloads(plan: Plan, further: tuple[FurtherWorkload, ...]) -> Plan:
+    """The plan with these further workloads, as far as something writes to their topics."""
+    rest = plan.model_copy(update={"more_workloads": further})
+    # Without a workload, the producers would take over its topics.
+    others = workload_topics.written(_with_load(rest, producers=0, consumers=0))
+    produced = workload_topics.of_producers(plan)
+    topics = tuple(t for t in plan.topics if t in produced or t.name in others)
+    names = {topic.name for topic in topics}
+    useful = tuple(each for each in further if names.issuperset(workload_topics.named(each)))
+    if useful != further:
+        return _with_workloads(plan, useful)
+    return rest.model_copy(update={"topics": topics})
 
 
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:

@@ -4,12 +4,15 @@ Before the end it is unknown where leader epochs start in the final log. So no e
 loss explains anything by its offset yet, and the contract leaves open what they may explain. It
 needs only
 - the nodes that were ever in sync with a partition: leader rows that add a node;
+- the leaders of internal topics, because a coordinator that lost records explains what it has
+  forgotten: all their rows;
 - the voters of the metadata quorum over time: the first and last row of every stretch of equal
   voters;
 - the faults that may have destroyed state, and those that changed settings: their rows.
-The first two are bounded by the size of the cluster and the changes of its voters. The faults are
-kept until the run ends, because their losses may show at any time. Faults whose effect ends with
-their heal (kills, pauses, cuts) are not kept.
+The nodes and voters are bounded by the size of the cluster and the changes of its voters. Leaders
+and faults grow with the faults of the run, not with its history; they are kept until the run ends,
+because their losses may show at any time. Faults whose effect ends with their heal (kills, pauses,
+cuts) are not kept.
 """
 
 from typing import Any
@@ -20,11 +23,13 @@ import pyarrow.compute as pc
 from checkers.history import arrow
 from checkers.history.history import CLUSTER, FAULTS
 from checkers.history.recorded_faults import may_lose_state
-from checkers.history.settings import read_changes
+from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, read_changes
 
 Row = dict[str, Any]
 
 _COLUMNS = ("at_ns", "kind", "node", "topic", "partition", "leader", "leader_epoch", "isr")
+
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 class ClusterMemory:
@@ -45,7 +50,7 @@ class ClusterMemory:
         for row in _of_kind(rows, "leader"):
             at = (row["topic"], row["partition"])
             known = self._in_sync.get(at, frozenset())
-            if not known.issuperset(row["isr"]):
+            if row["topic"] in INTERNAL_TOPICS or not known.issuperset(row["isr"]):
                 self._in_sync[at] = known | frozenset(row["isr"])
                 self._leaders.append(row)
         for row in _of_kind(rows, "quorum"):

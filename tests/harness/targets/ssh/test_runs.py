@@ -102,5 +102,9 @@ def test_without_root_here_network_faults_are_missing(
     kind = SshKind(build(load(str(path_of("anywhere"))), where="anywhere", flags=flags))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     lacks = kind.missing_abilities(set(Ability))
-    assert set(lacks) == NETWORK | {Ability.FAILED_SYNCS, Ability.MACHINE_POWER}
+    assert set(lacks) == NETWORK | {
+        Ability.FAILED_SYNCS,
+        Ability.MACHINE_POWER,
+        Ability.PROGRAM_CUTS,
+    }
     assert lacks[Ability.PACKET_DROPS].endswith("run highwater as root")

@@ -5,21 +5,26 @@ so that `cluster down` and `clean` undo them. Moving data to and from the broker
 `harness.admin.scaling`.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.plans.plan import Plan, stored_plan
 from harness.recording import store
 from harness.recording.journal import Journal, JournalHeld
 from harness.recording.store import Run
 from harness.run import cluster
+from harness.run.by_hand.client import end_idle_keeper
 from harness.run.cluster import ClusterError
 from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import CONTROLLER
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
+
+KEEPER_ENDS_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ def locked_cluster(run_dir: Path | None) -> Iterator[LockedCluster]:
     """
     path = cluster.find(run_dir).run
     try:
-        journal = Journal.take_over(path / "journal.jsonl")
+        journal = _taken_over(path)
     except JournalHeld as error:
         raise ClusterError(
             f"{path}: this cluster is in the foreground, or a fault is in force (`highwater fault "
@@ -57,6 +62,24 @@ def locked_cluster(run_dir: Path | None) -> Iterator[LockedCluster]:
             yield LockedCluster(run=run, target=target, system=system, journal=journal)
         finally:
             run.update(bootstrap=system.bootstrap)
+
+
+def _taken_over(run_dir: Path) -> Journal:
+    """The journal of a cluster; a keeper without faults gives it up. Raises JournalHeld."""
+    file = run_dir / "journal.jsonl"
+    try:
+        return Journal.take_over(file)
+    except JournalHeld:
+        if not end_idle_keeper(run_dir):
+            raise
+    until_s = time.monotonic() + KEEPER_ENDS_S
+    while True:
+        try:
+            return Journal.take_over(file)
+        except JournalHeld:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(0.05)
 
 
 def _plan_of(run: Run) -> Plan:

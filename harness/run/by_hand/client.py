@@ -80,6 +80,18 @@ def end_keeper(run_dir: Path) -> None:
             client.first_answer()  # none comes: it waits for the end of the keeper
 
 
+def end_idle_keeper(run_dir: Path) -> bool:
+    """Make the keeper of a detached cluster end if no fault is in force; return whether it ends."""
+    client = BreakerClient.of_run(run_dir)
+    if client is None:
+        return False
+    with client:
+        try:
+            return bool(client.ask("end-if-idle"))
+        except Refused:  # a cluster in the foreground has no keeper
+            return False
+
+
 def end_keepers() -> None:
     """Do so for all detached clusters of this user; clusters in the foreground stay as they are."""
     for path in registered():

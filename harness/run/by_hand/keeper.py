@@ -2,8 +2,9 @@
 
     python -m harness.run.by_hand.keeper RUN
 
-`reach` starts it for the first fault; it ends by itself soon after the last fault is healed. While
-it runs it holds the cluster's journal. If it is killed, its faults are still in the journal: the
+`reach` starts it for the first fault; it ends by itself soon after the last fault is healed, or at
+once if another command wants to change the cluster then. While it runs it holds the cluster's
+journal. If it is killed, its faults are still in the journal: the
 next keeper takes them over and heals them, and `highwater cluster down` removes all.
 """
 
@@ -90,7 +91,13 @@ def keep(run_dir: Path, ready: Callable[[], None]) -> None:
             end.set()
             return ended
 
-        listener = Listener(locked.run.path, {**breaking.handlers(), "end": heal_and_end})
+        def end_if_idle() -> bool:
+            if not breaking.in_force():
+                end.set()
+            return end.is_set()
+
+        answers = {**breaking.handlers(), "end": heal_and_end, "end-if-idle": end_if_idle}
+        listener = Listener(locked.run.path, answers)
         try:
             ready()
             idle_s = 0.0

@@ -312,13 +312,13 @@ def _kept_in(frames: Frames, group: Mapping[str, Any]) -> tuple[str | None, int 
     topic = KEPT_IN.get(group["kind"])
     if topic is None:
         return group["topic"], group["partition"]
-    if group["group"] is None or not kept_by_coordinator(group["kind"], group["aspect"]):
+    if group["group"] is None or not _of_coordinator(group["kind"], group["aspect"]):
         return topic, None
     return topic, partition_of(frames.causes, topic, group["group"])
 
 
-def kept_by_coordinator(kind: str, aspect: str | None) -> bool:
-    """Whether only a coordinator that forgot something explains an anomaly; see KEPT_IN."""
+def _of_coordinator(kind: str, aspect: str | None) -> bool:
+    """Whether only a coordinator that forgot something explains an anomaly."""
     return kind in KEPT_IN and (kind != DELIVERED or aspect == BELOW_COMMIT)
 
 
@@ -368,7 +368,7 @@ def _unread(
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
         return f"the final leader epochs were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
-    if kind in _EXPLAINED_BY_TIME or kept_by_coordinator(kind, aspect):
+    if kind in _EXPLAINED_BY_TIME or _of_coordinator(kind, aspect):
         concerned = [place]
     elif kind == "duplicate" and cause_id is not None:
         concerned = [*frames.bumps[cause_id].unexcused]

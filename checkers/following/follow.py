@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.causes.matching import MARKER
-from checkers.check import KEPT_IN, judged, kept_by_coordinator
+from checkers.check import judged
 from checkers.contract.conditions import IN_TRANSACTION
 from checkers.contract.contract import Judgement, in_force
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
@@ -31,7 +31,7 @@ from checkers.frames.transactions import ANYWHERE
 from checkers.history import arrow
 from checkers.history.history import HISTORY, RunSources, conform
 from checkers.history.segments import segment_of
-from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from checkers.history.settings import TRANSACTIONS_TOPIC
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
@@ -150,29 +150,18 @@ def forbidden(
 
 
 def _may_be_forgotten(frames: Frames, anomaly: Anomaly) -> bool:
-    """Whether a coordinator may have forgotten with permission what an anomaly is about, as far as
-    is known: the leaders of the internal topic, which decide that, are mostly recorded after the
-    run.
+    """Whether the coordinator of a transaction may have forgotten it with permission, as far as is
+    known: the leaders of the internal topic, which decide that, are mostly recorded after the run.
     """
-    topic = _keeper(anomaly.kind, anomaly.aspect)
-    if topic is None:
+    told = anomaly.kind != "aborted-read" or anomaly.aspect == IN_TRANSACTION
+    if anomaly.kind not in _OF_TRANSACTIONS or not told:
         return False
-    recorded = any(led == topic for led, _ in frames.causes.led)
+    recorded = any(topic == TRANSACTIONS_TOPIC for topic, _ in frames.causes.led)
     if recorded and anomaly.kind not in _LOSSES:
         return False
-    settings = in_force(frames.settings(topic))
-    lost = frames.state_losses.certain(topic, None)
-    if topic == OFFSETS_TOPIC:  # nothing else takes what one replica has committed
-        return lost or settings.unclean_election
+    settings = in_force(frames.settings(TRANSACTIONS_TOPIC))
+    lost = frames.state_losses.certain(TRANSACTIONS_TOPIC, None)
     return replace(settings, state_lost=lost).may_lose_committed
-
-
-def _keeper(kind: str, aspect: str | None) -> str | None:
-    """Return the internal topic whose lost records may be the cause of an anomaly."""
-    if kept_by_coordinator(kind, aspect):
-        return KEPT_IN[kind]
-    told = kind != "aborted-read" or aspect == IN_TRANSACTION
-    return TRANSACTIONS_TOPIC if kind in _OF_TRANSACTIONS and told else None
 
 
 def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:

@@ -178,7 +178,9 @@ READ_UNCOMMITTED: Final = by_event(
     "isolation.level=read_uncommitted of the reader", advice("isolation.level=read_committed")
 )
 OLD_TRANSACTIONS: Final = by_event(
-    "transaction.version below 2 and a delayed request", settings(transaction_version=2)
+    "transaction.version below 2, of the cluster or of the client, and a delayed request",
+    settings(transaction_version=2),
+    advice("a client that knows transaction.version=2"),
 )
 AT_MOST_ONCE: Final = by_settings(
     {"processing": processing.AT_MOST_ONCE},

@@ -164,8 +164,8 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """kind aborted-read: values that were read although their send certainly failed (type fail;
     G1a).
 
-    aspect transaction: the send was in a transaction whose end is recorded. read-uncommitted: so,
-    and the reader asked for uncommitted records.
+    aspect transaction: the send was in a transaction, in a history that records the ends of
+    transactions. read-uncommitted: so, and the reader asked for uncommitted records.
     """
     F, engine = frames.engine.functions, frames.engine
     kind, offset = F.lit("aborted-read"), F.col("first_offset")
@@ -175,9 +175,8 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     )
     if found is not None:
         if frames.ended_transactions.recorded:
-            ended = frames.ended_transactions.outcomes(found.where(F.col("txn").isNotNull()))
-            aspect = F.lit(IN_TRANSACTION).alias("aspect")
-            found = left_join(found, ended.select("txn", aspect), on=["txn"])
+            inside = F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
+            found = found.select("*", inside.otherwise(F.lit(None)).alias("aspect"))
             found = with_lost_transactions(frames, found)
         yield evidence(engine, found, kind=kind, offset=offset)
     early = frames.ended_transactions.uncommitted_reads

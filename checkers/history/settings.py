@@ -46,6 +46,9 @@ _GROUP_TOPICS = ("topic", "input", "output")
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION_VERSION = "transaction.version"
 """The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
+EPOCH_FOR_EACH_TRANSACTION = ("own", "java")
+"""The clients that speak version 2. librdkafka does not yet (its issue 5423), nor does aiokafka. A
+client program may be written with either."""
 
 DELETE = "delete"
 """The default cleanup.policy."""
@@ -63,9 +66,10 @@ class Settings:
     acks: 0, 1, -1 (all), None without a topic. flush_before_ack: every replica fsyncs a record
     before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
     retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
-    transaction_version: of the cluster. processing: one of PROCESSING; None: the workload promises
-    nothing. group_metadata: offsets are sent to transactions with the member and its generation.
-    ordered: a tested program claims the order of each key.
+    transaction_version: the lower of the cluster's and the clients' level. processing: one of
+    PROCESSING; None: the workload promises nothing. group_metadata: offsets are sent to
+    transactions with the member and its generation. ordered: a tested program claims the order of
+    each key.
     """
 
     acks: int | None
@@ -125,7 +129,7 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
         max_in_flight=int(workload.get("max_in_flight") or 5),
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
-        transaction_version=int(broker.get(TRANSACTION_VERSION, 2)),
+        transaction_version=_transaction_version(plan, topic, broker),
         processing=_processing(plan, topic),
         group_metadata=all(each.get("group_metadata", True) for each in _groups(plan, topic)),
     )
@@ -137,6 +141,36 @@ def _groups(plan: Mapping[str, Any], topic: str | None) -> list[Mapping[str, Any
     further: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
     named = [each for each in further if topic in (each.get(name) for name in _GROUP_TOPICS)]
     return [plan.get("workload") or {}, *named]
+
+
+def _transaction_version(
+    plan: Mapping[str, Any], topic: str | None, broker: Mapping[str, Any]
+) -> int:
+    """Return the level at which transactions are written to a topic; to any, for the topic of
+    their states."""
+    further: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
+    copied = {each.get("output") for each in further}
+    old = any(
+        topic == TRANSACTIONS_TOPIC or _writes_to(each, topic, topic in copied)
+        for each in further
+        if _is_transactional(each) and each.get("client", "own") not in EPOCH_FOR_EACH_TRANSACTION
+    )
+    level = int(broker.get(TRANSACTION_VERSION, 2))
+    return min(level, 1) if old else level
+
+
+def _is_transactional(workload: Mapping[str, Any]) -> bool:
+    kind = workload.get("kind")
+    return kind == "transactions" or (kind, workload.get("processing")) == ("copy", EXACTLY_ONCE)
+
+
+def _writes_to(workload: Mapping[str, Any], topic: str | None, copied: bool) -> bool:
+    """Whether a transactional workload writes to a topic. copied: the topic gets copies; a workload
+    that names no topics means all others."""
+    if workload["kind"] == "copy":
+        return workload.get("output") == topic
+    named = workload.get("topics")
+    return topic in named if named else not copied
 
 
 def _processing(plan: Mapping[str, Any], topic: str | None) -> str | None:

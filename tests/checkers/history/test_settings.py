@@ -10,6 +10,7 @@ from checkers.history.settings import (
     AT_MOST_ONCE,
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     EXACTLY_ONCE,
+    TRANSACTIONS_TOPIC,
     Settings,
     of_group,
     read_changes,
@@ -123,6 +124,28 @@ def test_a_plan_says_what_its_workload_promises() -> None:
     untold = topic_settings({}, "t")
     assert (untold.processing, untold.group_metadata) == (None, True)
     assert untold.transaction_version == 2
+
+
+@pytest.mark.parametrize(
+    ("workload", "levels"),
+    [
+        ({"kind": "transactions", "client": "own"}, (2, 2, 2)),
+        ({"kind": "transactions", "client": "librdkafka"}, (1, 2, 1)),
+        ({"kind": "transactions", "client": "aiokafka", "topics": ["u"]}, (2, 2, 1)),
+        ({"kind": "copy", "client": "java", "processing": EXACTLY_ONCE}, (2, 2, 2)),
+        ({"kind": "copy", "client": "program", "processing": EXACTLY_ONCE}, (2, 1, 1)),
+        ({"kind": "copy", "client": "program", "processing": "at-least-once"}, (2, 2, 2)),
+        ({"kind": "group", "client": "librdkafka", "topic": "t"}, (2, 2, 2)),
+    ],
+)
+def test_transactions_are_as_safe_as_their_clients_let_them_be(
+    workload: dict[str, Any], levels: tuple[int, int, int]
+) -> None:
+    """Clients of version 1 keep one epoch, whatever the cluster can (topic, output, states)."""
+    copy = {"kind": "copy", "client": "own", "processing": "at-least-once", "input": "t"}
+    plan = {"more_workloads": [copy | {"output": "out"}, {"output": "out"} | workload]}
+    found = [topic_settings(plan, topic) for topic in ("t", "out", TRANSACTIONS_TOPIC)]
+    assert tuple(each.transaction_version for each in found) == levels
 
 
 def test_a_topic_has_the_least_promise_of_the_workloads_that_name_it() -> None:

@@ -232,7 +232,7 @@ def _reads(
     read = {r["value"] for r in final + polls if r["value"] is not None}
     for send in sends:
         if send["type"] == "fail" and send["value"] in read:
-            yield "aborted-read", "transaction" if send.get("ended") else None
+            yield "aborted-read", "transaction" if send.get("inside") else None
     for _ in read - {r["value"] for r in sends}:
         yield "phantom", "unsent"
     for row in final + polls:

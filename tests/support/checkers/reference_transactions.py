@@ -10,11 +10,12 @@ ENDS = ("commit-transaction", "abort-transaction")
 
 def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int]]:
     """What a history shows of transactions; the history without reads that came before a commit,
-    its sends marked `ended` if the end of their transaction is recorded; the lost sends that are
+    its sends marked `ended` if the end of their transaction is recorded, and `inside` if they are
+    in any; the lost sends that are
     counted here, by operation."""
     found: Counts = Counter()
     outcomes = _outcomes(history)
-    history = [r | {"ended": r.get("txn") in outcomes} if _sent(r) else r for r in history]
+    history = [r | _of_transaction(r.get("txn"), outcomes) if _sent(r) else r for r in history]
     sends = [r for r in history if _sent(r)]
     open_ = {r["value"]: r for r in sends if r["type"] != "ok" and r.get("txn") is not None}
     early = [r for r in history if r.get("isolation") == 0 and r.get("value") in open_]
@@ -42,6 +43,10 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
         if send["value"] in read and _fenced(history, send):
             found["zombie-write", None, *_at(send)] += 1
     return found, history, torn
+
+
+def _of_transaction(txn: int | None, outcomes: dict[int, str]) -> Row:
+    return {"ended": txn in outcomes, "inside": bool(outcomes) and txn is not None}
 
 
 def _sent(row: Row) -> bool:

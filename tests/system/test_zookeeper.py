@@ -30,6 +30,7 @@ idempotence = true
 [workload]
 rate_per_s = 50
 """
+RUN_TIMEOUT_S = 400
 EVENTS = (
     ("kill", "controller", 3000),
     ("pause", "leader:one/0", 4000),  # longer than a session
@@ -47,7 +48,7 @@ def run_of(tmp_path: Path, *arguments: str) -> tuple[Path, dict[str, Any]]:
     )
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN + events)
-    done = highwater("run", plan, "--store", tmp_path, *arguments)
+    done = highwater("run", plan, "--store", tmp_path, *arguments, patience_s=RUN_TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "control  zookeeper" in done.stdout
     [path] = (tmp_path / "beside-zookeeper").glob("2*")

@@ -59,21 +59,25 @@ class RequestDelayed(FaultBase):
         if not held:
             return
         _watch(hosts, injection, [link for link in seen if link not in held], hold=False)
-        noted = _noted(hosts, injection)
+        later = _seen(hosts, injection)
         for link, watched in held.items():
-            if watched.held_ms is None and _may_go(watched.held, noted, injection):
+            noted = _noted(link, watched, later)
+            if watched.held_ms is None and _may_go(_held(watched), noted, injection):
                 hosts.links.let_requests_go([link], layer)
 
     def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
         """Confirmed if a request was held; the evidence names it and says how long it was held."""
         seen = _seen(hosts, injection)
-        found = [_describe(link, each) for link, each in seen.items() if each.held is not None]
-        if not found:
+        held = {link: each for link, each in seen.items() if each.held is not None}
+        if not held:
             return Measurement(confirmed=False, evidence="no such request has arrived")
-        oldest = max(each.held.age_ms for each in seen.values() if each.held is not None)
-        last = min(_noted(hosts, injection), key=lambda each: each.age_ms, default=None)
-        after = f"; then arrived {_name(last)}" if last and last.age_ms < oldest else ""
-        return Measurement(confirmed=True, evidence="; ".join(found) + after)
+        oldest = max(held, key=lambda link: _held(held[link]).age_ms)
+        noted = _noted(oldest, held[oldest], _seen(hosts, injection))
+        last = min(noted, key=lambda each: each.age_ms, default=None)
+        after = last is not None and last.age_ms < _held(held[oldest]).age_ms
+        then = f"; then arrived {_name(last)}" if last and after else ""
+        found = "; ".join(_describe(link, each) for link, each in held.items())
+        return Measurement(confirmed=True, evidence=found + then)
 
     def heal(self, hosts: Hosts, injection: Injection) -> None:
         """Let everything go, and watch no longer."""
@@ -116,19 +120,26 @@ def _seen(hosts: Hosts, injection: Injection) -> dict[Link, WatchedRequests]:
     return {link: each for link, each in found.items() if each is not None}
 
 
-def _noted(hosts: Hosts, injection: Injection) -> list[SeenRequest]:
-    """The noted requests of all links.
+def _noted(
+    link: Link, watched: WatchedRequests, later: Mapping[Link, WatchedRequests]
+) -> list[SeenRequest]:
+    """The noted requests of all links, to be compared with the request that a link holds.
 
-    Links are asked one after the other, and ages grow meanwhile. These are asked after the held
-    request, so one that is younger has surely arrived later.
+    Those of the same link are from the same answer. Ages grow until the other links are asked
+    (`later`), so one of theirs that is younger has surely arrived later.
     """
-    seen = _seen(hosts, injection)
-    return [each for watched in seen.values() for each in watched.noted]
+    others = (each for other, each in later.items() if other != link)
+    return [*watched.noted, *(seen for each in others for seen in each.noted)]
 
 
-def _may_go(held: SeenRequest | None, noted: Iterable[SeenRequest], injection: Injection) -> bool:
+def _held(watched: WatchedRequests) -> SeenRequest:
+    """The request that a link holds, or has held."""
+    assert watched.held is not None
+    return watched.held
+
+
+def _may_go(held: SeenRequest, noted: Iterable[SeenRequest], injection: Injection) -> bool:
     """Whether the time of the held request has come."""
-    assert held is not None
     delay_ms = float(injection.detail("delay_ms"))
     if injection.detail("until") == NONE:
         return held.age_ms >= delay_ms
@@ -139,10 +150,9 @@ def _may_go(held: SeenRequest | None, noted: Iterable[SeenRequest], injection: I
 
 
 def _describe(link: Link, watched: WatchedRequests) -> str:
-    assert watched.held is not None
     source, target = ("clients" if machine == CLIENTS else f"node {machine}" for machine in link)
     state = "is held" if watched.held_ms is None else f"was held for {watched.held_ms:.0f} ms"
-    return f"{_name(watched.held)} from {source} to {target} {state}"
+    return f"{_name(_held(watched))} from {source} to {target} {state}"
 
 
 def _name(seen: SeenRequest) -> str:

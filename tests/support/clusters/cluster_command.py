@@ -31,10 +31,12 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "harness.cli.main", *map(str, arguments)]
 
 
-def highwater(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def highwater(
+    *arguments: str | Path, patience_s: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
     """Run `highwater` to its end."""
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command(*arguments), capture_output=True, text=True, timeout=patience_s, check=False
     )
 
 

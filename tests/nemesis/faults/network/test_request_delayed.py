@@ -103,6 +103,18 @@ def test_an_earlier_request_is_not_taken_for_a_later_one() -> None:
     assert "then arrived" not in FAULT.measure_effect(machines.hosts(), injection).evidence
 
 
+def test_a_later_request_of_the_same_link_counts_however_slow_the_answers_are() -> None:
+    """One answer tells both ages."""
+    machines = FakeMachines(Trace())
+    injection = planned(1, 2, until="AddPartitionsToTxn", delay_ms="0")
+    FAULT.inject(machines.hosts(), injection)
+    here = (CLIENTS, 2), injection.detail("layer")
+    machines.links.watches[here] = WatchedRequests(seen(END, 1000), None, (seen(ADD, 995),))
+    machines.links.answer_ms = 20.0
+    assert has_passed(machines, injection)
+    assert "then arrived Add" in FAULT.measure_effect(machines.hosts(), injection).evidence
+
+
 def test_no_second_request_is_held() -> None:
     """Once one is held, the other links only note."""
     machines, injection = FakeMachines(Trace()), planned(1, 2)

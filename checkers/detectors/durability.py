@@ -164,8 +164,8 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """kind aborted-read: values that were read although their send certainly failed (type fail;
     G1a).
 
-    aspect transaction: the send was in a transaction, in a history that records the ends of
-    transactions. read-uncommitted: so, and the reader asked for uncommitted records.
+    aspect transaction: the send was in a transaction. read-uncommitted: so, and the reader asked
+    for uncommitted records.
     """
     F, engine = frames.engine.functions, frames.engine
     kind, offset = F.lit("aborted-read"), F.col("first_offset")
@@ -174,10 +174,9 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
         frames.send_outcomes.where(failed & F.col("first_offset").isNotNull())
     )
     if found is not None:
-        if frames.ended_transactions.recorded:
-            inside = F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
-            found = found.select("*", inside.otherwise(F.lit(None)).alias("aspect"))
-            found = with_lost_transactions(frames, found)
+        inside = F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
+        aspect = inside.otherwise(F.lit(None)).alias("aspect")
+        found = with_lost_transactions(frames, found.select(*found.columns, aspect))
         yield evidence(engine, found, kind=kind, offset=offset)
     early = frames.ended_transactions.uncommitted_reads
     if early is not None:

@@ -46,7 +46,7 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
 
 
 def _of_transaction(txn: int | None, outcomes: dict[int, str]) -> Row:
-    return {"ended": txn in outcomes, "inside": bool(outcomes) and txn is not None}
+    return {"ended": txn in outcomes, "inside": txn is not None}
 
 
 def _sent(row: Row) -> bool:

@@ -96,6 +96,31 @@ def old_transaction_is_torn_without_a_delay(s: Story) -> None:
     s.plan["broker"] = {"transaction.version": "1"}
 
 
+def _left_open(s: Story, client: str) -> None:
+    """The producer wrote value 97, and nobody ended its transaction; a link was slow. The final
+    read returns the value at read_committed."""
+    _send(s, 97, None, 20, type="fail")
+    for row in s.rows("final-read", ALL):
+        row["isolation"] = 1
+    s.read_in_the_end(ALL, 20, v(ALL, 97), isolation=1)
+    old_transactions(s)
+    s.plan["broker"] = {}
+    s.plan["more_workloads"] = [{"kind": "transactions", "client": client}]
+
+
+@golden("VALID", {("aborted-read", "transaction"): (P, 1)})
+def open_transaction_of_an_old_client_was_read_after_a_delay(s: Story) -> None:
+    """A delayed commit of the transaction before it committed it, too: the client does not know
+    transaction version 2, which the cluster has."""
+    _left_open(s, "aiokafka")
+
+
+@golden("INVALID", {("aborted-read", "transaction"): (F, 1)})
+def open_transaction_of_a_new_client_was_read_after_a_delay(s: Story) -> None:
+    """Near miss: the client knows version 2."""
+    _left_open(s, "own")
+
+
 @golden("INVALID", {("aborted-read", "transaction"): (F, 1)})
 def aborted_transaction_was_read(s: Story) -> None:
     """One of its records is in the log at read_committed."""

@@ -186,7 +186,8 @@ class BlockingAdmin:
         """Run `work` with a client. Raises MeasureError with `what` before the cause."""
 
         async def working() -> T:
-            async with AdminClient(self._bootstrap, timeout_s=bound_s) as admin:
+            client = AdminClient(self._bootstrap, timeout_s=bound_s, request_timeout_s=bound_s)
+            async with client as admin:
                 return await work(admin)
 
         try:

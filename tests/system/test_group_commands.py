@@ -19,11 +19,15 @@ from tests.support.clusters.cluster_command import (
 )
 from tests.support.foreign import java
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 pytestmark = pytest.mark.slow
 
 KAFKAS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-SYSTEMS: Final = ("kafka", "nodes")
+AT_NIGHT: Final = nightly(
+    "system/test_group_commands.py::test_group_and_its_lag_are_shown_as_by_kafkas_tool"
+)
+SYSTEMS: Final = (pytest.param("kafka", marks=AT_NIGHT), "nodes")
 PROTOCOLS: Final = {"kafka": ("classic", "consumer"), "nodes": ("classic", "consumer")}
 """Of groups, that each system serves."""
 PARTITIONS: Final = 3

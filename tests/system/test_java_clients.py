@@ -3,9 +3,9 @@
 Each test runs on Apache Kafka and on the built-in broker.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,12 +14,16 @@ from tests.support.clusters.cluster_command import PATIENCE_S, cluster_up, known
 from tests.support.foreign import java
 from tests.support.foreign.java.driven import PROGRAM, Driven, Refused, driven
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 pytestmark = pytest.mark.slow
 
 PARTITIONS: Final = 4
 COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-BOTH: Final = ("kafka", "nodes")
+AT_NIGHT: Final = nightly(
+    "system/test_java_clients.py::test_members_of_classic_groups_share_the_partitions_and_commit"
+)
+BOTH: Final = (pytest.param("kafka", marks=AT_NIGHT), "nodes")
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
@@ -32,7 +36,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def on(systems: tuple[str, ...]) -> pytest.MarkDecorator:
+def on(systems: Iterable[Any]) -> pytest.MarkDecorator:
     """Run a test on a cluster of each of these systems."""
     return pytest.mark.parametrize("bootstrap", systems, indirect=True, scope="module")
 

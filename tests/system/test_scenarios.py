@@ -175,7 +175,16 @@ def test_pairs_share_their_schedule(loses: str, loses_nothing: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_TRANSACTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            OF_TRANSACTIONS[0],
+            marks=nightly("system/test_scenarios.py::test_scenario_of_transactions"),
+        ),
+        *OF_TRANSACTIONS[1:],
+    ],
+)
 def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
     """KAFKA-17754 is permitted and its cause is named; or every transaction is whole."""
     require("root", "netns", "bad-links")
@@ -190,7 +199,17 @@ def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", OF_GROUPS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            scenario,
+            id=scenario.name,
+            marks=nightly("system/test_scenarios.py::test_scenario_of_groups") if n > 1 else (),
+        )
+        for n, scenario in enumerate(OF_GROUPS)
+    ],
+)
 def test_scenario_of_groups(scenario: OfGroups, tmp_path: Path) -> None:
     """What a group meets is permitted, and the rule says why; or it meets nothing."""
     require("root", "netns", *scenario.needs)

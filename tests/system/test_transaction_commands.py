@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -29,12 +29,16 @@ from tests.support.clusters.cluster_command import (
 )
 from tests.support.foreign import java
 from tests.support.require import require
+from tests.support.tiers import nightly
 
 pytestmark = pytest.mark.slow
 
 KAFKAS_TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 KAFKA: Final = ("kafka",)
-BOTH: Final = ("kafka", "nodes")
+AT_NIGHT: Final = nightly(
+    "system/test_transaction_commands.py::test_hanging_transaction_is_found_and_aborted"
+)
+BOTH: Final = (pytest.param("kafka", marks=AT_NIGHT), "nodes")
 """The systems on which a test runs."""
 SETTINGS: Final = {
     # Without it the leader asks the coordinator before a transaction can hang (KIP-890).
@@ -159,7 +163,7 @@ async def _hang(admin: AdminClient, transactional_id: str, partition: TopicParti
     check(answer.responses[0].partition_responses[0].error_code, str(partition))
 
 
-def on(systems: tuple[str, ...]) -> pytest.MarkDecorator:
+def on(systems: Iterable[Any]) -> pytest.MarkDecorator:
     """Run a test on a cluster of each of these systems."""
     return pytest.mark.parametrize("cluster", systems, indirect=True, scope="module")
 

@@ -53,6 +53,10 @@ SPILLING_BYTES = 1 << 27
 """Frames that are derived from larger files would not fit into MEMORY_LIMIT."""
 
 
+ROWS_FOR_ONE_THREAD = 122_880
+"""DuckDB shares rows out in groups of so many. For fewer, further threads only wait."""
+
+
 ROWS_AT_ONCE = 40_000_000
 """How many rows of a history fit into MEMORY_LIMIT while they are joined or sorted."""
 
@@ -186,8 +190,9 @@ class DuckDbEngine:
         self._connection.execute("SET preserve_insertion_order = false")
         # Standard output is not its own.
         self._connection.execute("SET enable_progress_bar = false")
-        if threads is not None:
-            self._connection.execute(f"SET threads = {int(threads)}")
+        self._threads = threads
+        """How many threads large histories get; None: one for each processor."""
+        self._connection.execute("SET threads = 1")
         self._interrupted_error = duckdb.InterruptException
         self._numbers = itertools.count()
         self.functions: Any = Functions()
@@ -199,6 +204,10 @@ class DuckDbEngine:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [source for source in sources if isinstance(source, Path)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
+        self._expect(
+            sum(table.num_rows for table in tables)
+            + sum(pyarrow.parquet.read_metadata(path).num_rows for path in paths)
+        )
         if not paths:
             return SqlFrame(self._taken_over(tables, schema), schema.names)
         selects = [*self._of_files(paths, schema)]
@@ -213,6 +222,12 @@ class DuckDbEngine:
             self._keep_in_a_file()
         coded = [self._coded(name, everything) for name in schema.names]
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _expect(self, rows: int) -> None:
+        """Use all threads from now on if these are many rows."""
+        if rows > ROWS_FOR_ONE_THREAD:
+            several = "RESET threads" if self._threads is None else f"SET threads = {self._threads}"
+            self._connection.execute(several)
 
     def _of_files(self, paths: Sequence[Path], schema: pa.Schema) -> Iterator[_Selected]:
         """Yield one query for all files with the same columns of `schema`."""

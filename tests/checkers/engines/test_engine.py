@@ -1,5 +1,6 @@
 """The embedded engine leaves nothing behind and reads what it is given once, or again and again."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,23 @@ def test_spill_files_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [path.name.startswith("highwater-duckdb-") for path in folder.iterdir()] == [True]
     engine.close()
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_only_many_rows_get_several_threads(given: int | None) -> None:
+    """They would wait for each other in every query of a short history."""
+    engine = DuckDbEngine(threads=given)
+
+    def threads() -> int:
+        query = "SELECT current_setting('threads')::INT"
+        return int(engine._connection.execute(query).fetchall()[0][0])
+
+    engine.load([ROWS], ROWS.schema)
+    assert threads() == 1
+    many = pa.table({"n": range(checkers.engines.engine.ROWS_FOR_ONE_THREAD + 1)})
+    engine.load([many], many.schema)
+    assert threads() == (given or os.cpu_count())
+    engine.close()
 
 
 def test_frames_of_a_large_file_are_on_disk_and_removed(

@@ -92,6 +92,11 @@ class Cluster(_Frozen):
     """Number of nodes."""
     target: Annotated[str, OneOf(("local", "docker", "ssh", "vagrant"), TARGETS)] = "local"
     """Where the nodes live."""
+    control_plane: Literal["quorum", "zookeeper"] = "quorum"
+    """Who elects leaders: the metadata quorum of the nodes, or a controller beside ZooKeeper, on
+    target local."""
+    zookeepers: int = Field(default=3, ge=1, le=9)
+    """For control_plane zookeeper: number of ZooKeeper nodes beside the `nodes`."""
     inventory: str | None = None
     """For target ssh: the file that lists the machines."""
     broker: dict[str, bool | int | float | str] = {}

@@ -164,3 +164,29 @@ events = [{ at_ms = 500, fault = "app.cut", duration_ms = 4000 }]
     meanwhile = [row for row in rows if begun < row["invoke_ns"] < ended]
     assert sum(row["f"] == "send" and row["type"] == "ok" for row in meanwhile) > 50
     assert not any(row["f"] == "app-output" for row in meanwhile)
+
+
+def test_program_keeps_its_claim_on_a_cluster_beside_zookeeper(tmp_path: Path) -> None:
+    """One ZooKeeper node, which is killed, too."""
+    require("netns", "zookeeper")
+    done, verdict = tried(
+        tmp_path,
+        """
+[cluster]
+nodes = 1
+control_plane = "zookeeper"
+zookeepers = 1
+[chaos]
+seconds = 6
+events = [
+    { at_ms = 500, fault = "app.kill", duration_ms = 1000 },
+    { at_ms = 2000, fault = "kill", duration_ms = 1500, targets = "zookeeper:1" },
+]
+""",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (verdict["verdict"], verdict["headline"]["program"]) == ("VALID", "")
+    run = Path(verdict["run"])
+    assert json.loads((run / "plan.json").read_text())["control_plane"] == "zookeeper"
+    faults = pyarrow.parquet.read_table(run / "faults.parquet").to_pylist()
+    assert [fault["took_effect"] for fault in faults] == [True, True]

@@ -144,6 +144,17 @@ def test_external_cluster_is_not_broken_by_default() -> None:
     assert {event.fault for event in prepare(made).schedule.events} == {"app.kill", "app.pause"}
 
 
+def test_cluster_may_have_its_control_plane_in_zookeeper() -> None:
+    """With as many ZooKeeper nodes as the form says, and these are targets of faults."""
+    chaos = {"mix": {"kill": {"targets": ["zookeeper:leader"]}}}
+    made = plan(raw(cluster={"control_plane": "zookeeper", "zookeepers": 1}, chaos=chaos), seed=1)
+    assert (made.control_plane, made.zookeepers) == ("zookeeper", 1)
+    assert {e.targets for e in prepare(made).schedule.events} == {"zookeeper:leader"}
+    assert plan(raw(), seed=1).control_plane == "quorum"
+    with pytest.raises(PlanError, match="ZooKeeper nodes run only on target local"):
+        prepare(plan(raw(cluster={"control_plane": "zookeeper", "target": "docker"}), seed=1))
+
+
 @pytest.mark.parametrize(
     ("cluster", "said"),
     [

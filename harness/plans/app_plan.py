@@ -9,11 +9,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from harness.plans.app_workload import DEFAULT_GROUP, Output
+from harness.plans.app_workload import DEFAULT_GROUP, Image, Output, check_program
 from harness.plans.errors import PlanError, unreadable
 from harness.plans.plan import Nemesis
 from harness.plans.plugged import SYSTEMS, TARGETS, OneOf
@@ -36,10 +36,13 @@ class _Frozen(BaseModel):
 class App(_Frozen):
     """[app]: the program."""
 
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[str, ...] = ()
     """The program and its arguments."""
+    image: Image = None
+    """An OCI image: each instance is a container, and `command` its arguments."""
     directory: str = "."
-    """Its working directory; a path begins at the form's own directory."""
+    """Its working directory; a path begins at the form's own directory. A container has it at the
+    same path."""
     environment: dict[str, str] = {}
     """Variables of its environment."""
     instances: int = Field(default=1, ge=1, le=100)
@@ -48,6 +51,11 @@ class App(_Frozen):
     """The consumer group that it is told (HIGHWATER_GROUP)."""
     stop_s: float = Field(default=10.0, gt=0)
     """How long it may take to end after SIGTERM, s."""
+
+    @model_validator(mode="after")
+    def _is_startable(self) -> Self:
+        check_program(self.command, self.image)
+        return self
 
 
 class Input(_Frozen):
@@ -231,6 +239,7 @@ def _program(form: Form, directory: Path) -> dict[str, Any]:
         "kind": "app",
         "group": form.app.group,
         "command": form.app.command,
+        **({} if form.app.image is None else {"image": form.app.image}),
         "directory": str(directory),
         "environment": form.app.environment,
         "instances": form.app.instances,

@@ -1,6 +1,8 @@
 """The workload of kind `app`: a program of the user, which reads one topic and writes an output."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -13,6 +15,19 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+Image = Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][\w./:@-]*$", max_length=500)]
+"""The name of an image, as `docker run` takes it."""
+
+
+def check_program(command: Sequence[str], image: str | None) -> None:
+    """Check that there is a program. Raises ValueError."""
+    if not command and image is None:
+        raise ValueError(
+            'command: give the program and its arguments, as in command = ["python", "app.py"], or '
+            'the image of a container, as in image = "bills:1"'
+        )
 
 
 class Output(_Frozen):
@@ -85,12 +100,16 @@ class AppWorkload(_Frozen):
     group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] = DEFAULT_GROUP
     """The consumer group that the program is told (HIGHWATER_GROUP), and its name in the
     verdict."""
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[str, ...] = ()
     """The program and its arguments. `${HIGHWATER_...}` is replaced, as in `environment`."""
+    image: Image = None
+    """An OCI image of the Docker daemon here. Each instance is a container, and `command` its
+    arguments, by default the image's own."""
     directory: str
-    """The program's working directory."""
+    """The program's working directory. A container has it at the same path, and works in the
+    image's."""
     environment: dict[str, str] = {}
-    """Variables in addition to highwater's own environment."""
+    """Variables in addition to highwater's own environment, or to the image's."""
     instances: int = Field(default=1, ge=1, le=100)
     """How many processes of the program run at a time."""
     input: str
@@ -106,6 +125,18 @@ class AppWorkload(_Frozen):
     last input is sent, s."""
     stop_s: float = Field(default=10.0, gt=0, le=MAX_WAIT_S)
     """How long the program may take to end after SIGTERM, s; then it is killed."""
+
+    @property
+    def shared(self) -> tuple[Path, ...]:
+        """The directories of this machine that a container of the program has, too."""
+        folder = Path(self.directory)
+        file = Path(self.sink.file).parent if self.sink.file is not None else folder
+        return (folder,) if file.is_relative_to(folder) else (folder, file)
+
+    @model_validator(mode="after")
+    def _is_startable(self) -> Self:
+        check_program(self.command, self.image)
+        return self
 
     @model_validator(mode="after")
     def _rows_are_in_order(self) -> Self:

@@ -123,6 +123,11 @@ def programs(plan: Plan) -> list[AppWorkload]:
     return [each for each in plan.more_workloads if isinstance(each, AppWorkload)]
 
 
+def image_of_program(plan: Plan) -> str | None:
+    """Return the image of the program that the plan tests, if it runs in containers."""
+    return next((each.image for each in programs(plan)), None)
+
+
 def _check_apps(plan: Plan, where: str) -> None:
     """Check that there is one program, that producers feed it, and that its values are text."""
     apps = programs(plan)

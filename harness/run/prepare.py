@@ -112,6 +112,8 @@ def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:
     fault = find(name)
     if _is_of_programs(name) and not workload_topics.programs(plan):
         return "the plan tests no program (workload kind app)"
+    if Ability.PROGRAM_CLOCKS in fault.needs and workload_topics.image_of_program(plan):
+        return "the program runs in a container, whose wall clock is the machine's"
     if lacking := sorted(fault.needs & lacks.keys()):
         return "it lacks " + "; ".join(f"{ability} ({lacks[ability]})" for ability in lacking)
     if name.startswith("quorum.") and plan.control_plane == "zookeeper":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.judging import judge
+from harness.plans import workload_topics
 from harness.recording import store
 from harness.recording.clock_rows import RecordedClocks
 from harness.recording.history import HistoryWriter, RowStream
@@ -29,7 +30,6 @@ from harness.run.administration.administrator import Administrator
 from harness.run.hosts import hosts_of
 from harness.run.prepare import Prepared
 from harness.run.progress import Progress
-from harness.run.teardown import EndOptions
 from harness.systems import choose
 from harness.systems.base import DeployedSystem
 from harness.systems.ensemble.choose import watch_of
@@ -40,9 +40,8 @@ from harness.systems.unexpected_exits import UnexpectedExits
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.request import TargetRequest
+from harness.workloads import final_reads
 from harness.workloads.clients import libraries
-from harness.workloads.final_reads import TIMEOUT_S as FINAL_READS_TIMEOUT_S
-from harness.workloads.final_reads import run_final_reads
 from harness.workloads.launch import Workload, launch
 from nemesis.executor import Nemesis
 from nemesis.record import FaultRecord
@@ -117,7 +116,7 @@ class Runner:
         with_report: bool = True,
         layout: Layout | None = None,
         script: Script | None = None,
-        ending: EndOptions | None = None,
+        ending: teardown.EndOptions | None = None,
     ) -> None:
         """Prepare a run whose directory will be made under `root`.
 
@@ -131,7 +130,7 @@ class Runner:
         self._with_report = with_report
         self._layout = layout or choose.layout_of(self._plan)
         self._script = script
-        self._ending = ending or EndOptions()
+        self._ending = ending or teardown.EndOptions()
         self._needs = prepared.schedule.needs()
         self._unhealed = self._left = tuple[str, ...]()
         self._in_force: Callable[[], tuple[str, ...]] = tuple
@@ -180,6 +179,7 @@ class Runner:
                     uplink=not self._ending.teardown,
                     needs=self._needs,
                     reads=choose.reads(plan),
+                    program_image=workload_topics.image_of_program(plan),
                 )
             )
             system = choose.system_of(plan, target, run, self._layout)
@@ -284,8 +284,8 @@ class Runner:
             run.finish_phase("settle")
         self._note_exits(run)
         if not self._stop.is_set():
-            with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
-                complete = run_final_reads(
+            with self._phase(run, "final reads", final_reads.TIMEOUT_S):
+                complete = final_reads.run_final_reads(
                     plan,
                     target,
                     system.bootstrap,

@@ -11,7 +11,7 @@ from harness.plans.plan import TARGET_NAMES, Plan, PlanError
 from harness.recording.journal import Journal
 from harness.targets import abilities, plugged
 from harness.targets.base import Target
-from harness.targets.docker.kind import DockerKind
+from harness.targets.docker.kind import DockerKind, program_machine
 from harness.targets.external import ExternalKind
 from harness.targets.kind import TargetKind
 from harness.targets.local import LocalTarget, rootless
@@ -37,6 +37,7 @@ class LocalKind:
             uplink=request.uplink,
             clocks=request.clocks,
             program=request.program,
+            program_machine=program_machine(request),
         )
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:

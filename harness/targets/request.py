@@ -23,6 +23,9 @@ class TargetRequest:
     reads: Sequence[Path] = ()
     """Files and directories of the harness's machine that the nodes read, besides their own."""
 
+    program_image: str | None = None
+    """The image of the tested program, if it runs in containers."""
+
     @property
     def clocks(self) -> bool:
         """Whether every node has its own wall clock."""
@@ -31,4 +34,4 @@ class TargetRequest:
     @property
     def program(self) -> bool:
         """Whether the tested program has a network namespace of its own."""
-        return Ability.PROGRAM_CUTS in self.needs
+        return self.program_image is not None or Ability.PROGRAM_CUTS in self.needs

@@ -136,6 +136,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "client": "librdkafka",
         "group": "billing",
         "command": ["python", "app.py"],
+        "image": "bills:1",
         "directory": "/home/me/billing",
         "environment": {"SERVERS": "${HIGHWATER_BOOTSTRAP_SERVERS}"},
         "instances": 2,

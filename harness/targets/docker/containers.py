@@ -7,14 +7,14 @@ directory, where disks are mounted and unmounted during the run, its clock, and 
 
 import json
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.recording.journal import Journal
-from harness.targets.base import TargetError, Unsupported
+from harness.targets.base import TargetError
 from harness.targets.docker import daemon
 from harness.targets.docker.image import PACKAGES
 from harness.targets.docker.undo import RUN_LABEL, UNDO, remove
@@ -27,16 +27,12 @@ from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import AdoptedProcess
 
 if TYPE_CHECKING:
-    from docker.models.containers import Container
     from docker.types import Mount
 
 MACHINES: Final = "docker.machines"
 """Kind of the journal's record of the containers' settings; it needs no undoing."""
-_END_TIMEOUT_S: Final = 5.0
 # `env` sets the variables: LD_PRELOAD (libfaketime) must hold for the node, not for the shell.
 _START: Final = 'log=$1; shift; exec env "$@" >>"$log" 2>&1'
-_KILLED: Final = 128
-"""Docker's exit code of a process ended by a signal is this plus the signal's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +151,7 @@ class Containers:
                 ulimits=[Ulimit(name="nofile", soft=soft, hard=hard)],
                 log_config=LogConfig(type=LogConfig.types.NONE),
             )
-            namespaces.adopt(namespace, self._first_process(container))
+            namespaces.adopt(namespace, daemon.first_process(container, self._address))
 
     def remove(self, node: int, namespace: Path) -> None:
         """Remove the container, and the name of its namespace."""
@@ -180,34 +176,15 @@ class Containers:
     def groups(self, node: int, namespace: Path) -> Sequence[ControlGroup]:
         """Return the control groups of the container and of this process."""
         with daemon.client(self._address) as client:
-            pid = self._first_process(client.containers.get(namespace.name))
+            container = client.containers.get(namespace.name)
+            pid = daemon.first_process(container, self._address)
         return list(dict.fromkeys((*throttles.groups(), *throttles.groups(pid))))
 
     def enter(self, node: int, namespace: Path) -> str:
         """Return the command that opens a shell in the container."""
         return f"docker --host {self._address} exec -it {namespace.name} sh"
 
-    def _first_process(self, container: "Container") -> int:
-        """Return the first process's pid here. Raises Unsupported for a container elsewhere."""
-        container.reload()
-        pid = int(container.attrs["State"]["Pid"])
-        try:
-            is_here = str(container.id) in Path(f"/proc/{pid}/cgroup").read_text()
-        except OSError:
-            is_here = False
-        if not is_here:
-            raise Unsupported(
-                f"the containers of the Docker daemon at {self._address} are not processes of this "
-                "machine, so no fault can be made for them: run highwater where the daemon runs"
-            )
-        return pid
-
     def _exit_code(self, started: str) -> int | None:
         """Return the exit code of a process that has ended, as the daemon reports it."""
         with daemon.client(self._address) as client:
-            inspect: Callable[[], Mapping[str, object]] = partial(client.api.exec_inspect, started)
-            kernel.wait_until(lambda: not inspect()["Running"], _END_TIMEOUT_S)
-            code = inspect()["ExitCode"]
-        if not isinstance(code, int):
-            return None
-        return _KILLED - code if code > _KILLED else code
+            return daemon.exit_code(partial(client.api.exec_inspect, started))

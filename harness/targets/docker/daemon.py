@@ -1,18 +1,24 @@
 """The Docker daemon: its address, its client, and messages for its errors."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.targets.base import PrivilegeMissing, TargetError, Unsupported
+from harness.targets.linux import kernel
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
 DEFAULT: Final = "unix:///var/run/docker.sock"
 _SOCKET: Final = "unix://"
 _TIMEOUT_S: Final = 60
+_END_TIMEOUT_S: Final = 5.0
+_KILLED: Final = 128
+"""Docker's exit code of a process ended by a signal is this plus the signal's number."""
 
 
 def chosen() -> str:
@@ -67,8 +73,35 @@ def check(address: str) -> None:
     if "name=rootless" in options:
         raise Unsupported(
             f"the Docker daemon at {address} runs without root, so highwater cannot connect its "
-            "containers to the run's network: use a daemon that runs as root, or --target local"
+            "containers to the run's network: use a daemon that runs as root, or no containers"
         )
+
+
+def first_process(container: "Container", address: str) -> int:
+    """Return the pid here of a container's first process. Raises Unsupported for a container of
+    another machine."""
+    container.reload()
+    pid = int(container.attrs["State"]["Pid"])
+    try:
+        is_here = str(container.id) in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        is_here = False
+    if not is_here:
+        raise Unsupported(
+            f"the containers of the Docker daemon at {address} are not processes of this machine, "
+            "so no fault can be made for them: run highwater where the daemon runs"
+        )
+    return pid
+
+
+def exit_code(inspect: Callable[[], Mapping[str, object]]) -> int | None:
+    """Return the exit code of a process that has ended (negative: the signal), or None when it is
+    unknown. `inspect` asks the daemon for `Running` and `ExitCode`."""
+    kernel.wait_until(lambda: not inspect()["Running"], _END_TIMEOUT_S)
+    code = inspect()["ExitCode"]
+    if not isinstance(code, int):
+        return None
+    return _KILLED - code if code > _KILLED else code
 
 
 def _reason(error: BaseException) -> str:

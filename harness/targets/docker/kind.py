@@ -9,9 +9,18 @@ from harness.targets import abilities
 from harness.targets.base import Target
 from harness.targets.docker import daemon, image
 from harness.targets.docker.containers import Containers, SharedFiles
+from harness.targets.docker.program_network import ProgramNetwork
 from harness.targets.linux.target import LinuxTarget
 from harness.targets.request import TargetRequest
 from nemesis.faults.fault import Ability
+
+
+def program_machine(request: TargetRequest) -> ProgramNetwork | None:
+    """Return what makes the network of a tested program in containers; None for other programs.
+    Raises Unsupported for a daemon on another machine."""
+    if request.program_image is None:
+        return None
+    return ProgramNetwork(daemon.chosen(), request.program_image, request.run_id, request.journal)
 
 
 class DockerKind:
@@ -40,6 +49,7 @@ class DockerKind:
             uplink=request.uplink,
             clocks=request.clocks,
             program=request.program,
+            program_machine=program_machine(request),
             machines=machines,
         )
 

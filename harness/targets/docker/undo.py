@@ -11,6 +11,9 @@ from harness.targets.linux.undo import Fields, Undo
 
 RUN_LABEL: Final = "highwater.run"
 """The label of all our containers; its value is the run's id."""
+PROGRAM_LABEL: Final = "highwater.program"
+"""The label of the containers of a tested program; its value is the instance's number, or
+`network`."""
 
 
 def remove(address: str, name: str, run_id: str) -> bool:
@@ -31,6 +34,21 @@ def remove(address: str, name: str, run_id: str) -> bool:
     return True
 
 
+def remove_program(address: str, run_id: str) -> list[str]:
+    """Kill and remove all containers of a run's tested program; return their names. Raises
+    TargetError."""
+    labels = [f"{RUN_LABEL}={run_id}", PROGRAM_LABEL]
+    with daemon.client(address) as client:
+        found = client.api.containers(all=True, filters={"label": labels})
+    names = [str(each["Names"][0]).removeprefix("/") for each in found]
+    return [name for name in names if remove(address, name, run_id)]
+
+
+def _program(fields: Fields) -> list[str]:
+    removed = remove_program(str(fields["daemon"]), str(fields["run_id"]))
+    return [f"container {name}" for name in removed]
+
+
 def _container(fields: Fields) -> str | None:
     name = str(fields["name"])
     removed = remove(str(fields["daemon"]), name, str(fields["run_id"]))
@@ -48,5 +66,6 @@ def _shared(fields: Fields) -> str | None:
 UNDO: Mapping[str, Undo] = {
     **linux.UNDO,
     "docker.container": _container,
+    "docker.program": _program,
     "docker.shared": _shared,
 }

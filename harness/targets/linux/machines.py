@@ -20,7 +20,22 @@ from harness.targets.linux.processes import Process
 from harness.targets.linux.undo import UNDO, Undo
 
 
-class Machines(Protocol):
+class MachineMaker(Protocol):
+    """Makes machines that have nothing but a network namespace of a given name."""
+
+    @property
+    def undo(self) -> Mapping[str, Undo]:
+        """How to undo each kind of record that a target with these machines makes."""
+        ...
+
+    def make(self, node: int, namespace: Path, files: Path) -> None:
+        """Make a machine with an empty network namespace of that name. Its files, the disk too,
+        are in the directory `files`. Raises OSError, TargetError.
+        """
+        ...
+
+
+class Machines(MachineMaker, Protocol):
     """Makes the machines of one run's nodes, and starts processes in them."""
 
     @property
@@ -28,19 +43,8 @@ class Machines(Protocol):
         """The Python interpreter on a machine, which can import the broker."""
         ...
 
-    @property
-    def undo(self) -> Mapping[str, Undo]:
-        """How to undo each kind of record that a target with these machines makes."""
-        ...
-
     def prepare(self, place: Path) -> None:
         """Prepare the directory of the nodes' files; a second call is no error."""
-        ...
-
-    def make(self, node: int, namespace: Path, files: Path) -> None:
-        """Make a machine with an empty network namespace of that name. Its files, the disk too,
-        are in the directory `files`. Raises OSError, TargetError.
-        """
         ...
 
     def remove(self, node: int, namespace: Path) -> None:

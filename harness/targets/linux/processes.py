@@ -139,6 +139,28 @@ def states_of(groups: Collection[int]) -> dict[int, str]:
     return states
 
 
+def groups_of(pid: int) -> list[int]:
+    """Return the process groups of an instance, of which this is the first process: its own, or all
+    groups of its pid namespace if it began one, as the first process of a container does."""
+    inside = _pid_namespace(pid)
+    if inside in (None, _pid_namespace(os.getpid())):
+        return [pid]
+    found = [pid]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _pid_namespace(int(entry.name)) == inside:
+            seen = stat(int(entry.name))
+            found += [] if seen is None else [seen.group]
+    return list(dict.fromkeys(found))
+
+
+def _pid_namespace(pid: int) -> str | None:
+    """Return the pid namespace of a process; None if it has ended, or is another user's."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return None
+
+
 def stop_groups(groups: Collection[int], whose: str) -> None:
     """SIGSTOP process groups and return when they are stopped. Raises NotInForce."""
     for group in groups:

@@ -30,7 +30,7 @@ from harness.targets.linux.disks import volumes
 from harness.targets.linux.disks.disks import LinuxDisks
 from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.disks.volumes import Volume
-from harness.targets.linux.machines import Machines, Namespaces
+from harness.targets.linux.machines import MachineMaker, Machines, Namespaces
 from harness.targets.linux.network import firewall, namespaces, network
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
@@ -55,6 +55,7 @@ class LinuxTarget(LinuxNodes):
         clocks: bool = False,
         machines: Machines | None = None,
         program: bool = False,
+        program_machine: MachineMaker | None = None,
     ) -> None:
         """Plan a target; `up` makes it.
 
@@ -62,7 +63,8 @@ class LinuxTarget(LinuxNodes):
         that this machine supports. `uplink` connects this machine itself to the run's network, so
         that any program on it reaches the nodes. `subnet` is a /24, by default the run's own. With
         `clocks` every node has its own wall clock. `machines` are namespaces by default.
-        With `program` the tested program gets a network namespace of its own.
+        With `program` the tested program gets a network namespace of its own, which
+        `program_machine` makes, if it is given.
         """
         if uplink and subnet is None:
             subnet = network.free_subnet(run_id)
@@ -78,6 +80,7 @@ class LinuxTarget(LinuxNodes):
         self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self._program = program
+        self._program_machine = program_machine or self._clients_machine
         self.clients = LinuxClients()
 
     @classmethod
@@ -161,7 +164,9 @@ class LinuxTarget(LinuxNodes):
                 self._end(node)
                 self.disks.forget(node)
         self.clients.end()
-        _, problems = undo_records(self._journal.records(), self._machines.undo)
+        _, problems = undo_records(
+            self._journal.records(), {**self._program_machine.undo, **self._machines.undo}
+        )
         if problems:
             raise TargetError("; ".join(problems))
         if not keep_data:
@@ -267,8 +272,9 @@ class LinuxTarget(LinuxNodes):
     def _connect(self, machines: Sequence[int]) -> None:
         """Make these machines and their links; other machines stay as they are."""
         for machine in machines:
-            ours = machine in (CLIENTS, PROGRAM)
-            maker = self._clients_machine if ours else self._machines
+            maker: MachineMaker = self._machines
+            if machine in (CLIENTS, PROGRAM):
+                maker = self._clients_machine if machine == CLIENTS else self._program_machine
             maker.make(machine, self.network.namespace(machine), self._nodes_dir / str(machine))
         network.connect(self.network, machines)
         for machine in machines:

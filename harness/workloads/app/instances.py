@@ -1,6 +1,6 @@
-"""The processes of the tested program. An instance that ends is started again.
+"""The instances of the tested program. An instance that ends is started again.
 
-Each instance leads a session and a process group of its own, so that it ends together with its
+A command leads a session and a process group of its own, so that it ends together with its
 children. A child that left the group becomes a child of this process (PR_SET_CHILD_SUBREAPER), and
 ends with the last call of `stop`. So nothing of the program is left behind.
 """
@@ -11,17 +11,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.targets.linux import kernel, processes
-from harness.targets.linux.network.namespaces import entered
+from harness.targets.linux import kernel
 from harness.workloads.app.logs import ProgramLog
 from harness.workloads.app.processes import kept_down, write_state
 from harness.workloads.app.restarts import Restarts
+from harness.workloads.app.started import ProgramFailed, Started, Starter
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 END_S: Final = 5.0
@@ -31,18 +30,14 @@ OnChange = Callable[[int, str, int], None]
 """Told of a change: the instance, `start` or what its exit was, and the number of the start."""
 
 
-class ProgramFailed(Exception):
-    """The program cannot be started, or ends at once. The message is for people."""
-
-
 @dataclass(slots=True)
 class Instance:
-    """One process of the program, over all its starts."""
+    """One instance of the program, over all its starts."""
 
     number: int
     log: ProgramLog
     restarts: Restarts = field(default_factory=Restarts)
-    process: subprocess.Popen[bytes] | None = None
+    process: Started | None = None
     started_s: float = 0.0
     starts: int = 0
 
@@ -55,21 +50,14 @@ class Instances:
         folder: Path,
         count: int,
         *,
-        command: Callable[[int], Sequence[str]],
-        environment: Callable[[int], Mapping[str, str]],
-        directory: Path,
-        namespace: Path | None,
+        start: Starter,
         base_ns: int,
         on_change: OnChange,
     ) -> None:
-        """`command` and `environment` are those of an instance; logs are made in `folder`. The
-        processes run in the network `namespace`, if there is one."""
+        """`start` starts an instance; logs are made in `folder`."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._folder = folder
-        self._command = command
-        self._environment = environment
-        self._directory = directory
-        self._namespace = namespace
+        self._begin = start
         self._on_change = on_change
         self._written: tuple[dict[int, int | None], frozenset[int]] | None = None
         self.all = [
@@ -81,8 +69,8 @@ class Instances:
         """Start what does not run and is due. Raises ProgramFailed."""
         down, now_s = kept_down(self._folder), time.monotonic()
         for each in self.all:
-            if each.process is not None and each.process.poll() is not None:
-                self._ended(each, by_fault=each.number in down)
+            if each.process is not None and (code := each.process.poll()) is not None:
+                self._ended(each, code, by_fault=each.number in down)
                 if each.restarts.hopeless(any_output=any_output):
                     raise ProgramFailed(self._hopeless(each))
             if each.process is None and each.number not in down and now_s >= each.restarts.due_s:
@@ -90,33 +78,17 @@ class Instances:
         self._write_state(down)
 
     def _start(self, each: Instance) -> None:
-        command = self._command(each.number)
-        try:
-            with nullcontext() if self._namespace is None else entered(self._namespace):
-                each.process = subprocess.Popen(
-                    command,
-                    cwd=self._directory,
-                    env=self._environment(each.number),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise ProgramFailed(
-                f"the program cannot be started: {command[0]}: {error.strerror or error}"
-            ) from error
+        each.process = self._begin(each.number)
         each.starts += 1
         each.started_s = time.monotonic()
         each.log.note(f"highwater: start {each.starts}, process {each.process.pid}")
-        assert each.process.stdout is not None
-        each.log.follow(each.process.stdout)
+        each.log.follow(each.process.output)
         self._on_change(each.number, "start", each.starts)
 
-    def _ended(self, each: Instance, *, by_fault: bool) -> None:
+    def _ended(self, each: Instance, code: int, *, by_fault: bool) -> None:
         assert each.process is not None
-        processes.signal_group(each.process.pid, signal.SIGKILL)  # children that it left behind
-        how = exit_text(each.process.returncode)
+        each.process.clean_up()
+        how = exit_text(code)
         each.log.note(f"highwater: ended, {how}" + (", by a fault" if by_fault else ""))
         each.restarts.ended(each.started_s, time.monotonic(), by_fault=by_fault)
         each.process = None
@@ -141,22 +113,22 @@ class Instances:
         for each in running:
             assert each.process is not None
             each.log.note("highwater: SIGTERM")
-            processes.signal_group(each.process.pid, signal.SIGTERM)
-            processes.signal_group(each.process.pid, signal.SIGCONT)
+            each.process.signal(signal.SIGTERM)
+            each.process.signal(signal.SIGCONT)
         deadline_s = time.monotonic() + seconds
         hung = []
         for each in running:
             assert each.process is not None
             try:
-                each.process.wait(max(0.01, deadline_s - time.monotonic()))
+                code = each.process.wait(max(0.01, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
-                processes.signal_group(each.process.pid, signal.SIGKILL)
-                each.process.wait(END_S)
+                each.process.signal(signal.SIGKILL)
+                code = each.process.wait(END_S)
                 hung.append(
                     f"instance {each.number} of the program did not end within {seconds:g} s of "
                     "SIGTERM and was killed"
                 )
-            self._ended(each, by_fault=False)
+            self._ended(each, code, by_fault=False)
         kernel.wait_until(_no_child_is_left, END_S)
         self._write_state(frozenset())
         for each in self.all:

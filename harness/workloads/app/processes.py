@@ -108,7 +108,7 @@ class ProgramProcesses:
         """See the protocol."""
         self._stopped.setdefault(instance, set()).add(tag)
         if (pid := self.pid(instance)) is not None:
-            processes.stop_groups([pid], f"instance {instance}")
+            processes.stop_groups(processes.groups_of(pid), f"instance {instance}")
 
     def resume(self, instance: int, tag: str) -> None:
         """See the protocol."""
@@ -116,12 +116,12 @@ class ProgramProcesses:
         held.discard(tag)
         pid = self.pid(instance)
         if not held and pid is not None:
-            processes.continue_groups([pid], f"instance {instance}")
+            processes.continue_groups(processes.groups_of(pid), f"instance {instance}")
 
     def states(self, instance: int) -> Mapping[int, str]:
         """See the protocol."""
         pid = self._pids().get(instance)
-        return {} if pid is None else processes.group_states(pid)
+        return {} if pid is None else processes.states_of(processes.groups_of(pid))
 
     def end(self) -> None:
         """SIGKILL everything that runs: the supervisor did not end it."""

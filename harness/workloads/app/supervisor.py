@@ -10,7 +10,7 @@ over).
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,15 +18,19 @@ from confluent_kafka import Message
 
 from harness.plans.app_workload import AppWorkload
 from harness.recording.history import HistoryWriter
+from harness.targets.docker import daemon
 from harness.workloads.app import environment
+from harness.workloads.app.commands import Commands
+from harness.workloads.app.containers import Containers
 from harness.workloads.app.elements import Extraction, Place
-from harness.workloads.app.instances import Instances, ProgramFailed
+from harness.workloads.app.instances import Instances
 from harness.workloads.app.outputs.base import Elements, OutputReader, TooMuchOutput
 from harness.workloads.app.outputs.file import FileOutput
 from harness.workloads.app.outputs.http import HttpOutput
 from harness.workloads.app.outputs.sql import SqlOutput
 from harness.workloads.app.outputs.topic import TopicOutput, TopicReader, make_topic
 from harness.workloads.app.processes import FOLDER, clocks_of
+from harness.workloads.app.started import ProgramFailed, Starter
 from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.text_payload import MIN_BYTES, Ids, TextPayload
@@ -60,7 +64,7 @@ class Supervisor:
         self._folder.mkdir(exist_ok=True)
         self._access = access.of_this_process()
         self.output = self._reader(Ids(config.run_id))
-        variables = {
+        self._variables = {
             environment.BOOTSTRAP: config.bootstrap,
             environment.INPUT: wanted.input,
             environment.OUTPUT: self.output.address,
@@ -68,29 +72,52 @@ class Supervisor:
             environment.RUN: config.run_id,
             **environment.credentials(self._access.properties),
         }
-
-        def named(number: int) -> dict[str, str]:
-            return {**variables, environment.INSTANCE: str(number)}
-
-        clocks = clocks_of(self._folder, lambda _: None)
-
-        def environment_of(number: int) -> dict[str, str]:
-            made = environment.of_instance(base, wanted.environment, named(number))
-            return clocks.environment(number, made) if config.clocks else made
-
-        base = {name: text for name, text in os.environ.items() if name != access.VARIABLE}
+        self._clocks = clocks_of(self._folder, lambda _: None)
         self._instances = Instances(
             self._folder,
             wanted.instances,
-            command=lambda n: [environment.replaced(each, named(n)) for each in wanted.command],
-            environment=environment_of,
-            directory=Path(wanted.directory),
-            namespace=None if config.namespace is None else Path(config.namespace),
+            start=self._commands() if wanted.image is None else self._containers(wanted.image),
             base_ns=config.base_ns,
             on_change=self._changed,
         )
         for number in range(wanted.instances + 1):
             writer.start(self._client + number)
+
+    def _commands(self) -> Starter:
+        namespace = self._config.namespace
+        return Commands(
+            command=self._command_of,
+            environment=self._environment_of,
+            directory=Path(self._wanted.directory),
+            namespace=None if namespace is None else Path(namespace),
+        )
+
+    def _containers(self, image: str) -> Starter:
+        """The container that holds the program's network has the name of its namespace."""
+        assert self._config.namespace is not None
+        return Containers(
+            address=daemon.chosen(),
+            image=image,
+            command=self._command_of,
+            environment=lambda n: self._added({}, n),
+            network=Path(self._config.namespace).name,
+            run_id=self._config.run_id,
+            shared=self._wanted.shared,
+        )
+
+    def _command_of(self, number: int) -> list[str]:
+        return [environment.replaced(each, self._named(number)) for each in self._wanted.command]
+
+    def _environment_of(self, number: int) -> dict[str, str]:
+        base = {name: text for name, text in os.environ.items() if name != access.VARIABLE}
+        made = self._added(base, number)
+        return self._clocks.environment(number, made) if self._config.clocks else made
+
+    def _added(self, base: Mapping[str, str], number: int) -> dict[str, str]:
+        return environment.of_instance(base, self._wanted.environment, self._named(number))
+
+    def _named(self, number: int) -> dict[str, str]:
+        return {**self._variables, environment.INSTANCE: str(number)}
 
     def _reader(self, ids: Ids) -> OutputReader:
         config, sink = self._config, self._wanted.sink

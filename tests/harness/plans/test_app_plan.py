@@ -94,7 +94,8 @@ def test_scripted_faults_replace_the_mix() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"app": {"command": []}}, "app.command: "),
+        ({"app": {"command": []}}, "app: command: give the program and its arguments, as in"),
+        ({"app": {"image": "-v"}}, "app.image: "),
         ({"app": {"comand": ["x"]}}, "did you mean command"),
         ({"output": {}}, "give one of topic, file, sql and http, not none"),
         ({"output": {"topic": "a", "http": True}}, "not topic and http"),
@@ -153,6 +154,21 @@ def test_cluster_may_have_its_control_plane_in_zookeeper() -> None:
     assert plan(raw(), seed=1).control_plane == "quorum"
     with pytest.raises(PlanError, match="ZooKeeper nodes run only on target local"):
         prepare(plan(raw(cluster={"control_plane": "zookeeper", "target": "docker"}), seed=1))
+
+
+def test_program_may_be_an_image() -> None:
+    """Its directory and that of its output are in the container, too. Its clock stays right."""
+    made = plan(raw(app={"image": "bills:1"}, output={"file": "/var/out/bills.txt"}), seed=1)
+    [program] = workload_topics.programs(made)
+    assert (program.image, program.command) == ("bills:1", ())
+    assert program.shared == (Path("/work"), Path("/var/out"))
+    assert workload_topics.image_of_program(made) == "bills:1"
+    [inner] = workload_topics.programs(plan(raw(output={"file": "out.txt"}), seed=1))
+    assert (inner.image, inner.shared) == (None, (Path("/work"),))
+    faults = {"faults": ["app.kill", "app.clock"]}
+    with pytest.raises(PlanError, match=r"app\.clock: the program runs in a container"):
+        prepare(plan(raw(app={"image": "bills:1"}, chaos=faults), seed=1))
+    prepare(plan(raw(chaos=faults), seed=1))
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     monkeypatch.setattr(runner_module, "Monitor", Monitor)
     monkeypatch.setattr(runner_module, "Journal", TestJournal)
     monkeypatch.setattr(runner_module, "launch", launch)
-    monkeypatch.setattr(runner_module, "run_final_reads", final_reads)
+    monkeypatch.setattr(runner_module.final_reads, "run_final_reads", final_reads)
     monkeypatch.setattr(judge, "check", check)
     monkeypatch.setattr(judge, "write_report", write_report)
     return lab

@@ -232,3 +232,29 @@ def test_a_requested_end_is_no_unexpected_exit(target: LocalTarget, tmp_path: Pa
     start(target, "trap 'kill -9 $$' TERM; echo ready; sleep 1000 & wait", tmp_path / "log")
     assert target.stop(1, timeout_s=60)
     assert target.take_unexpected_exits() == [(1, -9)]
+
+
+@pytest.mark.parametrize("prefix", [(), ("unshare", "--pid", "--fork", "--kill-child")])
+def test_a_container_has_all_groups_of_its_pid_namespace(prefix: tuple[str, ...]) -> None:
+    """A command has its own group only, whatever its children do."""
+    require("root")
+    script = "setsid sh -c 'echo $$; exec sleep 60' & wait"
+    process = subprocess.Popen(
+        [*prefix, "sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    with process.stdout as output:
+        child = int(output.readline())
+    first = process.pid
+    if prefix:
+        first = int(Path(f"/proc/{first}/task/{first}/children").read_text().split()[0])
+    try:
+        found = processes.groups_of(first)
+        # The first process of a real container leads a group; this one is in that of unshare.
+        assert len(set(found) - {first, process.pid}) == (1 if prefix else 0)
+        assert found[0] == first
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if not prefix:
+            processes.signal_group(child, signal.SIGKILL)

@@ -5,6 +5,7 @@ module name (`isr_of_one`) is its only name: its schedule and its scenario are f
 
     mutants       the broken brokers; each module overrides one decision of the built-in broker
     scenarios     plans that show a mutant on every target
+    exactly_once  the program of the scenarios that test one, which need real processes
     schedules     scripts that show a mutant in a simulated cluster, message by message
     entry         one mutant with its schedule and its scenario
     entries       all entries

@@ -36,6 +36,7 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "ack_before_replication": "leader-on-its-own",
     "forgets_epoch_ends": "leader-on-its-own",
     "ends_the_next_transaction": "late-end-of-transaction",
+    "aborts_without_fencing": "paused-in-a-transaction",
 }
 """The mutant's name -> the file (in `scenarios`) of the plan that catches it, also with real
 processes. One scenario may serve several mutants."""

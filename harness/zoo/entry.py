@@ -30,7 +30,8 @@ class Entry:
     module: str
     """The module that `python -m` runs as a node, and whose apply() patches this process."""
     scenario: Path | None = None
-    """A plan that shows the bug, on every target."""
+    """A plan that shows the bug, on every target; one with a tested program needs real
+    processes."""
     script: Script | None = None
     """A schedule of single messages that shows the bug, in simulated worlds only."""
 

@@ -6,6 +6,7 @@ cluster, topics, clients and faults (`highwater simulate --swarm`); the draw doe
 
 import json
 import logging
+import os
 import statistics
 import subprocess
 import sys
@@ -224,7 +225,7 @@ def try_real(entry: Entry, store: Path) -> RealTrial:
 
 def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
     """Return the verdict of a run; ERROR if there is none. An exception ends the run in order
-    first.
+    first. A program that the scenario tests runs in this Python.
     """
     command = [
         sys.executable,
@@ -236,9 +237,14 @@ def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
         "--no-report",
     ]
     command += ["--broker-module", module, "--store", str(store)]
-    pipe = subprocess.PIPE
+    pipe, path = subprocess.PIPE, f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        command,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PATH": path},
     ) as run:
         try:
             out, err = run.communicate(timeout=RUN_TIMEOUT_S)

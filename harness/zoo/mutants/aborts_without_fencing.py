@@ -15,7 +15,7 @@ from nodes.coordinators.transactions.state import (
 
 BUG = "a transaction that timed out goes on"
 SOURCES = ("KAFKA-6119",)
-SHOWS = ("torn-transaction", "lost-write")
+SHOWS = ("torn-transaction", "lost-write", "lost-output")
 
 
 def prepare_fence(

@@ -136,17 +136,16 @@ def test_each_mutant_has_a_schedule_or_a_scenario() -> None:
     assert [e.name for e in entries.ENTRIES if e.scenario is None and e.script is None] == []
 
 
+_AT_NIGHT = nightly("harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "forgets_sequences",
-        pytest.param(
-            "last_replica_standing",
-            marks=nightly(
-                "harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes"
-            ),
-        ),
+        pytest.param("last_replica_standing", marks=_AT_NIGHT),
+        pytest.param("aborts_without_fencing", marks=_AT_NIGHT),  # by a tested program's output
     ],
 )
 def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Path) -> None:

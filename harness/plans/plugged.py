@@ -1,4 +1,5 @@
-"""Systems, targets and client programs of other packages, which plans name as they name ours.
+"""Systems, targets, client programs and kinds of workloads of other packages, which plans name as
+they name ours.
 
 A package declares them by entry points. The name of the entry point is the name in plans. The
 module that it names is loaded when a plan uses the name, and then an error is a PlanError.
@@ -8,6 +9,7 @@ module that it names is loaded when a plan uses the name, and then an error is a
 | `highwater.systems` | a function from a `Plan` to a `BrokerProgram` | `system = "NAME"` |
 | `highwater.targets` | a `PluggedTarget` (harness.targets.plugged) | `target = "NAME"` |
 | `highwater.clients` | a function that returns a client program's command | `client = "NAME"` |
+| `highwater.workloads` | a `WorkloadKind` (harness.plans.workload_kind) | `kind = "NAME"` |
 """
 
 import re
@@ -25,6 +27,7 @@ from harness.plans.errors import PlanError
 SYSTEMS: Final = "highwater.systems"
 TARGETS: Final = "highwater.targets"
 CLIENTS: Final = "highwater.clients"
+WORKLOADS: Final = "highwater.workloads"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -70,6 +73,10 @@ class OneOf:
             except PlanError as error:
                 found.append(str(error))
         return found
+
+    def problem(self, name: str, why: str) -> str:
+        """Return that what a package declares by this name cannot be used, and why."""
+        return _problem(_points(self.group, self.own)[name], why)
 
     def __get_pydantic_core_schema__(
         self, source: type[Any], handler: GetCoreSchemaHandler

@@ -7,6 +7,7 @@ from checkers.history.plan_file import topics_of_producers
 from harness.plans.app_workload import AppWorkload
 from harness.plans.plan import Plan, PlanError, Topic, acks_name
 from harness.plans.problems import nearest
+from harness.plans.workload_kind import WorkloadKind
 from harness.plans.workloads import (
     CopyWorkload,
     FurtherWorkload,
@@ -66,15 +67,24 @@ def read_by_groups(plan: Plan) -> dict[str, str]:
 def written(plan: Plan) -> frozenset[str]:
     """Return the names of the topics that a workload writes to."""
     by_producers = {topic.name for topic in of_producers(plan)} if plan.workload.producers else ()
-    return frozenset({*by_producers, *_outputs(plan), *transactional(plan)})
+    return frozenset({*by_producers, *_outputs(plan), *transactional(plan), *of_others(plan)})
+
+
+def of_others(plan: Plan) -> frozenset[str]:
+    """Return the names of the topics that workloads of kinds of other packages write to."""
+    found = (each.topics for each in plan.more_workloads if isinstance(each, WorkloadKind))
+    return frozenset(name for names in found for name in names)
 
 
 def check(plan: Plan, where: str) -> None:
     """Check the topics and groups of all workloads. Raises a PlanError that starts with `where`."""
     _check_names(plan, where)
     further = plan.more_workloads
-    groups = [each.group for each in further if not isinstance(each, TransactionWorkload)]
+    groups = [
+        each.group for each in further if not isinstance(each, TransactionWorkload | WorkloadKind)
+    ]
     _check_apps(plan, where)
+    _check_others(plan, where)
     if twice := sorted({group for group in groups if groups.count(group) > 1}):
         raise PlanError(
             f"{where}: two workloads have group {twice[0]}, and would commit each other's offsets; "
@@ -157,6 +167,30 @@ def _check_apps(plan: Plan, where: str) -> None:
         )
 
 
+def _check_others(plan: Plan, where: str) -> None:
+    """Check the workloads whose kinds other packages declare."""
+    topics = {topic.name: topic for topic in plan.topics}
+    for each in plan.more_workloads:
+        if not isinstance(each, WorkloadKind):
+            continue
+        if plan.target == "sim":
+            raise PlanError(
+                f"{where}: workload {each.kind}: it is of another package, and its clients are "
+                "real processes, which a simulated world cannot run; choose another target"
+            )
+        if clash := sorted(set(each.topics) & set(_outputs(plan))):
+            raise PlanError(
+                f"{where}: workload {each.kind}: it writes to {clash[0]}, which is the output of "
+                "copies; give it another topic"
+            )
+        for name in each.topics:
+            if "compact" in topics[name].configs.get("cleanup.policy", ""):
+                raise PlanError(
+                    f"{where}: workload {each.kind}: topic {name} is compacted, and its records "
+                    "would look lost; remove cleanup.policy"
+                )
+
+
 def _only_librdkafka(where: str) -> str:
     return f'{where}: workload: payload = "text" needs client librdkafka'
 
@@ -165,7 +199,7 @@ def _check_sessions(plan: Plan, where: str) -> None:
     """Check that brokers accept the session timeouts of members."""
     least_ms = int(str(plan.broker.get(MIN_SESSION, DEFAULT_MIN_SESSION_MS)))
     for each in plan.more_workloads:
-        if isinstance(each, TransactionWorkload | AppWorkload) or each.protocol != "classic":
+        if not isinstance(each, GroupWorkload | CopyWorkload) or each.protocol != "classic":
             continue
         if each.session_timeout_ms < least_ms and plan.system != "external":
             raise PlanError(
@@ -201,3 +235,5 @@ def named(workload: FurtherWorkload) -> Sequence[str]:
             return (workload.input,)
         case TransactionWorkload():
             return workload.topics
+        case WorkloadKind():
+            return tuple(dict.fromkeys((*workload.topics, *workload.reads())))

@@ -3,21 +3,27 @@
 `Workload` has the producers and consumers. A plan names further workloads in the list
 `[[workload]]`, where each entry has a `kind`: consumer groups, copies from topic to topic,
 transactions, a program of the user. This module has a class for each kind but the last, which
-`harness.plans.app_workload` has. `harness.plans.workload_topics` says which
-workload uses which topic.
+`harness.plans.app_workload` has. Other packages declare further kinds
+(`harness.plans.workload_kind`). `harness.plans.workload_topics` says which workload uses which
+topic.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from harness.plans.app_workload import AppWorkload
 from harness.plans.plugged import CLIENTS, OneOf
-from harness.plans.problems import nearest
-
-PRODUCE: Final = "produce"
-"""The kind of `Workload`, and of an entry without a kind."""
+from harness.plans.workload_kinds import (
+    KIND_NAMES,
+    PLUGGED,
+    PRODUCE,
+    PluggedWorkload,
+    kind_of,
+    no_kind,
+    tag,
+)
 
 PROGRAM: Final = "program"
 """The client that is a program of the user's."""
@@ -39,6 +45,8 @@ FURTHER_CLIENTS: Final = OneOf(
 FurtherClient = Annotated[str, FURTHER_CLIENTS]
 """The client library of a further workload."""
 
+ANY_CLIENT: Final = ("group", "copy", "transactions")
+"""The kinds of further workloads that have a choice of clients."""
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
 
@@ -218,12 +226,14 @@ class TransactionWorkload(_Kind):
 
 
 FurtherWorkload = Annotated[
-    GroupWorkload | CopyWorkload | TransactionWorkload | AppWorkload, Field(discriminator="kind")
+    Annotated[GroupWorkload, Tag("group")]
+    | Annotated[CopyWorkload, Tag("copy")]
+    | Annotated[TransactionWorkload, Tag("transactions")]
+    | Annotated[AppWorkload, Tag("app")]
+    | Annotated[PluggedWorkload, Tag(PLUGGED)],
+    Discriminator(tag),
 ]
 """A workload beside the plan's own one."""
-
-
-KINDS: Final = (PRODUCE, "group", "copy", "transactions", "app")
 
 
 def split(entries: Sequence[object]) -> tuple[object, list[object]]:
@@ -232,11 +242,9 @@ def split(entries: Sequence[object]) -> tuple[object, list[object]]:
     Without an entry of kind `produce` there are no producers and consumers. Raises ValueError if
     there are several such entries, or for a kind that does not exist.
     """
-    if unknown := [kind for each in entries if (kind := kind_of(each)) not in KINDS]:
-        raise ValueError(
-            f"workload: there is no kind {unknown[0]!r}{nearest(str(unknown[0]), KINDS)} "
-            f"(kinds: {', '.join(KINDS)})"
-        )
+    names = KIND_NAMES.names()
+    if unknown := [kind for each in entries if (kind := kind_of(each)) not in names]:
+        raise ValueError(f"workload: {no_kind(unknown[0])}")
     own = [each for each in entries if kind_of(each) == PRODUCE]
     if len(own) > 1:
         raise ValueError(
@@ -252,22 +260,18 @@ def split(entries: Sequence[object]) -> tuple[object, list[object]]:
     return found, further
 
 
-def kind_of(entry: object) -> object:
-    """Return the kind of an entry of `[[workload]]`."""
-    return entry.get("kind", PRODUCE) if isinstance(entry, dict) else PRODUCE
-
-
 def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> list[object]:
     """Return a list `[[workload]]` with another client, and producers with another rate. A further
     workload keeps its client if the other one cannot run it."""
     changes = with_command(changes)
     names = ("client", "client_command") if _runs_every_kind(changes.get("client")) else ()
     shared = {name: changes[name] for name in names if name in changes}
+
+    def changed(kind: object) -> Mapping[str, Any]:
+        return changes if kind == PRODUCE else shared if kind in ANY_CLIENT else {}
+
     return [
-        {**each, **(changes if kind_of(each) == PRODUCE else shared)}
-        if isinstance(each, dict)
-        else each
-        for each in entries
+        {**each, **changed(kind_of(each))} if isinstance(each, dict) else each for each in entries
     ]
 
 

@@ -66,7 +66,7 @@ def with_isolation(plan: Plan, rng: random.Random) -> Plan:
 def groups(plan: Plan) -> tuple[str, ...]:
     """Return the groups of the plan's further workloads."""
     return tuple(
-        each.group for each in plan.more_workloads if not isinstance(each, TransactionWorkload)
+        each.group for each in plan.more_workloads if isinstance(each, GroupWorkload | CopyWorkload)
     )
 
 

@@ -106,15 +106,14 @@ class FurtherHistories:
         )
 
     def sends(self, client: int, topic: str, tally: Tally, group: str | None = None) -> Sends:
-        """Return the sends of a producer with acks=all; with `group` it copies what the group
-        reads."""
+        """Return the sends of a producer; with `group` it copies what the group reads."""
         return Sends(
             client=client,
             topic=topic,
             writer=self._writer,
             codec=self._codec,
             tally=tally,
-            acks=self._config.acks,
+            acks=self._config.acks_of(topic),
             group=group,
         )
 

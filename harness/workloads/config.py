@@ -10,11 +10,13 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from harness.plans.app_workload import AppWorkload
+from harness.plans.workload_kind import WorkloadKind
 from harness.plans.workloads import FurtherWorkload, GroupWorkload
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.options import ProducerOptions
 
 LOOPBACK: Final = "127.0.0.1"
+ACKS_ALL: Final = -1
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """Isolation levels."""
@@ -104,6 +106,8 @@ class FurtherConfig:
 
     `workload` is the plan's table. `partitions` has the number of partitions of each topic that the
     workload uses, and `transactional` the topics among them that get records in transactions.
+    A workload of another package writes with `topic_acks`, and to `idempotent` topics with
+    idempotent producers.
     With `clocks` each instance of a tested program has a wall clock of its own. The program
     runs in the network `namespace`, if there is one, and reaches this process at `address`. For the
     other fields see `ClientConfig`.
@@ -118,6 +122,8 @@ class FurtherConfig:
     workload: Mapping[str, Any]
     partitions: Mapping[str, int]
     transactional: Sequence[str] = ()
+    topic_acks: Mapping[str, int] = field(default_factory=dict)
+    idempotent: Sequence[str] = ()
     command: Sequence[str] = ()
     drain_ms: int = 5_000
     rotate_s: float | None = None
@@ -128,12 +134,19 @@ class FurtherConfig:
     @property
     def acks(self) -> int:
         """What producers wait for: all in-sync replicas."""
-        return -1
+        return ACKS_ALL
+
+    def acks_of(self, topic: str) -> int:
+        """Return what the producers of a topic wait for."""
+        return self.topic_acks.get(topic, ACKS_ALL)
 
     @property
     def writes(self) -> bool:
         """Whether the process has producers."""
-        return not isinstance(self.wanted, GroupWorkload)
+        wanted = self.wanted
+        if isinstance(wanted, WorkloadKind):
+            return bool(wanted.topics)
+        return not isinstance(wanted, GroupWorkload)
 
     @property
     def app(self) -> AppWorkload | None:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.plans import workload_topics
-from harness.plans.plan import Plan
+from harness.plans.plan import Plan, Topic
+from harness.plans.workload_kind import WorkloadKind
+from harness.plans.workloads import FurtherWorkload
 from harness.recording.store import Run
 from harness.targets.base import CLIENTS, Target
 from harness.workloads.app.outputs.base import FINAL_S
@@ -42,6 +44,8 @@ MODULES: Final[Mapping[str, str]] = {
     "program": PROGRAM,
 }
 """The module that a process runs, by the plan's client; a client that is not here is a program."""
+OF_OTHERS: Final = "harness.workloads.plugged"
+"""The module of a process with the clients of a workload whose kind another package declares."""
 SUPERVISOR: Final = "harness.workloads.app"
 """The module of the process that supervises a tested program."""
 
@@ -211,6 +215,8 @@ def _with_means(config: FurtherConfig, target: Target, needs: Collection[str]) -
 def _module(config: FurtherConfig) -> str:
     if config.app is not None:
         return SUPERVISOR
+    if isinstance(config.wanted, WorkloadKind):
+        return OF_OTHERS
     return PROGRAM if config.command else MODULES[config.wanted.client]
 
 
@@ -266,11 +272,22 @@ def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]
                 workload=workload.model_dump(mode="json"),
                 partitions={topic.name: topic.partitions for topic in topics},
                 transactional=[t.name for t in topics if t.name in transactional],
+                **_of_others(workload, topics),
                 rotate_s=plan.rotate_s,
                 command=libraries.command(workload),
             )
         )
     return found
+
+
+def _of_others(workload: FurtherWorkload, topics: Sequence[Topic]) -> dict[str, Any]:
+    """Return how the producers of another package's workload write to its topics."""
+    if not isinstance(workload, WorkloadKind):
+        return {}
+    return {
+        "topic_acks": {topic.name: topic.acks for topic in topics},
+        "idempotent": [topic.name for topic in topics if topic.idempotence],
+    }
 
 
 def _spawn(

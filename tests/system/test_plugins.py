@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plugins import highwater, install
+from tests.support.plugins import ROOT, highwater, install
 from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("fault", "detector", "system", "target", "workload")
+NAMES = ("fault", "detector", "system", "target", "client", "workload")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,9 @@ def test_packages_are_listed(folder: Path) -> None:
         "systems": ["careful"],
         "targets": ["one-cpu"],
         "clients": ["batcher"],
+        "workloads": ["ping-pong"],
     }
+    assert "The topic of the requests." in found["workloads"]["keys"]["ping-pong"]["requests"]
     assert not any(each["problems"] for each in found.values())
     assert found["systems"]["names"]["careful"] == "highwater-careful 0.1.0"
 
@@ -67,3 +69,22 @@ def test_system_target_client_and_detector_make_one_run(folder: Path) -> None:
     assert detectors["late-ack"] == "ok"
     assert verdict["verdict"] in ("VALID", "INVALID")
     assert "our callers" in (run / "report.html").read_text()
+
+
+def test_workload_of_another_package_is_judged(folder: Path) -> None:
+    """Every request has a reply in the end, and our contract holds for both topics; only the
+    package's detector may find late acknowledgements. The run can be judged without the packages.
+    """
+    require("netns")
+    wanted = (str(ROOT / "examples/plugin-workload/ping-pong.toml"), "--duration", "12")
+    highwater(folder, "run", *wanted, "--seed", "3", codes=(0, 1))
+    run = (folder / "store/latest").resolve()
+    verdict = json.loads((run / "verdict.json").read_text())
+    forbidden = {a["kind"] for a in verdict["anomalies"] if a["judgement"] == "forbidden"}
+    assert forbidden <= {"late-ack"}
+    requests, replies = verdict["topics"]
+    assert (requests["topic"], replies["topic"]) == ("requests", "replies")
+    assert requests["acked"] >= 20
+    assert replies["acked"] >= 0.9 * requests["acked"]
+    (folder / "without").mkdir()
+    assert "✓ VALID" in highwater(folder / "without", "check", str(run))

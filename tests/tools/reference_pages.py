@@ -8,7 +8,7 @@ Without `--check` the pages are written; with it, exit code 1 says that one of t
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "TransactionWorkload": ("Further workload: transactions", "[[workload]]"),
     "AppWorkload": ("Further workload: a tested program", "[[workload]]"),
     "Output": ("The output of a tested program", "[workload.sink]"),
+    "WorkloadKind": ("Further workload: a kind of another package", "[[workload]]"),
     "Nemesis": ("Faults", "[nemesis]"),
     "Event": ("Scripted faults", "[[nemesis.events]]"),
     "FaultMix": ("One fault of a random mix", '[nemesis.mix."kill"]'),
@@ -38,6 +39,14 @@ TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "External": ("A cluster that somebody else runs", "[external]"),
 }
 """Model -> (heading, how the table is written in TOML)."""
+
+INTRODUCTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "WorkloadKind": (
+        "[Another package](../guides/add-a-workload-kind.md) declares the kind and its own keys,",
+        "which `highwater plugins` prints. All such kinds have these keys:",
+    ),
+}
+"""Model -> what stands above its table."""
 
 EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "Plan": {
@@ -158,6 +167,11 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "pattern": "order=(\\S+)",
         "ignore": "^#",
     },
+    "WorkloadKind": {
+        "kind": "ping-pong",
+        "client": "librdkafka",
+        "value_bytes": 1000,
+    },
     "Nemesis": {
         "faults": ["kill", "partition.*"],
         "targets": ["leader", "one"],
@@ -203,7 +217,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Model -> key -> a value that is not the default."""
 
-NOT_WRITTEN: Final = {("Event", "id"), ("Plan", "more_workloads")}
+NOT_WRITTEN: Final = {("Event", "id"), ("Plan", "more_workloads"), ("WorkloadKind", "topics")}
 """Keys that the harness sets."""
 
 
@@ -233,6 +247,8 @@ def plan_page() -> str:
     ]
     for name, (heading, toml) in TABLES.items():
         lines += ["", f"## {heading}" + (f": `{toml}`" if toml else ""), ""]
+        if name in INTRODUCTIONS:
+            lines += [*INTRODUCTIONS[name], ""]
         lines += ["| key | type | default | meaning | example |", "|---|---|---|---|---|"]
         lines += rows(name, models[name], models)
     return "\n".join(lines) + "\n"

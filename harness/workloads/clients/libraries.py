@@ -7,9 +7,10 @@ from typing import Final
 
 from harness.plans.app_workload import AppWorkload
 from harness.plans.plan import Plan, PlanError, Workload
+from harness.plans.workload_kind import WorkloadKind
+from harness.plans.workload_kinds import PRODUCE
 from harness.plans.workloads import (
     CLIENT_NAMES,
-    PRODUCE,
     PROGRAM,
     CopyWorkload,
     FurtherWorkload,
@@ -70,7 +71,7 @@ def command(workload: AnyWorkload) -> Sequence[str]:
         return [sys.executable, "-m", AIOKAFKA]
     if workload.client in PACKAGES:
         return []
-    if workload.client == PROGRAM and not isinstance(workload, AppWorkload):
+    if workload.client == PROGRAM and not isinstance(workload, AppWorkload | WorkloadKind):
         return list(workload.client_command)
     return java.command() if workload.client == "java" else _of_others(workload.client)
 

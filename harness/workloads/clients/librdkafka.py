@@ -112,14 +112,22 @@ class RecordingProducer:
     def send(self, partition: int, *, copies: int | None = None) -> None:
         """Start one send, maybe of a copy. Its outcome is recorded by a later `poll`, or now if it
         is refused."""
+        self.start(partition, copies=copies)
+
+    def start(
+        self, partition: int, *, copies: int | None = None, key: bytes | None = None
+    ) -> int | None:
+        """Send as `send` does, maybe with a key in place of the payload's. Return the value; None:
+        the producer has no values left."""
         if self._sends.used_up:
             self.fatal = USED_UP
-            return
+            return None
         value, payload = self._sends.begin(partition, copies=copies)
         number = self._accepted.get(partition, 0) + 1
         self._numbers[value] = (partition, number)
         try:
-            key = self._sends.codec.key(value, partition)
+            if key is None:
+                key = self._sends.codec.key(value, partition)
             self._producer.produce(self._sends.topic, payload, key=key, partition=partition)
             self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
@@ -131,6 +139,7 @@ class RecordingProducer:
             if kafka_error is not None and kafka_error.code() == KafkaError._FATAL:
                 self.fatal = str(kafka_error)
             self._finish(value, Outcome.FAIL, error=name)
+        return value
 
     def poll(self, timeout_s: float) -> None:
         """Record outcomes; wait up to `timeout_s` for the first."""
@@ -225,10 +234,14 @@ class RecordingConsumer:
 
     def poll(self, timeout_s: float) -> int:
         """Read what is there; wait up to `timeout_s` for the first record. Return how many."""
+        return len(self.read(timeout_s))
+
+    def read(self, timeout_s: float) -> Sequence[Read]:
+        """Read as `poll` does, and return the records."""
         invoke_ns = self._reads.now_ns()
         messages = self._consumer.consume(POLL_RECORDS, timeout_s)
         if not messages:
-            return 0
+            return ()
         truncated: list[int] = []
         records: list[Read] = []
         for message in messages:
@@ -239,10 +252,10 @@ class RecordingConsumer:
             self._reads.note(error.name())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 truncated.append(message.partition())
-        read = self._reads.polled(records, invoke_ns)
+        self._reads.polled(records, invoke_ns)
         if truncated:
             self._rewind(truncated)
-        return read
+        return records
 
     def close(self) -> None:
         """End the client and leave the cluster."""
@@ -270,4 +283,10 @@ class RecordingConsumer:
 
 
 def _read(message: Message) -> Read:
-    return Read(message.partition(), message.offset(), message.leader_epoch(), message.value())
+    return Read(
+        message.partition(),
+        message.offset(),
+        message.leader_epoch(),
+        message.value(),
+        message.key(),
+    )

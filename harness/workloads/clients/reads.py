@@ -16,6 +16,7 @@ class Read(NamedTuple):
     offset: int
     leader_epoch: int | None
     payload: bytes | None
+    key: bytes | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class Reads(ClientHistory):
         """Record the records of one poll, in their order, with the broker; return how many."""
         op, complete_ns = None, self.now_ns()
         read = 0
-        for partition, offset, leader_epoch, payload in records:
+        for partition, offset, leader_epoch, payload, _ in records:
             read += 1
             if op is None or offset < self._next.get(partition, 0):
                 op = self.writer.next_op()  # rows of one operation are ordered only by offset

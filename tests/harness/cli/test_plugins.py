@@ -29,5 +29,6 @@ def test_plugins_are_listed_with_their_packages_and_problems(
     faults, *others = json.loads(printed(capsys, "--json"))
     assert faults["names"] == {"stutter": "a-package 1.0"}
     assert faults["problems"] == ["the entry point x cannot be used: why"]
-    assert [each["what"] for each in others] == ["detectors", "systems", "targets", "clients"]
+    rest = ["detectors", "systems", "targets", "clients", "workloads"]
+    assert [each["what"] for each in others] == rest
     assert not plan.SYSTEM_NAMES.packages()

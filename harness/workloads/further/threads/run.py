@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from harness.plans.app_workload import AppWorkload
+from harness.plans.workload_kind import WorkloadKind
 from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.payload import HEADER_BYTES
@@ -28,7 +29,8 @@ class Further(Clients):
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """See `Clients`."""
         config, wanted, library = self._further, self._further.wanted, self._library
-        assert not isinstance(wanted, AppWorkload), "a program has a supervisor of its own"
+        # They have processes of their own kinds.
+        assert not isinstance(wanted, AppWorkload | WorkloadKind)
         size = HEADER_BYTES if isinstance(wanted, GroupWorkload) else wanted.value_bytes
         histories = FurtherHistories(config, self.writer, size)
         match wanted:

@@ -33,6 +33,9 @@ class Message:
         """Client 1's, numbered as the offset."""
         return CODEC.encode(1, self._offset)
 
+    def key(self) -> None:
+        """None."""
+
 
 class Polls:
     """A consumer that returns what it is told to."""

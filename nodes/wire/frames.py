@@ -31,53 +31,67 @@ class FrameBuffer:
     """Collects received bytes and gives back whole frames.
 
     Raises OversizedFrame for a length above `max_frame_bytes` (or below zero) as soon as it has the
-    length, so that a hostile peer cannot make the buffer grow.
+    length, so that a hostile peer cannot make the buffer grow. The parts of a large frame are
+    copied once, when the last one has arrived.
     """
 
-    __slots__ = ("_buffer", "max_frame_bytes")
+    __slots__ = ("_parts", "_wanted_bytes", "held_bytes", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
-        self._buffer = bytearray()
         self.max_frame_bytes = max_frame_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """The size of the incomplete frame in the buffer."""
-        return len(self._buffer)
+        self.discard()
 
     def discard(self) -> None:
         """Drop the incomplete frame."""
-        self._buffer = bytearray()
+        self._parts: list[bytes | bytearray] = []
+        self._wanted_bytes = 4
+        """The size of the incomplete frame with its length; 4 while the length is not known."""
+        self.held_bytes = 0
+        """The size of the incomplete frame's parts."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add `data`; return the frames that are complete now, in order, without their length."""
-        if not self._buffer and len(data) > 4:
+        if self.held_bytes:
+            self._hold(data)
+            if self.held_bytes < self._wanted_bytes:
+                return []
+            first, *others = self._parts
+            if self.held_bytes == self._wanted_bytes > 4 <= len(first):
+                frame = b"".join((memoryview(first)[4:], *others))
+                self.discard()
+                return [frame]  # the usual case of a large frame
+            data = b"".join(self._parts)
+            self.discard()
+        elif len(data) > 4:
             (length,) = _LENGTH.unpack_from(data)
             if length == len(data) - 4 and length <= self.max_frame_bytes:
                 return [data[4:]]  # exactly one frame, the usual case
-        if self._buffer:
-            self._buffer += data
-            source: bytes | memoryview = memoryview(self._buffer)
-        else:
-            source = data
         frames: list[bytes] = []
-        start, end = 0, len(source)
+        start, end = 0, len(data)
         while end - start >= 4:
-            (length,) = _LENGTH.unpack_from(source, start)
+            (length,) = _LENGTH.unpack_from(data, start)
             if not 0 <= length <= self.max_frame_bytes:
                 raise OversizedFrame(
                     f"a frame of {length} bytes; at most {self.max_frame_bytes} are accepted"
                 )
             if end - start - 4 < length:
+                self._wanted_bytes = 4 + length
                 break
-            frames.append(bytes(source[start + 4 : start + 4 + length]))
+            frames.append(data[start + 4 : start + 4 + length])
             start += 4 + length
-        if isinstance(source, bytes):
-            self._buffer += source[start:]
-        else:
-            source.release()
-            del self._buffer[:start]
+        if start < end:
+            self._hold(data[start:])
         return frames
+
+    def _hold(self, part: bytes) -> None:
+        """Add a part. Small parts are joined: objects of a few bytes would cost much more."""
+        self.held_bytes += len(part)
+        if len(part) >= LARGE_BYTES:
+            self._parts.append(part)
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += part
+        else:
+            self._parts.append(bytearray(part))
 
 
 def read_request_head(frame: bytes) -> RequestHead:

@@ -2,6 +2,8 @@
 
 import random
 import struct
+import tracemalloc
+from itertools import cycle
 
 import pytest
 from hypothesis import given
@@ -63,6 +65,35 @@ def test_frames_survive_any_splitting(payloads: list[bytes], piece: int) -> None
     buffer = FrameBuffer(100)
     pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
     assert [frame for part in pieces for frame in buffer.feed(part)] == payloads
+
+
+@given(st.lists(st.integers(0, 80_000), max_size=4), st.lists(st.integers(1, 70_000), min_size=1))
+def test_large_frames_survive_any_splitting(sizes: list[int], parts: list[int]) -> None:
+    """Parts above and below the size from which they are kept as they come."""
+    payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(map(frame_of, payloads))
+    buffer, frames, at = FrameBuffer(80_000), [], 0
+    for part in cycle(parts):
+        frames += buffer.feed(stream[at : at + part])
+        at += part
+        if at >= len(stream):
+            break
+    assert frames == payloads
+    assert buffer.held_bytes == 0
+
+
+def test_tiny_parts_of_a_large_frame_cost_no_more_memory_than_their_bytes() -> None:
+    """A peer may send byte by byte."""
+    buffer = FrameBuffer(1 << 20)
+    parts = [b"x"[:] for _ in range(50_000)]
+    buffer.feed(struct.pack(">i", 100_000))
+    tracemalloc.start()
+    for part in parts:
+        buffer.feed(part)
+    allocated, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert buffer.held_bytes == 50_004
+    assert allocated < 100_000
 
 
 @pytest.mark.parametrize("length", [-1, 101, 2**31 - 1, -(2**31)])

@@ -81,6 +81,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._failed_job = ""
         self._publisher = MetadataPublisher()
+        self._now_ms: Callable[[], float]
         self._make_zookeeper = make_zookeeper or self._real_zookeeper
         self._zookeeper: ZooKeeperControlPlane | None = None
         self.raft: QuorumNode | None = None
@@ -93,6 +94,7 @@ class Node:
 
         Raises StartError, LogCorrupt, RaftError, OSError.
         """
+        self._now_ms = _clock_ms(asyncio.get_running_loop())
         directory_id = _claim_directory(self._disk, self.config, self._rng)
         clean_epoch = CleanShutdown(self._disk).take()
         clean = clean_epoch is not None
@@ -107,7 +109,7 @@ class Node:
                 self.config,
                 self._disk,
                 partial(make_plane, incarnation_id),
-                now_ms=_now_ms,
+                now_ms=self._now_ms,
                 wall_clock_ms=self._wall_clock_ms,
                 incarnation_id=incarnation_id,
                 connect_broker=self._connect_broker,
@@ -155,7 +157,7 @@ class Node:
             replicas,
             self._disk,
             incarnation_id=incarnation_id,
-            now_ms=_now_ms,
+            now_ms=self._now_ms,
             connect=self._connect,
         )
 
@@ -353,8 +355,12 @@ class Node:
             await asyncio.sleep(FAILURE_CHECK_S)
 
 
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
+def _clock_ms(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """The monotonic time of `loop`, in milliseconds.
+
+    It is asked many times for each message, and a lookup of the running loop is a system call.
+    """
+    return lambda: loop.time() * 1000
 
 
 def _names(endpoints: tuple[Endpoint, ...]) -> str:

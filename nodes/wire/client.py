@@ -62,6 +62,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, peer: str, tls: Tls | None) -> None:
         self.peer = peer
         self._tls = tls
+        self.loop = asyncio.get_running_loop()
+        """Kept, because a lookup of the running loop is a system call (in Python 3.11)."""
         self.transport: asyncio.Transport | None = None
         self.waiting: dict[int, _PendingRequest] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -93,7 +95,7 @@ class _Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_s = when_s
-        self._timer = asyncio.get_running_loop().call_at(when_s, self._check_deadlines)
+        self._timer = self.loop.call_at(when_s, self._check_deadlines)
 
     def _check_deadlines(self) -> None:
         """Fail if a response is overdue; else set the timer for the next deadline."""
@@ -104,7 +106,7 @@ class _Connection(asyncio.Protocol):
             (waiting.overdue_s(self._arrived_s), number, waiting)
             for number, waiting in self.waiting.items()
         )
-        if overdue_s <= asyncio.get_running_loop().time():
+        if overdue_s <= self.loop.time():
             what = f"did not respond to api key {first.api_key} within {first.limit_s:g} s"
             self.fail(RequestTimedOut(f"{self.peer} {what}"))
         else:
@@ -117,7 +119,7 @@ class _Connection(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 self._complete(frame)
             if self._frames.held_bytes:
-                self._arrived_s = asyncio.get_running_loop().time()
+                self._arrived_s = self.loop.time()
         except TlsFailed as error:
             self.fail(Disconnected(f"{self.peer}: {error}"))
         except MalformedFrame as error:
@@ -222,7 +224,7 @@ class Channel:
             raise ConnectFailed(f"{self.peer}: {MAX_IN_FLIGHT} requests are in flight already")
         if connection.transport is None:
             raise Disconnected(f"{self.peer} closed the connection at once")
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         frame = request_pieces(entity, self._next_id, self.client_id)
         future: asyncio.Future[Any] = loop.create_future()

@@ -175,6 +175,9 @@ class ServerConnection(asyncio.Protocol):
         self.peer_host = "?"
         self.last_active_s = 0.0
         self._listener = listener
+        self._loop: asyncio.AbstractEventLoop
+        """Set when the connection is made: Python 3.11 asks the kernel for the process id at each
+        lookup of the running loop."""
         self._transport: asyncio.Transport | None = None
         self._ended = False
         self._writable = True
@@ -191,6 +194,7 @@ class ServerConnection(asyncio.Protocol):
     # -- the transport's side ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else "?"
@@ -231,7 +235,7 @@ class ServerConnection(asyncio.Protocol):
         self._start_requests()
         if self._frames.held_bytes > TURN_BYTES and self._transport is not None:
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._apply_back_pressure)
+            self._loop.call_soon(self._apply_back_pressure)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -260,7 +264,7 @@ class ServerConnection(asyncio.Protocol):
 
     def shed(self, reason: str) -> None:
         """Close the connection in the next turn of the loop: it may be in the middle of a call."""
-        asyncio.get_running_loop().call_soon(self._shed, reason)
+        self._loop.call_soon(self._shed, reason)
 
     def _shed(self, reason: str) -> None:
         if not self._ended:
@@ -345,7 +349,7 @@ class ServerConnection(asyncio.Protocol):
             if isinstance(response, Awaitable):
                 self._await(head, asyncio.ensure_future(response), frame)
             elif self._in_flight:
-                done = asyncio.get_running_loop().create_future()
+                done = self._loop.create_future()
                 done.set_result(response)
                 self._await(head, done, frame)
             elif response is not None:
@@ -430,7 +434,7 @@ class ServerConnection(asyncio.Protocol):
             self._hold_responses()
 
     def _touch(self) -> None:
-        self.last_active_s = asyncio.get_running_loop().time()
+        self.last_active_s = self._loop.time()
 
     def _set_context(self, client_id: str | None, principal: str) -> None:
         self._context = RequestContext(

@@ -141,11 +141,14 @@ class ReplicaFetcher:
         self._channel: Channel | None = None
         self._in_flight: deque[_InFlight] = deque()
         self._wake_up = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+        """Set by `start`; a lookup of the running loop is a system call."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start fetching."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run())
 
     def wake(self) -> None:
         """The session changed: look whether to send a request."""
@@ -223,21 +226,19 @@ class ReplicaFetcher:
 
     async def _wait(self) -> None:
         """Wait for a response, a change of the session, or the end of a pause."""
-        loop = asyncio.get_running_loop()
         next_resume_ms = self.session.next_resume_ms
         if next_resume_ms == float("inf"):
             await self._wake_up.wait()
             return
         # A millisecond later: a timer may fire a rounding error before its time.
-        timer = loop.call_at((next_resume_ms + 1) / 1000, self._wake_up.set)
+        timer = self._loop.call_at((next_resume_ms + 1) / 1000, self._wake_up.set)
         try:
             await self._wake_up.wait()
         finally:
             timer.cancel()
 
-    @staticmethod
-    def _now_ms() -> float:
-        return asyncio.get_running_loop().time() * 1000
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000
 
     @property
     def _timeout_s(self) -> float:

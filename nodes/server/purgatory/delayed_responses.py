@@ -21,8 +21,7 @@ class DelayedResponse(ABC):
 
     def start(self, timeout_s: float) -> "asyncio.Future[Any]":
         """Start to wait, at most `timeout_s`; return the future response."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_s, self.force_complete)
+        self._timer = self.response.get_loop().call_later(timeout_s, self.force_complete)
         self.response.add_done_callback(self._end)
         self.watch()
         return self.response

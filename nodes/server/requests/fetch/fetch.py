@@ -327,7 +327,7 @@ class _DelayedFetch(DelayedResponse):
         fetch.partitions.watch()
 
     def watch(self) -> None:
-        self._fetch.partitions.wait(self.check_and_complete)
+        self._fetch.partitions.wait(self.check_and_complete, self.response.get_loop())
         self._response_budget.hold(self, self._fetch.size)
 
     def shed(self, reason: str) -> None:

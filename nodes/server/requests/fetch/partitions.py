@@ -128,6 +128,7 @@ class FetchPartitionSet:
         self.unread_changes: dict[FetchPartition, None] = {}
         self._watching = False
         self._callback: Callable[[], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __len__(self) -> int:
         return len(self.by_key)
@@ -186,13 +187,13 @@ class FetchPartitionSet:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wait(self, callback: Callable[[], None]) -> None:
-        """Call `callback` soon after the next change.
+    def wait(self, callback: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Let the running loop call `callback` soon after the next change.
 
         There is one callback at a time: the one before it is called now.
         """
         self.wake()
-        self._callback = callback
+        self._callback, self._loop = callback, loop
 
     def stop_waiting(self, callback: Callable[[], None]) -> None:
         """Do not call `callback` any more."""
@@ -202,5 +203,5 @@ class FetchPartitionSet:
     def wake(self) -> None:
         """Call the callback of the fetch that waits, if there is one."""
         callback, self._callback = self._callback, None
-        if callback is not None:
-            asyncio.get_running_loop().call_soon(callback)
+        if callback is not None and self._loop is not None:
+            self._loop.call_soon(callback)

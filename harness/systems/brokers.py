@@ -120,10 +120,15 @@ def server_properties(
 
 def _zookeeper(connect: str, overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the properties by which a broker uses ZooKeeper. A session lasts as long as a broker's
-    session beside a metadata quorum, unless the plan says otherwise.
+    session beside a metadata quorum, unless the plan says otherwise. A broker that starts while
+    faults keep ZooKeeper away waits for the heal.
     """
     session_ms = {**QUICK_FAILOVER, **overrides}["broker.session.timeout.ms"]
-    return {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": session_ms}
+    return {
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": session_ms,
+        "zookeeper.connection.timeout.ms": "60000",
+    }
 
 
 def _internal_topics(brokers: int) -> dict[str, str]:

@@ -54,13 +54,15 @@ def test_voters_become_bootstrap_servers_of_the_quorum() -> None:
 
 
 def test_broker_beside_zookeeper_has_no_part_in_a_quorum() -> None:
-    """Kafka 3.9 refuses a broker with both. Its session is that of the plan."""
+    """Kafka 3.9 refuses a broker with both. Its session is that of the plan, and its start waits
+    longer than that for ZooKeeper."""
     layout = Layout.beside_zookeeper(brokers=3, zookeepers=3)
     more = {"broker.session.timeout.ms": "3000"}
     given = wanted(2, layout=layout, zookeeper="10.0.0.101:2181", overrides=more)
     made = kafka_properties(given)
     assert made["zookeeper.connect"] == "10.0.0.101:2181"
     assert made["zookeeper.session.timeout.ms"] == "3000"
+    assert made["zookeeper.connection.timeout.ms"] == "60000"
     assert made["listeners"] == f"PLAINTEXT://{ADDRESSES[2]}:9092"
     assert not made.keys() & {
         "process.roles", "controller.listener.names", "controller.quorum.voters",

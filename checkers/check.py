@@ -43,6 +43,7 @@ from checkers.history.settings import (
     Settings,
     of_group,
 )
+from checkers.losses import LOSSES
 from checkers.promises import promise_statistics
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -280,7 +281,7 @@ def _anomaly(
     )
     rule = judge(kind, context, RULES)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
-    if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
+    if kind in LOSSES and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
     if kind in OUTPUT_KINDS and examples:
         moment = programs.Moment.SENT if kind in (LOST, LATE) else programs.Moment.WRITTEN
@@ -340,7 +341,7 @@ def _first_end_ns(examples: Sequence[Mapping[str, Any]]) -> int:
     return min((row["complete_ns"] for row in examples if "complete_ns" in row), default=-1)
 
 
-_EXPLAINED_BY_OFFSET = ("lost-write", "inconsistent-offset", "truncated-read", "torn-transaction")
+_EXPLAINED_BY_OFFSET = (*LOSSES, "inconsistent-offset", "truncated-read", "torn-transaction")
 _OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""

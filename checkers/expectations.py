@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from checkers.losses import LOSSES
+
 QUANTITIES: Final[Mapping[str, str]] = {
     "lost": "acknowledged writes that are gone (of acks=0: sent with success), permitted or not",
     "duplicates": "values at two offsets",
@@ -32,7 +34,12 @@ QUANTITIES: Final[Mapping[str, str]] = {
 MODES: Final[Mapping[str, int]] = {"acks-0": 0, "acks-1": 1, "acks-all": -1}
 EXAMPLE: Final = "write for example `lost.acks-all = 0` or `publish_p99_ms <= 50`"
 
-_ANOMALIES: Final = {"lost": "lost-write", "duplicates": "duplicate", "reordered": "reordered-send"}
+_ANOMALIES: Final = {
+    "lost": LOSSES,
+    "duplicates": ("duplicate",),
+    "reordered": ("reordered-send",),
+}
+"""The kinds of anomalies that an expectation counts; each first one has a detector."""
 _PERCENTILES: Final = {"publish_p50_ms": "p50_ms", "publish_p99_ms": "p99_ms"}
 _COMPARISONS: Final = ("<=", ">=", "=", "<", ">")
 _UNMEASURED: Final = "not measured"
@@ -237,12 +244,12 @@ def _measured(wanted: Expectation, verdict: Mapping[str, Any]) -> Range:
 def _counted(
     name: str, anomalies: Sequence[Mapping[str, Any]], open_end: str, verdict: Mapping[str, Any]
 ) -> Range:
-    kind = _ANOMALIES[name]
-    count = sum(a["count"] for a in anomalies if a["kind"] == kind)
+    kinds = _ANOMALIES[name]
+    count = sum(a["count"] for a in anomalies if a["kind"] in kinds)
     unseen = sum(a["count"] for a in anomalies if a["kind"] == "unseen")
     if name == "lost" and unseen:
         open_end = open_end or "the final reads did not reach the end"
-    return _range([count], open_end or _no_word_of(kind, verdict))
+    return _range([count], open_end or _no_word_of(kinds[0], verdict))
 
 
 def _slowest(latencies: Sequence[float | None], open_end: str) -> Range:

@@ -7,7 +7,9 @@ from typing import Any
 from checkers.contract.contract import Judgement
 from checkers.engines.engine import Column, Frame
 from checkers.frames.frames import Frames
+from checkers.history.history import SENDS
 from checkers.history.settings import acks_number
+from checkers.losses import LOSSES
 from checkers.verdict import Anomaly
 
 EXACT_US = 1_000
@@ -23,9 +25,10 @@ def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[
     """
     F = frames.engine.functions
     counts: dict[str, dict[str, Any]] = defaultdict(dict)
+    sends = frames.row_counts.where(F.col("f").isin(*SENDS))
     rows = frames.engine.rows(
-        frames.sends.groupBy("topic", "type").agg(
-            F.count(F.lit(1)).alias("rows"), F.max("acks").alias("acks")
+        sends.groupBy("topic", "type").agg(
+            F.sum("rows").cast("bigint").alias("rows"), F.max("acks").alias("acks")
         )
     )
     for row in rows:
@@ -59,7 +62,7 @@ def _topic_row(
     stale: Sequence[tuple[int, int]],
     anomalies: Sequence[Anomaly],
 ) -> dict[str, Any]:
-    lost = [anomaly for anomaly in anomalies if anomaly.kind == "lost-write"]
+    lost = [anomaly for anomaly in anomalies if anomaly.kind in LOSSES]
     causes: dict[str, int] = defaultdict(int)
     for anomaly in lost:
         causes[anomaly.cause or "no cause in the record"] += anomaly.count

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from checkers.contract import headline
+from checkers.losses import LOSSES
 
 Outcome = Literal["VALID", "INVALID", "UNKNOWN"]
 MAX_TOLD = 10
@@ -161,7 +162,7 @@ class Verdict:
             >>> sum(anomaly.count for anomaly in highwater.check(RUN).lost)
             0
         """
-        return tuple(each for each in self.anomalies if each.kind == "lost-write")
+        return tuple(each for each in self.anomalies if each.kind in LOSSES)
 
     def __repr__(self) -> str:
         """One line, so that `assert verdict.ok` shows it whole."""

@@ -39,6 +39,7 @@ from checkers.contract.conditions import (
     in_force,
     otherwise,
 )
+from checkers.contract.key_rules import key_rules
 from checkers.contract.output_rules import OUTPUT_RULES
 from checkers.contract.processing_rules import PROCESSING_RULES
 from checkers.contract.rules import (
@@ -410,9 +411,11 @@ _KNOWN_FROM_ACKNOWLEDGEMENTS = tuple(
     if row.anomaly == "inconsistent-offset" and row.judgement is not FORBIDDEN
 )
 
+_KEYS = key_rules([row for row in _LOST if row.anomaly == "lost-write"])
+
 CONTRACT: tuple[Rule, ...] = (
-    *_LOST, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES, *_READING,
-    *PROCESSING_RULES, *OUTPUT_RULES, *_REPLICAS, *CLUSTER_RULES,
+    *_LOST, *_KEYS, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES,
+    *_READING, *PROCESSING_RULES, *OUTPUT_RULES, *_REPLICAS, *CLUSTER_RULES,
 )  # fmt: skip
 
 

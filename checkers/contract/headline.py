@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from checkers.contract import program
 from checkers.contract.permissions import RETENTION
+from checkers.losses import LOSSES
 
 
 class Standing(StrEnum):
@@ -215,7 +216,7 @@ class Headline:
 def of(verdict: Mapping[str, Any]) -> Headline:
     """The headline of a verdict.json."""
     anomalies = [row for row in _rows(verdict.get("anomalies")) if _count(row)]
-    gone = [row for row in anomalies if row.get("kind") == "lost-write"]
+    gone = [row for row in anomalies if row.get("kind") in LOSSES]
     expired = [row for row in gone if row.get("permitted_by") == RETENTION.permitted_by]
     lost = [row for row in gone if row not in expired]
     expected = _rows(verdict.get("expectations"))

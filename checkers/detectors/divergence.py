@@ -2,7 +2,8 @@
 
 The detector works on the batches in the replicas' files after settling. Every replica is compared
 with one reference: the replica with the highest high watermark (the lowest node if several have
-it). Below its own high watermark a replica must have exactly the batches of the reference.
+it). Below its own high watermark a replica must have exactly the batches of the reference. Of
+compacted topics only the ends are compared.
 """
 
 from collections import defaultdict
@@ -14,6 +15,7 @@ import pyarrow as pa
 from checkers.engines.engine import Column, Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.same_bytes import same_bytes
 from checkers.history.history import METADATA_TOPIC, TP
 from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
 
@@ -89,15 +91,19 @@ def _unlike(frames: Frames, pairs: Frame) -> Frame:
     """Return the batches below the replica's high watermark that the reference does not have, or
     has with other bytes."""
     F = frames.engine.functions
-    mine = frames.replicas.select(
-        "node",
-        *TP,
-        "base_offset",
-        F.col("last_offset").alias("other_offset"),
-        "digest",
-        "leader_epoch",
-    ).join(pairs, on=["node", *TP], how="inner")
-    theirs = frames.replicas.select(
+    mine = (
+        same_bytes(frames)
+        .select(
+            "node",
+            *TP,
+            "base_offset",
+            F.col("last_offset").alias("other_offset"),
+            "digest",
+            "leader_epoch",
+        )
+        .join(pairs, on=["node", *TP], how="inner")
+    )
+    theirs = same_bytes(frames).select(
         F.col("node").alias("reference"), *TP, "base_offset",
         F.col("digest").alias("their_digest"), F.col("leader_epoch").alias("their_epoch"),
     )  # fmt: skip
@@ -112,12 +118,12 @@ def _missing(frames: Frames, pairs: Frame) -> Frame:
     """Return the reference's batches below the replica's high watermark that the replica does not
     have."""
     F = frames.engine.functions
-    theirs = frames.replicas.select(
+    theirs = same_bytes(frames).select(
         F.col("node").alias("reference"), *TP, "base_offset", "leader_epoch",
         F.col("last_offset").alias("other_offset"),
     ).join(pairs, on=["reference", *TP], how="inner")  # fmt: skip
     within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
-    mine = frames.replicas.select("node", *TP, "base_offset")
+    mine = same_bytes(frames).select("node", *TP, "base_offset")
     return (
         theirs.where(within)
         .join(mine, on=["node", *TP, "base_offset"], how="left_anti")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
+from checkers.frames.same_bytes import same_bytes
 from checkers.history.history import METADATA_LOG, METADATA_TOPIC, TP
 from checkers.history.recorded_faults import with_changed_bytes
 
@@ -51,7 +52,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     answered = frames.acked.select(*columns).unionByName(frames.watermark_rows.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
     yield from _unelected(frames, named, answered)
-    batches = frames.replicas
+    batches = same_bytes(frames)
     if flipped := with_changed_bytes(frames.fault_rows):
         batches = batches.where(~F.col("node").isin(*flipped))
     written = frames.none_if_empty(

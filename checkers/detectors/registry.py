@@ -7,6 +7,7 @@ from checkers.contract.contract import CONTRACT
 from checkers.contract.rules import Rule
 from checkers.detectors import plugged
 from checkers.detectors.availability import unavailability
+from checkers.detectors.compacted import keyed_records
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
 from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.copies import judged_copies
@@ -26,14 +27,16 @@ from checkers.detectors.transactions import false_aborts, torn_transactions, zom
 from checkers.frames.census import Census
 from checkers.frames.ended import ABORT, COMMIT, INIT
 from checkers.frames.ownership import ASSIGNED
+from checkers.history.history import KEYED_DELETE, KEYED_READ, KEYED_WRITE
 
 
 def _acks(census: Census) -> str | None:
-    return None if census.rows("send", "ok") else "no acknowledged write"
+    written = census.rows("send", "ok") or _keys(census) is None
+    return None if written else "no acknowledged write"
 
 
 def _reads(census: Census) -> str | None:
-    read = census.rows("poll", "ok") + census.rows("final-read", "ok")
+    read = sum(census.rows(f, "ok") for f in ("poll", "final-read", KEYED_READ))
     return None if read else "nothing was read"
 
 
@@ -75,6 +78,11 @@ def _transactions(census: Census) -> str | None:
     return None if ended else "no end of a transaction is recorded"
 
 
+def _keys(census: Census) -> str | None:
+    written = census.rows(KEYED_WRITE, "ok") + census.rows(KEYED_DELETE, "ok")
+    return None if written else "no write to a compacted topic was acknowledged"
+
+
 def _producers(census: Census) -> str | None:
     return None if census.rows(INIT) else _transactions(census)
 
@@ -108,6 +116,11 @@ def _with_program(plan: Mapping[str, Any]) -> bool:
     return program_of(plan) is not None
 
 
+def _with_keys(plan: Mapping[str, Any]) -> bool:
+    further = plan.get("more_workloads") or ()
+    return any(each.get("kind") == "compacted" for each in further)
+
+
 def _never(_: Mapping[str, Any]) -> bool:
     return False
 
@@ -122,6 +135,7 @@ def _own_broker(plan: Mapping[str, Any]) -> bool:
 
 _OWN: tuple[Detector, ...] = (
     Detector(name="lost-write", find=lost_writes, lacking=_acks),
+    Detector(name="keyed-records", find=keyed_records, lacking=_keys, decisive=_with_keys),
     Detector(name="duplicate", find=duplicates, lacking=_reads),
     Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
     Detector(name="reordered-send", find=reordered_sends, lacking=_acks),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checkers.frames.frames import Frames
+from checkers.history.history import KEYED_DELETE, KEYED_WRITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,9 @@ def take_census(frames: Frames) -> Census:
             F.sum("rows").alias("rows"), F.sum("backwards").alias("backwards")
         )
     )
-    acked = frames.engine.rows(frames.acked.select("topic").distinct())
+    keyed = F.col("f").isin(KEYED_WRITE, KEYED_DELETE) & (F.col("type") == F.lit("ok"))
+    keyed_topics = frames.row_counts.where(keyed).select("topic")
+    acked = frames.engine.rows(frames.acked.select("topic").unionByName(keyed_topics).distinct())
     return Census(
         operations={(row["f"], row["type"]): row["rows"] for row in rows},
         backwards=sum(row["backwards"] for row in rows),

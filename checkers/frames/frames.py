@@ -37,6 +37,7 @@ from checkers.frames.slices import Slice, slices
 from checkers.history.history import (
     CLUSTER,
     FAULTS,
+    FREQUENT,
     HISTORY,
     REPLICA_ENDS,
     REPLICAS,
@@ -289,7 +290,7 @@ class Frames:
         """The rows of the history that are neither sends, nor records read, nor ends of
         transactions; there are few."""
         F = self.engine.functions
-        frequent = F.col("f").isin("send", "poll", "final-read", "app-output", COMMIT, ABORT)
+        frequent = F.col("f").isin(*FREQUENT, COMMIT, ABORT)
         return self.engine.materialize(self.history.where(~frequent))
 
     @cached_property

@@ -61,7 +61,7 @@ def log_starts(
     ):
         found = left_join(engine.materialize(found), engine.materialize(known), on=TP)
     record_bytes = _record_bytes(engine, replicas)
-    shifts = _shifts_ns(engine, replica_ends, cluster)
+    shifts = clock_shifts_ns(engine, replica_ends, cluster)
     return {
         (row["topic"], row["partition"]): LogStart(
             offset=row["log_start"],
@@ -129,7 +129,9 @@ def _epochs(engine: Engine, cluster: Frame) -> Frame:
     return pairs.groupBy(*TP).agg(F.count(F.lit(1)).alias("epochs"))
 
 
-def _shifts_ns(engine: Engine, replica_ends: Frame, cluster: Frame) -> dict[tuple[str, int], int]:
+def clock_shifts_ns(
+    engine: Engine, replica_ends: Frame, cluster: Frame
+) -> dict[tuple[str, int], int]:
     """Return how far apart faults set the clocks of each partition's replicas, in ns."""
     F = engine.functions
     rows = cluster.where((F.col("kind") == F.lit("clock")) & F.col("ahead_ms").isNotNull())

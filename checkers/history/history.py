@@ -68,7 +68,7 @@ HISTORY = pa.schema(
         # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end; of
         # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
         # revoked, lost, offset-commit, final-committed; of tested programs: app-start, app-exit,
-        # app-output, app-end
+        # app-output, app-end; of compacted topics: keyed-write, keyed-delete, keyed-read
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -91,6 +91,8 @@ HISTORY = pa.schema(
         pa.field("copies", pa.int64(), metadata=LATER),
         # of a poll or a final read: 0 read_uncommitted, 1 read_committed; null: not recorded
         pa.field("isolation", pa.int8(), metadata=LATER),
+        # the number of the key in its partition, in rows of compacted topics
+        pa.field("key", pa.int64(), metadata=LATER),
     ]
 )
 
@@ -111,6 +113,10 @@ HISTORY = pa.schema(
 # output, when it was first seen (partition, offset: its place; value: of the input that it names;
 # error: why it names none). app-end: the output was read (type ok: to its end); from the last input
 # on the program had its time.
+
+# Rows of compacted topics. keyed-write, keyed-delete: the send of a record, or of a tombstone, with
+# the outcome of a send (value: unique, also of a tombstone). keyed-read: a record of the final log
+# (without value and error: a tombstone).
 
 # A row of `f` producer-epoch: an idempotent producer left its epoch. librdkafka does so in all
 # partitions at once, our own client in the partition of the row.
@@ -175,6 +181,13 @@ FAULTS = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
+
+KEYED_WRITE, KEYED_DELETE, KEYED_READ = "keyed-write", "keyed-delete", "keyed-read"
+"""The `f` of rows of compacted topics."""
+SENDS = ("send", KEYED_WRITE, KEYED_DELETE)
+"""The `f` of rows of sends."""
+FREQUENT = (*SENDS, KEYED_READ, "poll", "final-read", "app-output")
+"""The `f` of rows that a history may have millions of, beside the ends of transactions."""
 
 METADATA_LOG = "metadata-log"
 """The source of rows of CLUSTER that are the controllers' own decisions."""

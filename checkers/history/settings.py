@@ -52,8 +52,11 @@ client program may be written with either."""
 
 DELETE = "delete"
 """The default cleanup.policy."""
+COMPACT = "compact"
 RETENTION_BYTES = ("retention.bytes", "log.retention.bytes")
 DEFAULT_RETENTION_MS = 7 * 86_400_000
+DELETE_RETENTION = ("delete.retention.ms", "log.cleaner.delete.retention.ms")
+DEFAULT_DELETE_RETENTION_MS = 86_400_000
 
 FOREVER_NS = 1 << 62
 """A time later than any time of a run; slack can be added to it."""
@@ -66,6 +69,7 @@ class Settings:
     acks: 0, 1, -1 (all), None without a topic. flush_before_ack: every replica fsyncs a record
     before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
     retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
+    delete_retention_ms: how long the tombstones of a compacted topic stay.
     transaction_version: the lower of the cluster's and the clients' level. processing: one of
     PROCESSING; None: the workload promises nothing. group_metadata: offsets are sent to
     transactions with the member and its generation. ordered: a tested program claims the order of
@@ -81,6 +85,7 @@ class Settings:
     max_in_flight: int = 5
     retention_ms: int = DEFAULT_RETENTION_MS
     retention_bytes: int = UNLIMITED
+    delete_retention_ms: int = DEFAULT_DELETE_RETENTION_MS
     transaction_version: int = 2
     processing: str | None = None
     group_metadata: bool = True
@@ -129,6 +134,10 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
         max_in_flight=int(workload.get("max_in_flight") or 5),
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,
+        delete_retention_ms=next(
+            (int(configs[name]) for name in DELETE_RETENTION if name in configs),
+            DEFAULT_DELETE_RETENTION_MS,
+        ),
         transaction_version=_transaction_version(plan, topic, broker),
         processing=_processing(plan, topic),
         group_metadata=all(each.get("group_metadata", True) for each in _groups(plan, topic)),
@@ -202,10 +211,22 @@ def transaction_timeout_ms(plan: Mapping[str, Any]) -> int:
     return max(planned, default=DEFAULT_TRANSACTION_TIMEOUT_MS)
 
 
+def _policy(configs: Mapping[str, Any]) -> str:
+    return str(configs.get("cleanup.policy", configs.get("log.cleanup.policy", DELETE)))
+
+
+def compacted_topics(plan: Mapping[str, Any]) -> list[str]:
+    """Return the names of the plan's topics that are compacted."""
+    return [
+        topic["name"]
+        for topic in plan.get("topics") or ()
+        if COMPACT in _policy({**(plan.get("broker") or {}), **(topic.get("configs") or {})})
+    ]
+
+
 def _retention(configs: Mapping[str, Any]) -> tuple[int, int]:
     """Return retention.ms and retention.bytes; UNLIMITED both if nothing is deleted."""
-    policy = configs.get("cleanup.policy", configs.get("log.cleanup.policy", DELETE))
-    if DELETE not in str(policy):
+    if DELETE not in _policy(configs):
         return UNLIMITED, UNLIMITED
     ages = (int(configs[name]) * unit_ms for name, unit_ms in RETENTION_MS if name in configs)
     sizes = (int(configs[name]) for name in RETENTION_BYTES if name in configs)
@@ -279,6 +300,9 @@ def _weakened(settings: Settings, change: Change) -> Settings:
         case "retention.bytes" | "log.retention.bytes":
             least = _less(settings.retention_bytes, int(change.value))
             return replace(settings, retention_bytes=least)
+        case "delete.retention.ms" | "log.cleaner.delete.retention.ms":
+            least = min(settings.delete_retention_ms, int(change.value))
+            return replace(settings, delete_retention_ms=least)
         case _:
             return settings
 

@@ -14,7 +14,7 @@ PRODUCE: Final = "produce"
 """The kind of the plan's own producers and consumers, and of an entry without a kind."""
 PLUGGED: Final = "plugged"
 """The tag of all kinds that other packages declare."""
-KIND_NAMES: Final = OneOf((PRODUCE, "group", "copy", "transactions", "app"), WORKLOADS)
+KIND_NAMES: Final = OneOf((PRODUCE, "group", "copy", "transactions", "compacted", "app"), WORKLOADS)
 """All kinds, with those of other packages."""
 
 

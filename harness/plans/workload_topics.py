@@ -1,14 +1,17 @@
 """Which workload of a plan uses which topic, and whether that makes sense."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
 from checkers.history.plan_file import topics_of_producers
+from checkers.history.settings import COMPACT, DELETE
 from harness.plans.app_workload import AppWorkload
 from harness.plans.plan import Plan, PlanError, Topic, acks_name
 from harness.plans.problems import nearest
 from harness.plans.workload_kind import WorkloadKind
 from harness.plans.workloads import (
+    CompactedWorkload,
     CopyWorkload,
     FurtherWorkload,
     GroupWorkload,
@@ -18,6 +21,7 @@ from harness.plans.workloads import (
 MIN_SESSION: Final = "group.min.session.timeout.ms"
 DEFAULT_MIN_SESSION_MS: Final = 6_000
 ACKS_ALL: Final = -1
+POLICY: Final = "cleanup.policy"
 
 
 def of_producers(plan: Plan) -> tuple[Topic, ...]:
@@ -30,8 +34,14 @@ def of_producers(plan: Plan) -> tuple[Topic, ...]:
 
 def of_transactions(plan: Plan, workload: TransactionWorkload) -> tuple[Topic, ...]:
     """Return the topics that a workload of transactions writes to."""
-    chosen, outputs = workload.topics, _outputs(plan)
-    return tuple(t for t in plan.topics if (t.name in chosen if chosen else t.name not in outputs))
+    chosen, others = workload.topics, {*_outputs(plan), *compacted(plan)}
+    return tuple(t for t in plan.topics if (t.name in chosen if chosen else t.name not in others))
+
+
+def compacted(plan: Plan) -> frozenset[str]:
+    """Return the names of the topics whose keys a workload writes and deletes."""
+    found = (each.topics for each in plan.more_workloads if isinstance(each, CompactedWorkload))
+    return frozenset(itertools.chain(*found))
 
 
 def of(plan: Plan, workload: FurtherWorkload) -> tuple[Topic, ...]:
@@ -67,7 +77,8 @@ def read_by_groups(plan: Plan) -> dict[str, str]:
 def written(plan: Plan) -> frozenset[str]:
     """Return the names of the topics that a workload writes to."""
     by_producers = {topic.name for topic in of_producers(plan)} if plan.workload.producers else ()
-    return frozenset({*by_producers, *_outputs(plan), *transactional(plan), *of_others(plan)})
+    others = (*_outputs(plan), *transactional(plan), *compacted(plan), *of_others(plan))
+    return frozenset({*by_producers, *others})
 
 
 def of_others(plan: Plan) -> frozenset[str]:
@@ -81,7 +92,9 @@ def check(plan: Plan, where: str) -> None:
     _check_names(plan, where)
     further = plan.more_workloads
     groups = [
-        each.group for each in further if not isinstance(each, TransactionWorkload | WorkloadKind)
+        each.group
+        for each in further
+        if isinstance(each, GroupWorkload | CopyWorkload | AppWorkload)
     ]
     _check_apps(plan, where)
     _check_others(plan, where)
@@ -93,6 +106,7 @@ def check(plan: Plan, where: str) -> None:
     _check_outputs(plan, where)
     _check_sessions(plan, where)
     _check_acks(plan, where)
+    _check_compacted(plan, where)
     present = written(plan)
     if idle := [topic.name for topic in plan.topics if topic.name not in present]:
         raise PlanError(
@@ -220,6 +234,33 @@ def _check_acks(plan: Plan, where: str) -> None:
             )
 
 
+def _check_compacted(plan: Plan, where: str) -> None:
+    """Check that compacted topics are compacted, have acks, and are used by one workload."""
+    names = compacted(plan)
+    used = [topic.name for topic in of_producers(plan)] if plan.workload.producers else []
+    for each in plan.more_workloads:
+        used += [topic.name for topic in of(plan, each)]
+    for topic in plan.topics:
+        if topic.name not in names:
+            continue
+        policy = topic.configs.get(POLICY, plan.broker.get(f"log.{POLICY}", DELETE))
+        if policy != COMPACT:
+            raise PlanError(
+                f"{where}: workload compacted: topic {topic.name} has {POLICY} {policy}; set "
+                f'configs = {{"{POLICY}" = "{COMPACT}"}} in its table, which keeps each last value'
+            )
+        if topic.acks == 0:
+            raise PlanError(
+                f"{where}: workload compacted: topic {topic.name} has acks = 0, so no write of it "
+                'is known to be there; set acks = "all" or 1'
+            )
+        if used.count(topic.name) > 1:
+            raise PlanError(
+                f"{where}: workload compacted: another workload uses topic {topic.name}, too; "
+                "give the compacted workload a topic of its own"
+            )
+
+
 def _outputs(plan: Plan) -> Sequence[str]:
     return [each.output for each in plan.more_workloads if isinstance(each, CopyWorkload)]
 
@@ -233,7 +274,7 @@ def named(workload: FurtherWorkload) -> Sequence[str]:
             return (workload.input, workload.output)
         case AppWorkload():
             return (workload.input,)
-        case TransactionWorkload():
+        case TransactionWorkload() | CompactedWorkload():
             return workload.topics
         case WorkloadKind():
             return tuple(dict.fromkeys((*workload.topics, *workload.reads())))

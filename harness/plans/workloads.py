@@ -2,8 +2,8 @@
 
 `Workload` has the producers and consumers. A plan names further workloads in the list
 `[[workload]]`, where each entry has a `kind`: consumer groups, copies from topic to topic,
-transactions, a program of the user. This module has a class for each kind but the last, which
-`harness.plans.app_workload` has. Other packages declare further kinds
+transactions, compacted topics, a program of the user. This module has a class for each kind but the
+last, which `harness.plans.app_workload` has. Other packages declare further kinds
 (`harness.plans.workload_kind`). `harness.plans.workload_topics` says which workload uses which
 topic.
 """
@@ -39,13 +39,17 @@ CLIENT_NAMES: Final = OneOf(get_args(OwnClient), CLIENTS)
 """All clients, with the client programs of other packages."""
 ClientName = Annotated[str, CLIENT_NAMES]
 
+KEYED_CLIENTS: Final = ("librdkafka", "own", "aiokafka", "kafka-python")
+"""The client libraries that write keys and tombstones."""
+
 FURTHER_CLIENTS: Final = OneOf(
     tuple(each for each in get_args(OwnClient) if each != "kafka-python"), CLIENTS
 )
 FurtherClient = Annotated[str, FURTHER_CLIENTS]
 """The client library of a further workload."""
 
-ANY_CLIENT: Final = ("group", "copy", "transactions")
+COMPACTED: Final = "compacted"
+ANY_CLIENT: Final = ("group", "copy", "transactions", COMPACTED)
 """The kinds of further workloads that have a choice of clients."""
 MAX_COUNT: Final = (1 << 31) - 1
 """No count is larger: clients and brokers keep them in 32 bits."""
@@ -225,10 +229,38 @@ class TransactionWorkload(_Kind):
     """After this time the coordinator aborts a transaction."""
 
 
+class CompactedWorkload(_Clients):
+    """Producers that write and delete the keys of compacted topics. All of them write the same
+    keys. In the end the last record of each key must be there, as its producer knows it."""
+
+    kind: Literal["compacted"]
+    """The kind of workload."""
+    client: Literal["librdkafka", "own", "aiokafka", "kafka-python"] = "librdkafka"
+    """The client library; `own` is highwater's own asyncio client, and the only one in simulated
+    worlds."""
+    topics: tuple[str, ...] = Field(min_length=1)
+    """The topics with these producers, by name. Their `configs` need a `cleanup.policy` with
+    `compact`, and no other workload may use them."""
+    producers: int = Field(default=2, ge=1, le=100)
+    """Per topic."""
+    rate_per_s: float = Field(default=100.0, ge=0, le=1_000_000)
+    """Sends per second of each producer; 0 means as fast as it can."""
+    keys: int = Field(default=8, ge=1, le=1_000_000)
+    """How many keys of each partition a producer writes at a time."""
+    sends_per_key: int = Field(default=50, ge=1, le=MAX_COUNT)
+    """After so many sends a producer leaves its lowest key for good, and begins another one. So
+    the last records of most keys are old when the run ends."""
+    delete_share: _Share = 0.2
+    """Share of the sends that delete their key."""
+    value_bytes: int = Field(default=128, ge=64, le=1_000_000)
+    """Size of a record's value, bytes."""
+
+
 FurtherWorkload = Annotated[
     Annotated[GroupWorkload, Tag("group")]
     | Annotated[CopyWorkload, Tag("copy")]
     | Annotated[TransactionWorkload, Tag("transactions")]
+    | Annotated[CompactedWorkload, Tag("compacted")]
     | Annotated[AppWorkload, Tag("app")]
     | Annotated[PluggedWorkload, Tag(PLUGGED)],
     Discriminator(tag),
@@ -268,6 +300,8 @@ def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> li
     shared = {name: changes[name] for name in names if name in changes}
 
     def changed(kind: object) -> Mapping[str, Any]:
+        if kind == COMPACTED and changes.get("client") not in KEYED_CLIENTS:
+            return {}
         return changes if kind == PRODUCE else shared if kind in ANY_CLIENT else {}
 
     return [

@@ -158,6 +158,7 @@ class OperationWriter(ABC):
         transactional_id: str | None = None,
         copies: int | None = None,
         isolation: int | None = None,
+        key: int | None = None,
     ) -> None:
         """Append one row. Negative offsets and epochs mean "unknown" and become null."""
         if offset is not None and offset < 0:
@@ -168,7 +169,7 @@ class OperationWriter(ABC):
             (
                 op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
                 leader_epoch, acks, node, txn, group, error, generation, transactional_id, copies,
-                isolation,
+                isolation, key,
             )
         )  # fmt: skip
 

@@ -60,6 +60,9 @@ MEANINGS: Mapping[str, str] = {
     "skipped-record": "A group committed an offset above a record that none of its members got.",
     "delivered-again": "A group got a record again after its partition had been assigned again.",
     "two-owners": "Two members of a group owned a partition at the same time.",
+    "lost-key": "The last acknowledged record of a key is not in the compacted topic, nor is a "
+    "later one.",
+    "resurrected-key": "A key of a compacted topic was deleted, and has an older value again.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",
@@ -107,6 +110,10 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     "stale-commit": (
         "accepted {n} commit of an old generation", "accepted {n} commits of old generations",
     ),
+    "lost-key": (
+        "lost the last record of {n} key", "lost the last records of {n} keys",
+    ),
+    "resurrected-key": ("brought back {n} deleted key", "brought back {n} deleted keys"),
     "hanging-transaction": (
         "left a transaction open in {n} partition", "left a transaction open in {n} partitions",
     ),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from checkers.contract import headline
+from checkers.history.history import SENDS
 from harness.brokers.modules import imported
 from harness.judging import judge
 from harness.plans.plan import Plan, PlanError
@@ -144,7 +145,7 @@ def _in_chaos(first_ns: Mapping[State, int], recording: Recording) -> dict[State
 
 def _acked(recording: Recording) -> int:
     return sum(
-        row[2] == "send" and row[3] == "ok" for each in recording.histories for row in each.rows
+        row[2] in SENDS and row[3] == "ok" for each in recording.histories for row in each.rows
     )
 
 

@@ -40,7 +40,12 @@ from harness.workloads.config import AnyConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.workloads.final_reads import FinalReadConfig
-from harness.workloads.launch import STOP_TIMEOUT_S, client_configs, further_configs
+from harness.workloads.launch import (
+    STOP_TIMEOUT_S,
+    client_configs,
+    compacted_configs,
+    further_configs,
+)
 from harness.workloads.own import run_workload
 from harness.workloads.own_final_reads import read_everything
 from nemesis.executor import Nemesis
@@ -338,6 +343,7 @@ class Simulation:
         bootstrap, run = self._system.bootstrap, self._unstored()
         return [
             *client_configs(self._plan, bootstrap, run),
+            *(config for _, config in compacted_configs(self._plan, bootstrap, run)),
             *further_configs(self._plan, bootstrap, run),
         ]
 

@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 (
     _OP, _CLIENT, _F, _TYPE, _INVOKE, _COMPLETE, _TOPIC, _PARTITION, _VALUE, _OFFSET, _EPOCH,
-    _ACKS, _NODE, _TXN, _GROUP, _ERROR, _GENERATION, _TRANSACTIONAL_ID, _COPIES, _ISOLATION,
+    _ACKS, _NODE, _TXN, _GROUP, _ERROR, _GENERATION, _TRANSACTIONAL_ID, _COPIES, _ISOLATION, _KEY,
 ) = range(len(HISTORY.names))  # fmt: skip
 
 _KNOWN: Final = frozenset(

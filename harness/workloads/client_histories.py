@@ -1,11 +1,13 @@
 """Opens the history of one client process, and gives each client its part of it."""
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from harness.recording.history import HistoryWriter, OperationWriter
 from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
@@ -42,13 +44,15 @@ class ClientHistories:
         self._sends_per_producer = config.sends_per_producer or None
         self._clients = itertools.count(config.first_client)
         self._isolation = config.isolation
+        self._keys = Keys.of(config.keys)
         made = TextPayload if config.text else PayloadCodec
         self._codec = made(config.run_id, config.value_bytes)
 
     def sends(self, tally: Tally) -> Sends:
         """Return the sends of a new producer. The last producers that have a number may go on."""
         client = next(self._clients)
-        return Sends(
+        made = Sends if self._keys is None else partial(KeyedSends, keys=self._keys)
+        return made(
             client=client,
             limit=self._sends_per_producer if client < self._last_replaceable else None,
             topic=self._topic,

@@ -63,6 +63,8 @@ class ClientConfig:
     """Values are JSON with an id, for a tested program; see `clients.text_payload`."""
     read_committed: bool = False
     """Consumers read the records of committed transactions only; else nobody writes any."""
+    keys: Sequence[float] = ()
+    """Of a compacted topic: how producers choose keys, see `clients.keyed_sends.Keys`."""
 
     @property
     def name(self) -> str:

@@ -18,10 +18,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from checkers.history.history import KEYED_READ
 from harness.plans import workload_topics
 from harness.plans.plan import Plan
 from harness.recording.history import (
@@ -34,8 +35,9 @@ from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.clients import access
 from harness.workloads.clients.access import OPEN, Access
+from harness.workloads.clients.keyed_sends import key_number
 from harness.workloads.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
-from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.clients.payload import FOREIGN, PayloadCodec
 from harness.workloads.clients.text_payload import MIN_BYTES, TextPayload, is_text
 from harness.workloads.config import READ_COMMITTED
 from harness.workloads.environment import ClientEnvironment
@@ -63,8 +65,8 @@ INCOMPLETE: Final = 2
 class FinalReadConfig:
     """The configuration of the process; `topics` has the number of partitions of each topic.
 
-    `transactional` are the topics that got records in transactions, and `groups` has the topic of
-    each group that commits offsets.
+    `transactional` are the topics that got records in transactions, `compacted` those whose keys
+    were written and deleted, and `groups` has the topic of each group that commits offsets.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class FinalReadConfig:
     value_bytes: int
     transactional: Sequence[str] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
+    compacted: Sequence[str] = ()
     patience_s: float = PATIENCE_S
     timeout_s: float = TIMEOUT_S
 
@@ -99,6 +102,7 @@ class FinalReadConfig:
             value_bytes=plan.workload.value_bytes,
             transactional=sorted(workload_topics.transactional(plan)),
             groups=workload_topics.read_by_groups(plan),
+            compacted=sorted(workload_topics.compacted(plan)),
         )
 
 
@@ -142,6 +146,26 @@ def record_end(
         isolation=isolation,
     )  # fmt: skip
     return complete
+
+
+class Found(NamedTuple):
+    """What the row of a record says of it."""
+
+    f: str
+    value: int | None
+    error: str | None
+    key: int | None
+
+
+def read_row(
+    codec: PayloadCodec | TextPayload, payload: bytes | None, key: bytes | None, *, keyed: bool
+) -> Found:
+    """Return what the row of a record says of it; `keyed`: its topic is compacted."""
+    if not keyed:
+        return Found("final-read", *codec.decode(payload), None)
+    number = key_number(key)
+    value, error = (None, None) if payload is None else codec.decode(payload)
+    return Found(KEYED_READ, value, FOREIGN if number is None else error, number)
 
 
 class FinalReader:
@@ -239,12 +263,13 @@ class FinalReader:
             return
         self._deadline.extend(time.monotonic())
         codec = self._text if is_text(message.value()) else self._codec
-        value, problem = codec.decode(message.value())
+        keyed = partition[0] in self._config.compacted
+        found = read_row(codec, message.value(), message.key(), keyed=keyed)
         self._next[partition] = message.offset() + 1
         self._writer.record(
-            self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, partition[0],
-            partition[1], value, message.offset(), message.leader_epoch(), error=problem,
-            isolation=self._config.isolation(partition[0]),
+            self._op, CLIENT, found.f, "ok", invoke_ns, complete_ns, partition[0],
+            partition[1], found.value, message.offset(), message.leader_epoch(),
+            error=found.error, isolation=self._config.isolation(partition[0]), key=found.key,
         )  # fmt: skip
 
     def _record_end(self, partition: tuple[str, int]) -> bool:

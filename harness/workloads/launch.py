@@ -18,7 +18,7 @@ from typing import Any, Final
 from harness.plans import workload_topics
 from harness.plans.plan import Plan, Topic
 from harness.plans.workload_kind import WorkloadKind
-from harness.plans.workloads import FurtherWorkload
+from harness.plans.workloads import CompactedWorkload, FurtherWorkload
 from harness.recording.store import Run
 from harness.targets.base import CLIENTS, Target
 from harness.workloads.app.outputs.base import FINAL_S
@@ -193,6 +193,10 @@ def launch(
             (MODULES.get(plan.workload.client, PROGRAM), each)
             for each in client_configs(plan, bootstrap, run)
         ),
+        *(
+            (MODULES[workload.client], each)
+            for workload, each in compacted_configs(plan, bootstrap, run)
+        ),
         *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
     ]
     for module, config in wanted:
@@ -255,11 +259,49 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     ]
 
 
+def compacted_configs(
+    plan: Plan, bootstrap: str, run: Run
+) -> list[tuple[CompactedWorkload, ClientConfig]]:
+    """Return the configuration of each compacted topic's client process, with its workload."""
+    topics = {topic.name: (index, topic) for index, topic in enumerate(plan.topics)}
+    return [
+        (
+            workload,
+            ClientConfig(
+                run_id=run.run_id,
+                base_ns=run.base_ns,
+                history_dir=str(run.history_dir),
+                first_client=(index + 1) * CLIENTS_PER_PROCESS,
+                bootstrap=bootstrap,
+                topic=topic.name,
+                partitions=topic.partitions,
+                acks=topic.acks,
+                idempotence=topic.idempotence,
+                producers=workload.producers,
+                consumers=0,
+                rate_per_s=workload.rate_per_s,
+                value_bytes=workload.value_bytes,
+                max_in_flight=plan.workload.max_in_flight,
+                linger_ms=plan.workload.linger_ms,
+                message_timeout_ms=plan.workload.message_timeout_ms,
+                rotate_s=plan.rotate_s,
+                keys=(workload.keys, workload.sends_per_key, workload.delete_share),
+            ),
+        )
+        for workload in plan.more_workloads
+        if isinstance(workload, CompactedWorkload)
+        for index, topic in (topics[name] for name in workload.topics)
+    ]
+
+
 def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]:
-    """Return the configuration of each further workload's process, in the plan's order."""
+    """Return the configuration of each further workload's process, in the plan's order. Compacted
+    topics have client processes of their own: see `compacted_configs`."""
     transactional = workload_topics.transactional(plan)
     found = []
     for index, workload in enumerate(plan.more_workloads):
+        if isinstance(workload, CompactedWorkload):
+            continue
         topics = workload_topics.of(plan, workload)
         found.append(
             FurtherConfig(

@@ -19,7 +19,13 @@ from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_commits import record_committed
-from harness.workloads.final_reads import CLIENT, FinalReadConfig, ProgressDeadline, record_end
+from harness.workloads.final_reads import (
+    CLIENT,
+    FinalReadConfig,
+    ProgressDeadline,
+    read_row,
+    record_end,
+)
 
 SETTINGS: Final = ConsumerSettings(max_wait_s=0.1)
 RETRY_S: Final = 0.1
@@ -70,6 +76,7 @@ class _TopicReader:
         config: FinalReadConfig,
     ) -> None:
         self._isolation = config.isolation(topic)
+        self._keyed = topic in config.compacted
         self._topic = topic
         self._partitions = range(partitions)
         self._op = op
@@ -148,11 +155,11 @@ class _TopicReader:
         complete_ns = self._writer.now_ns()
         for partition, fetched in read:
             for record in fetched.records:
-                value, error = self._codec.decode(record.value)
+                found = read_row(self._codec, record.value, record.key, keyed=self._keyed)
                 self._writer.record(
-                    self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, self._topic,
-                    partition, value, record.offset, record.leader_epoch, None, node, error,
-                    isolation=self._isolation,
+                    self._op, CLIENT, found.f, "ok", invoke_ns, complete_ns, self._topic,
+                    partition, found.value, record.offset, record.leader_epoch, None, node,
+                    found.error, isolation=self._isolation, key=found.key,
                 )  # fmt: skip
             self._read[partition] = fetched.next_offset
         self._progressed()

@@ -28,6 +28,7 @@ TABLES: Final[Mapping[str, tuple[str, str]]] = {
     "GroupWorkload": ("Further workload: a consumer group", "[[workload]]"),
     "CopyWorkload": ("Further workload: copies", "[[workload]]"),
     "TransactionWorkload": ("Further workload: transactions", "[[workload]]"),
+    "CompactedWorkload": ("Further workload: compacted topics", "[[workload]]"),
     "AppWorkload": ("Further workload: a tested program", "[[workload]]"),
     "Output": ("The output of a tested program", "[workload.sink]"),
     "WorkloadKind": ("Further workload: a kind of another package", "[[workload]]"),
@@ -140,6 +141,17 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "value_bytes": 128,
         "transaction_timeout_ms": 20_000,
     },
+    "CompactedWorkload": {
+        "kind": "compacted",
+        "client": "own",
+        "topics": ["accounts"],
+        "producers": 3,
+        "rate_per_s": 500,
+        "keys": 4,
+        "sends_per_key": 100,
+        "delete_share": 0.5,
+        "value_bytes": 256,
+    },
     "AppWorkload": {
         "kind": "app",
         "client": "librdkafka",
@@ -217,7 +229,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Model -> key -> a value that is not the default."""
 
-NOT_WRITTEN: Final = {("Event", "id"), ("Plan", "more_workloads"), ("WorkloadKind", "topics")}
+NOT_WRITTEN: Final = {
+    ("Event", "id"),
+    ("Plan", "more_workloads"),
+    ("WorkloadKind", "topics"),
+    ("CompactedWorkload", "client_command"),
+}
 """Keys that the harness sets."""
 
 

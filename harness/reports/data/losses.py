@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkers.losses import LOSSES
 from harness.reports.words import judgement_order
 
 MAX_ROWS: Final = 60
@@ -108,7 +109,7 @@ def acks_strength(acks: Any) -> int:
 def _rows(verdict: Mapping[str, Any]) -> Iterator[LossRow]:
     anomalies = verdict.get("anomalies")
     for group in anomalies if isinstance(anomalies, list) else ():
-        if not isinstance(group, dict) or group.get("kind") != "lost-write":
+        if not isinstance(group, dict) or group.get("kind") not in LOSSES:
             continue
         acks, partition = group.get("acks"), group.get("partition")
         cause = str(group.get("cause") or "").rstrip(".")

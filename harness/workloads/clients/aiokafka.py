@@ -89,7 +89,7 @@ class RecordingProducer:
         """Set by outcomes, for the task that sends."""
         self._sends = sends
         self._producer = producer
-        self._queues: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
+        self._queues: dict[int, asyncio.Queue[tuple[int, bytes | None]]] = {}
         self._senders: list[asyncio.Task[None]] = []
         sends.open()
 
@@ -105,7 +105,7 @@ class RecordingProducer:
             return
         self._queue(partition).put_nowait(self._sends.begin(partition))
 
-    def _queue(self, partition: int) -> asyncio.Queue[tuple[int, bytes]]:
+    def _queue(self, partition: int) -> asyncio.Queue[tuple[int, bytes | None]]:
         """Return the queue of a partition's messages.
 
         While a partition's batch is full, the library's `send` blocks, and other partitions must
@@ -117,11 +117,16 @@ class RecordingProducer:
             self._senders.append(asyncio.get_running_loop().create_task(sending))
         return self._queues[partition]
 
-    async def _send_queued(self, partition: int, queue: asyncio.Queue[tuple[int, bytes]]) -> None:
+    async def _send_queued(
+        self, partition: int, queue: asyncio.Queue[tuple[int, bytes | None]]
+    ) -> None:
         while True:
             value, payload = await queue.get()
             try:
-                sending = await self._producer.send(self._sends.topic, payload, partition=partition)
+                key = self._sends.key(value, partition)
+                sending = await self._producer.send(
+                    self._sends.topic, payload, key=key, partition=partition
+                )
             except Exception as error:
                 # The message is too large, the partition is unknown, or an earlier batch stayed
                 # full and its error is raised here. `send` queues the message as its last step, so

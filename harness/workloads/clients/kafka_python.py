@@ -109,7 +109,8 @@ class RecordingProducer:
             return
         value, payload = self._sends.begin(partition)
         try:
-            sending = self._producer.send(self._sends.topic, payload, partition=partition)
+            key = self._sends.key(value, partition)
+            sending = self._producer.send(self._sends.topic, payload, key, partition=partition)
         except (MessageSizeTooLargeError, KafkaTimeoutError) as error:
             # The message is too large, or the topic is unknown: it was not queued.
             now_ns = self._sends.now_ns()

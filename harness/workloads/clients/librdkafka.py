@@ -15,6 +15,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -127,8 +128,11 @@ class RecordingProducer:
         self._numbers[value] = (partition, number)
         try:
             if key is None:
-                key = self._sends.codec.key(value, partition)
-            self._producer.produce(self._sends.topic, payload, key=key, partition=partition)
+                key = self._sends.key(value, partition)
+            # Nothing of a tombstone's delivery report names its value.
+            said = {} if payload is not None else {"on_delivery": partial(self._ended, value)}
+            topic = self._sends.topic
+            self._producer.produce(topic, payload, key=key, partition=partition, **said)
             self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
             # Refused before it was queued: it never left this process.
@@ -179,7 +183,9 @@ class RecordingProducer:
         return next((value for value, which in self._numbers.items() if which == wanted), None)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        value = self._sends.codec.peek(message.value())
+        self._ended(self._sends.codec.peek(message.value()), error, message)
+
+    def _ended(self, value: int, error: KafkaError | None, message: Message) -> None:
         if value not in self._sends:
             return  # close() recorded it as unfinished and purged it
         if error is None:

@@ -11,8 +11,10 @@ from typing import Final
 
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.payload import MAX_SEQUENCE, value_of
+from harness.workloads.clients.payload import MAX_SEQUENCE, sequence_of, value_of
 
+SEND: Final = "send"
+"""The `f` of the row of a send."""
 USED_UP: Final = "the client's sequence numbers are used up"
 UNFINISHED: Final = "unfinished"
 """The history's `error` for a send that had no outcome when its client ended."""
@@ -52,15 +54,27 @@ class Sends(ClientHistory):
         """Return whether the send of this value is pending."""
         return value in self._pending
 
-    def begin(self, partition: int, *, copies: int | None = None) -> tuple[int, bytes]:
-        """Begin a send, maybe of a copy; return its value and its payload."""
+    def begin(self, partition: int, *, copies: int | None = None) -> tuple[int, bytes | None]:
+        """Begin a send, maybe of a copy; return its value and its payload (None: a tombstone)."""
         self._sequence += 1
         value = value_of(self.client, self._sequence)
-        payload = self.codec.encode(self.client, self._sequence)
+        payload = self.payload(value)
         self._pending[value] = (self.writer.next_op(), self.writer.now_ns(), partition, copies)
         self.in_flight[partition] = self.in_flight.get(partition, 0) + 1
         self.tally.sent += 1
         return value, payload
+
+    def payload(self, value: int) -> bytes | None:
+        """Return the payload of a send."""
+        return self.codec.encode(self.client, sequence_of(value))
+
+    def key(self, value: int, partition: int) -> bytes | None:
+        """Return the key of a send; None without one."""
+        return self.codec.key(value, partition)
+
+    def row_of(self, value: int) -> tuple[str, int | None]:
+        """Return the `f` and the key of the row of a send."""
+        return SEND, None
 
     def end(
         self,
@@ -86,10 +100,11 @@ class Sends(ClientHistory):
         if self.acks == 0:
             offset = None  # no broker answered, so a reported offset is not real
         self.tally.ended(outcome, None if at_ns is None else at_ns - invoke_ns)
+        f, key = self.row_of(value)
         self.writer.record(
-            op, self.client, "send", outcome.value, invoke_ns, at_ns, self.topic, partition,
+            op, self.client, f, outcome.value, invoke_ns, at_ns, self.topic, partition,
             value, offset, None, self.acks, node, error, copies=copies,
-            group=None if copies is None else self.group,
+            group=None if copies is None else self.group, key=key,
         )  # fmt: skip
 
     def abandon(self) -> None:

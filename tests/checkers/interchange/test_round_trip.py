@@ -31,6 +31,7 @@ COPIES = {"uncopied", "copied-twice", "copied-out-of-order"}
 COMMITS = {"lost-commit", "stale-commit"}
 DELIVERIES = {"skipped-record", "delivered-again", "two-owners"}
 ENDED = {"torn-transaction", "hanging-transaction", "false-abort", "zombie-write"}
+KEYS = {"lost-key", "resurrected-key"}
 WITHOUT_A_FORM = {
     **dict.fromkeys(CLUSTERS, "nodes say what they hold, who leads and who is in sync"),
     **dict.fromkeys(ENDS, "a client asks where a log ends"),
@@ -38,6 +39,7 @@ WITHOUT_A_FORM = {
     **dict.fromkeys(COMMITS, "members of a group say which offsets they committed, and when"),
     **dict.fromkeys(DELIVERIES, "polls name a group, and members what they were assigned"),
     **dict.fromkeys(ENDED, "how a transaction ended is said apart from its sends"),
+    **dict.fromkeys(KEYS, "a record has a key"),
     "refused-head": "a client says why it left its producer epoch",
     "contradicted-evidence": "nodes answer where leader epochs begin, and who is in sync",
     "stuck": "faults have times",

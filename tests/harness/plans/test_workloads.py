@@ -15,6 +15,17 @@ COPY = {"kind": "copy", "group": "copiers", "input": "in", "output": "out"}
 GROUP = {"kind": "group", "group": "readers", "topic": "in"}
 TRANSACTIONS = {"kind": "transactions", "topics": ["txn"]}
 
+KEYS = {"name": "keys", "acks": "all", "configs": {"cleanup.policy": "compact"}}
+COMPACTED = {"kind": "compacted", "topics": ["keys"]}
+
+
+def compacted(*workloads: dict[str, Any], topic: dict[str, Any] = KEYS) -> Plan:
+    """Return a plan with a topic that is compacted, one that is not, and these workloads beside
+    the one of the compacted topic."""
+    topics = [TOPICS[0], topic]
+    raw = {"seed": 1, "topics": topics, "workload": [*workloads, COMPACTED]}
+    return build(raw, where="plan p")
+
 
 def plan_with(*workloads: dict[str, Any]) -> Plan:
     """Return a plan with the three topics and these entries of `[[workload]]`."""
@@ -58,6 +69,49 @@ def test_producers_leave_topics_alone_that_others_write_to() -> None:
     assert names(workload_topics.of_producers(plan)) == ["in"]
     plan = plan_with({"topics": ["in", "txn"]}, COPY, TRANSACTIONS)
     assert names(workload_topics.of_producers(plan)) == ["in", "txn"]
+
+
+def test_compacted_topics_are_left_to_their_producers() -> None:
+    """Neither the ordinary producers nor transactions in all topics write to them."""
+    plan = compacted({}, {"kind": "transactions"})
+    assert names(workload_topics.of_producers(plan)) == ["in"]
+    assert workload_topics.transactional(plan) == {"in"}
+    assert workload_topics.compacted(plan) == {"keys"}
+    assert workload_topics.written(plan) == {"in", "keys"}
+    assert prepare(plan).plan == plan
+
+
+def test_compacted_workload_keeps_a_client_that_can_write_keys() -> None:
+    """`--client java` changes the others."""
+    raw = {"seed": 1, "topics": [TOPICS[0], KEYS], "workload": [{}, COMPACTED]}
+    plan = build(raw, where="plan p", flags={"client": "java"})
+    assert [plan.workload.client, plan.more_workloads[0].client] == ["java", "librdkafka"]
+    plan = build(raw, where="plan p", flags={"client": "own"})
+    assert [plan.workload.client, plan.more_workloads[0].client] == ["own", "own"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "workloads", "said"),
+    [
+        ({"configs": {}}, [{}], 'topic keys has cleanup.policy delete; set configs = {"cleanup.po'),
+        (
+            {"configs": {"cleanup.policy": "compact,delete"}},
+            [{}],
+            "topic keys has cleanup.policy compact,delete; set configs",
+        ),
+        ({"acks": 0}, [{}], "topic keys has acks = 0, so no write of it is known to be there; set"),
+        ({}, [{"topics": ["in", "keys"]}], "another workload uses topic keys, too; give the"),
+        ({}, [{}, {**GROUP, "topic": "keys"}], "another workload uses topic keys, too; give the"),
+        ({}, [{}, COMPACTED], "another workload uses topic keys, too; give the"),
+    ],
+)
+def test_compacted_topics_that_make_no_sense_are_refused(
+    changes: dict[str, Any], workloads: list[dict[str, Any]], said: str
+) -> None:
+    """The error says what to do."""
+    with pytest.raises(PlanError) as refused:
+        prepare(compacted(*workloads, topic={**KEYS, **changes}))
+    assert f"workload compacted: {said}" in str(refused.value)
 
 
 def test_without_an_entry_for_them_there_are_no_producers() -> None:

@@ -58,6 +58,8 @@ def judged(kind: str, aspect: str | None, acks: int) -> str | None:
             return FORBIDDEN if aspect else INFO
         case "lost-write", _:
             return {0: PERMITTED, -1: FORBIDDEN}.get(acks)
+        case (("lost-key" | "resurrected-key"), _):
+            return UNKNOWN if aspect == "expired" else {-1: FORBIDDEN}.get(acks)
         case "inconsistent-offset", "read":
             return FORBIDDEN
         case "inconsistent-offset", _:

@@ -68,9 +68,15 @@ class Message(NamedTuple):
     `timestamp_ms` is that moment's time of day, in milliseconds since 1970."""
 
     tag: int
-    payload: bytes
+    payload: bytes | None
     since_s: float
     timestamp_ms: int = 0
+    key: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of its payload; a tombstone has none."""
+        return len(self.payload or b"")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +164,7 @@ class PartitionQueue:
     def add(self, message: Message) -> None:
         """Add a message at the end."""
         self._waiting.append(message)
-        self._waiting_bytes += len(message.payload)
+        self._waiting_bytes += message.size
 
     def due_s(self) -> float:
         """Return from when on `next_batch` has a batch; inf while an answer must come first."""
@@ -202,11 +208,11 @@ class PartitionQueue:
         size = 0
         while self._waiting and len(messages) < self._limits.messages:
             message = self._waiting[0]
-            size += len(message.payload)
+            size += message.size
             if messages and size > self._limits.bytes:
                 break
             messages.append(self._waiting.popleft())
-            self._waiting_bytes -= len(message.payload)
+            self._waiting_bytes -= message.size
         self._next_number += 1
         return Batch(number=self._next_number, messages=messages)
 
@@ -249,7 +255,7 @@ class PartitionQueue:
         late: list[Message] = []
         while self._waiting and self._waiting[0].since_s <= oldest_s:
             late.append(self._waiting.popleft())
-            self._waiting_bytes -= len(late[-1].payload)
+            self._waiting_bytes -= late[-1].size
         if late:
             ended.append(EndedMessages(late, MessageOutcome.FAIL, None, TIMED_OUT))
         return ended + self._settle()

@@ -106,8 +106,10 @@ class Producer:
         if self._producer_id is None:
             self._getting_id = self._loop.create_task(self._get_producer_id())
 
-    def send(self, partition: int, tag: int, payload: bytes) -> None:
-        """Queue a message; its outcome is reported later."""
+    def send(
+        self, partition: int, tag: int, payload: bytes | None, key: bytes | None = None
+    ) -> None:
+        """Queue a message (no payload: a tombstone); its outcome is reported later."""
         queue = self._queues.get(partition)
         if queue is None:
             settings = self._settings
@@ -116,7 +118,7 @@ class Producer:
             )
             self._queues[partition] = queue
         now_s = self._loop.time()
-        queue.add(Message(tag, payload, now_s, self._wall_clock_ms()))
+        queue.add(Message(tag, payload, now_s, self._wall_clock_ms(), key))
         self.pending += 1
         self._wake_at(min(queue.due_s(), queue.expires_s()), now_s)
 
@@ -222,7 +224,7 @@ class Producer:
         if batch.encoded is None:
             assert self._producer_id is not None
             batch.encoded = records.encode(
-                [(message.timestamp_ms, message.payload) for message in batch.messages],
+                [(each.timestamp_ms, each.payload, each.key) for each in batch.messages],
                 producer_id=self._producer_id,
                 epoch=batch.epoch,
                 sequence=batch.sequence,

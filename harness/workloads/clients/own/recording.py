@@ -89,7 +89,7 @@ class RecordingProducer:
     def send(self, partition: int, *, copies: int | None = None) -> None:
         """Start one send; its outcome is recorded later."""
         value, payload = self._sends.begin(partition, copies=copies)
-        self._producer.send(partition, value, payload)
+        self._producer.send(partition, value, payload, self._sends.key(value, partition))
 
     async def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record the others as `info`, end the client."""
@@ -147,7 +147,7 @@ class RecordingConsumer:
 
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
         """Record the records of a fetch."""
-        records = (Read(partition, *each) for partition, got in read for each in got.records)
+        records = (Read(partition, *each[:3]) for partition, got in read for each in got.records)
         self._reads.polled(records, invoke_ns, node=node)
 
     def truncated(self, partition: int, reason: str) -> bool:

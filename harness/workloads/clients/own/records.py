@@ -1,4 +1,4 @@
-"""Writes record batches that hold only values, and reads the batches of a fetch. Pure.
+"""Writes record batches of keys and values, and reads the batches of a fetch. Pure.
 
 A reader of committed records leaves out the batches of aborted transactions (KIP-98).
 
@@ -29,6 +29,7 @@ class Read(NamedTuple):
     offset: int
     leader_epoch: int
     value: bytes | None
+    key: bytes | None = None
 
 
 class Fetched(NamedTuple):
@@ -40,14 +41,19 @@ class Fetched(NamedTuple):
 
 
 def encode(
-    values: Sequence[tuple[int, bytes]], *, producer_id: int, epoch: int, sequence: int
+    values: Sequence[tuple[int, bytes | None, bytes | None]],
+    *,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
 ) -> bytes:
-    """Return a batch of at least one record: its timestamp (milliseconds since 1970) and its value.
+    """Return a batch of at least one record: its timestamp (milliseconds since 1970), its
+    value, and its key.
 
     A producer without idempotence gives -1 for the ids.
     """
     return encode_batch(
-        [Record(timestamp=timestamp_ms, value=value) for timestamp_ms, value in values],
+        [Record(timestamp=at_ms, value=value, key=key) for at_ms, value, key in values],
         timestamp_ms=values[0][0],
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -100,7 +106,7 @@ def decode(
                 continue
             if not hidden:
                 records += [
-                    Read(record.offset, header.partition_leader_epoch, record.value)
+                    Read(record.offset, header.partition_leader_epoch, record.value, record.key)
                     for record in decode_records(data, at)
                     if record.offset >= position
                 ]

@@ -217,7 +217,7 @@ class Subscribed:
         """Keep the records of a fetch until they are taken."""
         for partition, got in read:
             self._waiting += [
-                Taken(Read(partition, *each), invoke_ns, node) for each in got.records
+                Taken(Read(partition, *each[:3]), invoke_ns, node) for each in got.records
             ]
         self._consumer.paused = len(self._waiting) >= MAX_WAITING
         self.progress.set()

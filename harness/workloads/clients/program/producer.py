@@ -80,6 +80,7 @@ class RecordingProducer:
             self.fatal = USED_UP
             return
         value, payload = self._sends.begin(partition, copies=copies)
+        assert payload is not None, "the protocol has no tombstones"
         self._waiting.append((sequence_of(value), partition, payload))
         if len(self._waiting) >= BATCH:
             self._write()

@@ -5,7 +5,12 @@ from typing import assert_never
 
 from harness.plans.app_workload import AppWorkload
 from harness.plans.workload_kind import WorkloadKind
-from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
+from harness.plans.workloads import (
+    CompactedWorkload,
+    CopyWorkload,
+    GroupWorkload,
+    TransactionWorkload,
+)
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.payload import HEADER_BYTES
 from harness.workloads.config import FurtherConfig
@@ -30,7 +35,7 @@ class Further(Clients):
         """See `Clients`."""
         config, wanted, library = self._further, self._further.wanted, self._library
         # They have processes of their own kinds.
-        assert not isinstance(wanted, AppWorkload | WorkloadKind)
+        assert not isinstance(wanted, AppWorkload | CompactedWorkload | WorkloadKind)
         size = HEADER_BYTES if isinstance(wanted, GroupWorkload) else wanted.value_bytes
         histories = FurtherHistories(config, self.writer, size)
         match wanted:

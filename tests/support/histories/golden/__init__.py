@@ -3,6 +3,7 @@
 from tests.support.histories.golden import (  # noqa: F401 - they register what they have
     assumptions,
     client_epochs,
+    compacted,
     consumers,
     contradictions,
     copies,

@@ -73,7 +73,7 @@ def test_batches_before_a_damaged_one_are_read() -> None:
 
 def test_batch_has_producer_id_epoch_and_sequence() -> None:
     """KIP-98."""
-    data = records.encode([(5, b"a"), (6, b"b")], producer_id=7, epoch=2, sequence=9)
+    data = records.encode([(5, b"a", None), (6, b"b", b"k")], producer_id=7, epoch=2, sequence=9)
     header = read_header(data)
     written = (header.producer_id, header.producer_epoch, header.base_sequence)
     assert (*written, header.record_count) == (7, 2, 9, 2)
@@ -81,9 +81,19 @@ def test_batch_has_producer_id_epoch_and_sequence() -> None:
 
 def test_each_record_has_its_own_timestamp() -> None:
     """Records of one batch were made at different times, and a clock may have gone back."""
-    data = records.encode([(5, b"a"), (9, b"b"), (7, b"c")], producer_id=-1, epoch=-1, sequence=-1)
+    data = records.encode(
+        [(5, b"a", None), (9, b"b", None), (7, b"c", None)], producer_id=-1, epoch=-1, sequence=-1
+    )
     assert [record.timestamp for record in decode_records(data)] == [5, 9, 7]
     assert read_header(data).max_timestamp == 9
+
+
+def test_keys_and_tombstones_are_written_and_read() -> None:
+    """A record without a value deletes its key in a compacted topic."""
+    written = [(5, b"a", b"k"), (6, None, b"k"), (7, b"b", None)]
+    data = records.encode(written, producer_id=-1, epoch=-1, sequence=-1)
+    read = records.decode(data, offset=0, epoch=-1).records
+    assert [(each.value, each.key) for each in read] == [(b"a", b"k"), (None, b"k"), (b"b", None)]
 
 
 def test_pauses_double_up_to_a_bound() -> None:

@@ -1,0 +1,127 @@
+"""The workload `compacted` in simulated runs: what it records, and that the checkers find broken
+cleaners without any invariant."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.judging import judge
+from harness.plans.plan import Plan, build
+from harness.run import prepare
+from harness.simulation.recording import Recording
+from harness.simulation.run import Simulation
+from nodes.log.batch import BatchHeader
+from nodes.log.cleaning.filtering import RecordFilter
+from nodes.log.cleaning.offset_map import GONE, STAYS
+
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "4000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+SHORT = {"delete.retention.ms": "100"}
+
+
+def plan_with(**changes: Any) -> Plan:
+    """A plan in which a node is killed, and brokers clean a compacted topic often."""
+    topic = {"name": "keys", "acks": "all", "idempotence": True, "partitions": 2}
+    raw = {
+        "seed": 3,
+        "name": "compacted",
+        "target": "sim",
+        "topics": [topic | {"configs": CONFIGS | changes.pop("configs", {})}],
+        "workload": [{"kind": "compacted", "client": "own", "topics": ["keys"], **changes}],
+        "broker": {"log.cleaner.backoff.ms": 300, "broker.session.timeout.ms": 1000},
+        "warmup_s": 0,
+        "duration_s": 6,
+        "nemesis": {
+            "events": [
+                {"at_ms": 2000, "fault": "kill", "targets": "node:1", "duration_ms": 1500},
+            ]
+        },
+    }
+    return build(raw, where="plan compacted")
+
+
+def run(plan: Plan) -> Recording:
+    """What a simulated run of the plan records, without invariants."""
+    recording = Simulation(prepare.prepare(plan), invariants=False).run()
+    assert recording.failure is None
+    return recording
+
+
+def found_in(recording: Recording, tmp_path: Path) -> tuple[str, Counter[tuple[str, str | None]]]:
+    """The outcome of the verdict, and the kinds and aspects of its grave anomalies."""
+    verdict = judge.check(recording.store(tmp_path, versions={}, commit=None).path)
+    grave: Counter[tuple[str, str | None]] = Counter()
+    for each in verdict["anomalies"]:
+        if each["judgement"] in ("forbidden", "unknown"):
+            grave[each["kind"], each.get("aspect")] += each["count"]
+    return verdict["verdict"], grave
+
+
+def rows_of(recording: Recording, f: str) -> list[tuple[Any, ...]]:
+    """The rows of a kind."""
+    return [row for each in recording.histories for row in each.rows if row[2] == f]
+
+
+def test_sound_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
+    """Keys are written and deleted, most records are cleaned, and the verdict is VALID."""
+    recording = run(plan_with())
+    writes, deletes = rows_of(recording, "keyed-write"), rows_of(recording, "keyed-delete")
+    read = rows_of(recording, "keyed-read")
+    assert len(writes) > 500
+    assert len(deletes) > 100
+    assert 20 < len(read) < (len(writes) + len(deletes)) / 2
+    assert any(row[8] is None for row in read), "tombstones stay for a day"
+    assert not rows_of(recording, "send") + rows_of(recording, "final-read")
+    assert found_in(recording, tmp_path) == ("VALID", Counter())
+
+
+def test_removed_tombstones_are_no_loss_after_their_time(tmp_path: Path) -> None:
+    """delete.retention.ms is short."""
+    outcome, grave = found_in(run(plan_with(configs=SHORT, delete_share=0.6)), tmp_path)
+    assert (outcome, grave) == ("VALID", Counter())
+
+
+def test_lost_last_records_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cleaner removes the last record of a key with the earlier ones."""
+    monkeypatch.setattr(RecordFilter, "retained", lambda self, header, fates: bytearray(len(fates)))
+    outcome, grave = found_in(run(plan_with()), tmp_path)
+    assert outcome == "INVALID"
+    assert grave["lost-key", None] > 5
+
+
+def test_tombstones_that_go_too_early_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that begins at offset 0 never hears of the deletion."""
+    monkeypatch.setattr(RecordFilter, "horizon_is_over", lambda self, header: True)
+    outcome, grave = found_in(run(plan_with(delete_share=0.5)), tmp_path)
+    assert outcome == "INVALID"
+    assert set(grave) == {("lost-key", "tombstone")}
+
+
+def test_deleted_keys_that_come_back_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tombstones go at once, and what they deleted stays."""
+    retained = RecordFilter.retained
+
+    def keeping(self: Any, header: BatchHeader, fates: bytearray) -> bytearray:
+        kept = retained(self, header, fates)
+        return kept if kept != fates else fates.replace(bytes([GONE]), bytes([STAYS]))
+
+    monkeypatch.setattr(RecordFilter, "horizon_is_over", lambda self, header: True)
+    monkeypatch.setattr(RecordFilter, "retained", keeping)
+    outcome, grave = found_in(run(plan_with(delete_share=0.5)), tmp_path)
+    assert outcome == "INVALID"
+    assert grave["resurrected-key", None]
+
+
+def test_run_is_a_function_of_its_seed() -> None:
+    """Keys depend on values alone."""
+    one, other = run(plan_with()), run(plan_with())
+    assert one.histories[0].rows == other.histories[0].rows

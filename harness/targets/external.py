@@ -12,7 +12,12 @@ from typing import Any, Final, NoReturn
 from harness.recording.journal import Journal
 from harness.targets import abilities
 from harness.targets.base import UnknownNode, Unsupported
+from harness.targets.docker import daemon
+from harness.targets.docker import undo as docker
 from harness.targets.linux.clients import LinuxClients
+from harness.targets.linux.network.network import Recorder
+from harness.targets.linux.undo import Fields
+from harness.targets.request import TargetRequest
 from nemesis.faults.fault import Ability
 
 EXTERNAL: Final = "the cluster is external, and highwater does not control its machines"
@@ -35,7 +40,11 @@ class ExternalTarget:
 
     abilities: frozenset[str] = ABILITIES
 
-    def __init__(self) -> None:
+    def __init__(self, program: Fields | None = None, journal: Recorder | None = None) -> None:
+        """`program` says which containers the tested program will have, if it has any: the fields
+        of the record `docker.program`, which `up` writes into the journal."""
+        self._program = program
+        self._journal = journal
         self.clients = LinuxClients()
         self.links: Any = _ExternalMachines()
         self.disks: Any = _ExternalMachines()
@@ -43,11 +52,15 @@ class ExternalTarget:
         self.power: Any = _ExternalMachines()
 
     def up(self) -> None:
-        """Do nothing."""
+        """Note what `down` will remove."""
+        if self._program is not None and self._journal is not None:
+            self._journal.record(docker.PROGRAM, **self._program)
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End the remaining clients."""
+        """End the remaining clients, and the containers of the program."""
         self.clients.end()
+        if self._program is not None:
+            docker.UNDO[docker.PROGRAM](self._program)
 
     def node_ids(self) -> Sequence[int]:
         """Return no nodes."""
@@ -105,9 +118,12 @@ class ExternalKind:
         here = abilities.missing_abilities(wanted & {Ability.PROGRAM_CLOCKS})
         return dict.fromkeys(sorted(wanted - ABILITIES), EXTERNAL) | here
 
-    def make(self, request: Any) -> ExternalTarget:
-        """Return a target for the clients."""
-        return ExternalTarget()
+    def make(self, request: TargetRequest) -> ExternalTarget:
+        """Return a target for the clients. Raises Unsupported for a Docker daemon elsewhere."""
+        if request.program_image is None:
+            return ExternalTarget()
+        program = {"daemon": daemon.chosen(), "run_id": request.run_id}
+        return ExternalTarget(program, request.journal)
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> NoReturn:
         """Raise Unsupported."""

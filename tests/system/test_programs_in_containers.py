@@ -14,7 +14,9 @@ import pytest
 
 from harness.targets.docker import image
 from harness.targets.linux import kernel
+from tests.support.clusters import loopback_cluster
 from tests.support.clusters.cluster_command import command, highwater
+from tests.support.nodes.cluster import Cluster
 from tests.support.require import require
 from tests.support.targets import docker_daemon, program_image
 from tests.support.targets.machine import leftovers
@@ -196,4 +198,45 @@ def test_program_that_cannot_work_is_one_message(
     done, _ = tried(tmp_path, address, FORM.replace(*change), "--duration", "2", "--faults", "kill")
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stderr
+    assert containers(address) == []
+
+
+EXTERNAL = """
+[cluster]
+system = "external"
+nodes = 1
+bootstrap_servers = "{servers}"
+[chaos]
+seconds = 6
+events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
+"""
+
+
+@pytest.mark.nightly(
+    "system/test_programs_in_containers.py::test_faults_hit_a_program_in_containers"
+)
+def test_program_reaches_a_cluster_that_already_runs(tmp_path: Path) -> None:
+    """By this machine's network."""
+    require("docker")
+    with (
+        docker_daemon.daemon(own_network=False) as address,
+        loopback_cluster.serving(Cluster(1)) as servers,
+    ):
+        program_image.build(address, IMAGE, PROGRAM)
+        form = FORM[: FORM.index("[cluster]")] + EXTERNAL.format(servers=servers)
+        done, verdict = tried(tmp_path, address, form)
+        assert containers(address) == []
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (verdict["verdict"], verdict["headline"]["program"]) == ("VALID", "")
+    [fault] = pyarrow.parquet.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()
+    assert fault["took_effect"], fault
+
+
+def test_daemon_with_another_network_is_refused(tmp_path: Path, address: str) -> None:
+    """Its containers could not reach the brokers of this machine."""
+    with loopback_cluster.serving(Cluster(1)) as servers:
+        form = FORM[: FORM.index("[cluster]")] + EXTERNAL.format(servers=servers)
+        done, _ = tried(tmp_path, address, form)
+    assert done.returncode == 255, done.stdout + done.stderr
+    assert "has another network than this machine" in done.stderr
     assert containers(address) == []

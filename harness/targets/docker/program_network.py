@@ -15,7 +15,7 @@ from typing import Final
 from harness.targets.base import Unsupported
 from harness.targets.docker import daemon
 from harness.targets.docker.idle_program import idle_program
-from harness.targets.docker.undo import PROGRAM_LABEL, RUN_LABEL, UNDO
+from harness.targets.docker.undo import PROGRAM, PROGRAM_LABEL, RUN_LABEL, UNDO
 from harness.targets.linux.network import namespaces
 from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.undo import Undo
@@ -48,7 +48,7 @@ class ProgramNetwork:
                 f"{platform.machine()}: give the program as a command, without image"
             )
         self._journal.record("local.netns", path=str(namespace))
-        self._journal.record("docker.program", daemon=self._address, run_id=self._run_id)
+        self._journal.record(PROGRAM, daemon=self._address, run_id=self._run_id)
         with daemon.client(self._address) as client:
             container = client.containers.create(
                 self._image,

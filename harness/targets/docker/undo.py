@@ -15,6 +15,9 @@ PROGRAM_LABEL: Final = "highwater.program"
 """The label of the containers of a tested program; its value is the instance's number, or
 `network`."""
 
+PROGRAM: Final = "docker.program"
+"""Kind of the journal's record of the containers of a tested program: daemon, run_id."""
+
 
 def remove(address: str, name: str, run_id: str) -> bool:
     """Kill and remove a run's container; return whether it existed. Raises TargetError.
@@ -66,6 +69,6 @@ def _shared(fields: Fields) -> str | None:
 UNDO: Mapping[str, Undo] = {
     **linux.UNDO,
     "docker.container": _container,
-    "docker.program": _program,
+    PROGRAM: _program,
     "docker.shared": _shared,
 }

@@ -45,18 +45,16 @@ def _check_program(program: AppWorkload, where: str) -> None:
 
 
 def _check_target(plan: Plan, where: str) -> None:
-    """Check that a container can be connected to the run's network."""
-    if plan.system == "external" or plan.target not in ("local", "docker"):
-        place = "system external" if plan.system == "external" else f"target {plan.target}"
+    """Check that a container can reach the brokers, and can be broken."""
+    if plan.target not in ("local", "docker"):
         raise PlanError(
-            f"{where}.image: a program in a container needs target local or docker, where "
-            f"highwater makes its network, and not {place}: give the program as a command, without "
-            "image"
+            f"{where}.image: a program in a container needs target local or docker, or system "
+            f"external, and not target {plan.target}: give the program as a command, without image"
         )
     if os.geteuid() != 0 or rootless.is_rootless():
         raise PlanError(
-            f"{where}.image: only root can connect a container to the run's network: run highwater "
-            "as root (sudo), or give the program as a command, without image"
+            f"{where}.image: only root can give a container its network and break it: run "
+            "highwater as root (sudo), or give the program as a command, without image"
         )
 
 

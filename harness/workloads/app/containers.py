@@ -1,8 +1,8 @@
 """Instances that are containers, each with the program's image and in the program's network.
 
-The containers join the network of a container that the target has made. Their processes are
-processes of this machine, so faults hit them as they hit commands. A container is removed at its
-end. What is left when this process is killed, the target removes.
+The containers join the network of a container that the target has made, or have this machine's.
+Their processes are processes of this machine, so faults hit them as they hit commands. A container
+is removed at its end. What is left when this process is killed, the target removes.
 """
 
 import io
@@ -18,6 +18,7 @@ from harness.targets.base import TargetError
 from harness.targets.docker import daemon
 from harness.targets.docker.undo import PROGRAM_LABEL, RUN_LABEL, remove
 from harness.targets.linux import kernel, processes
+from harness.targets.linux.network.network import name_of
 from harness.workloads.app.started import ProgramFailed
 
 if TYPE_CHECKING:
@@ -118,8 +119,8 @@ class Containers:
     """The arguments of an instance; none: the image's own."""
     environment: Callable[[int], Mapping[str, str]]
     """The variables of an instance, in addition to the image's."""
-    network: str
-    """The name of the container whose network the containers join."""
+    network: str | None
+    """The name of the container whose network the containers join; None: this machine's."""
     run_id: str
     shared: Sequence[Path]
     """Directories and files of this machine that are in the containers too, at the same paths."""
@@ -128,7 +129,7 @@ class Containers:
         """Start an instance. Raises ProgramFailed."""
         from docker.errors import NotFound
 
-        name = f"{self.network}-{number}"
+        name = f"{self.network or f'{name_of(self.run_id)}-program'}-{number}"
         try:
             remove(self.address, name, self.run_id)
             with daemon.client(self.address) as client:
@@ -150,16 +151,29 @@ class Containers:
             environment=dict(self.environment(number)),
             init=True,  # it passes SIGTERM on, and ends the container with the program
             userns_mode="host",
-            network_mode=f"container:{self.network}",
+            network_mode="host" if self.network is None else f"container:{self.network}",
             mounts=_mounts(self.shared),
             log_config=LogConfig(type=LogConfig.types.NONE),
         )
         output = _attached(self.address, name)
         container.start()
         container.reload()
-        return StartedContainer(
-            self.address, name, self.run_id, int(container.attrs["State"]["Pid"]), output
-        )
+        pid = int(container.attrs["State"]["Pid"])
+        if self.network is None and pid and not _has_this_network(pid):
+            remove(self.address, name, self.run_id)
+            raise TargetError(
+                f"the Docker daemon at {self.address} has another network than this machine, so "
+                "the containers cannot reach the brokers: run highwater where the daemon runs"
+            )
+        return StartedContainer(self.address, name, self.run_id, pid, output)
+
+
+def _has_this_network(pid: int) -> bool:
+    """Whether a process has this process's network, or has ended."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
+    except OSError:
+        return True
 
 
 def _mounts(paths: Sequence[Path]) -> "list[Mount]":

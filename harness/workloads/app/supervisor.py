@@ -94,15 +94,15 @@ class Supervisor:
 
     def _containers(self, image: str) -> Starter:
         """The container that holds the program's network has the name of its namespace."""
-        assert self._config.namespace is not None
+        namespace, authority = self._config.namespace, self._access.properties.get(access.AUTHORITY)
         return Containers(
             address=daemon.chosen(),
             image=image,
             command=self._command_of,
             environment=lambda n: self._added({}, n),
-            network=Path(self._config.namespace).name,
+            network=None if namespace is None else Path(namespace).name,
             run_id=self._config.run_id,
-            shared=self._wanted.shared,
+            shared=[*self._wanted.shared, *([Path(authority)] if authority else [])],
         )
 
     def _command_of(self, number: int) -> list[str]:

@@ -1,7 +1,7 @@
 """A Docker daemon for the tests, and a base image for it that needs no registry.
 
-The daemon has its own directory and its own network namespace, so that it affects neither this
-machine's bridges and rules nor other daemons.
+The daemon has its own directory and, usually, its own network namespace, so that it affects neither
+this machine's bridges and rules nor other daemons.
 """
 
 import os
@@ -45,8 +45,9 @@ def base() -> Path:
 
 
 @contextmanager
-def daemon() -> Iterator[str]:
-    """Start a daemon that has only the base, and return its address."""
+def daemon(*, own_network: bool = True) -> Iterator[str]:
+    """Start a daemon that has only the base, and return its address. Without a network of its own
+    it has this machine's, and changes nothing of it."""
     place = Path(tempfile.mkdtemp(prefix="highwater-docker-"))
     address = f"unix://{place}/socket"
     options = (
@@ -55,9 +56,8 @@ def daemon() -> Iterator[str]:
         *("--iptables=false", "--ip6tables=false", "--ip-forward=false", "--bridge=none"),
     )
     with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            ["unshare", "--net", "dockerd", *options], stdout=log, stderr=log
-        )
+        prefix = ("unshare", "--net") if own_network else ()
+        process = subprocess.Popen([*prefix, "dockerd", *options], stdout=log, stderr=log)
     try:
         assert kernel.wait_until(lambda: _answers(place / "socket"), START_TIMEOUT_S, 0.1), (
             place / "log"
@@ -71,6 +71,9 @@ def daemon() -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(END_TIMEOUT_S)
+        # The name of the daemon's own network, which containers with that network have used.
+        if kernel.is_mounted(own := place / "exec" / "netns" / "default"):
+            kernel.umount(own)
         shutil.rmtree(place)
 
 

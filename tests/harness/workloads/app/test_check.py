@@ -67,7 +67,6 @@ def container(place: Path, **more: Any) -> Plan:
     [
         ({"target": "ssh"}, "target ssh"),
         ({"target": "vagrant"}, "target vagrant"),
-        ({"system": "external"}, "system external"),
     ],
 )
 def test_container_needs_a_network_that_highwater_makes(

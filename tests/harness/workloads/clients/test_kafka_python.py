@@ -52,7 +52,7 @@ class Library:
         self.refuses: Exception | None = None
         self._sender, self._transaction_manager = Threads(), State()
 
-    def send(self, topic: str, payload: bytes, partition: int) -> Future:
+    def send(self, topic: str, payload: bytes, key: bytes | None, partition: int) -> Future:
         """One more, unless it refuses."""
         if self.refuses is not None:
             raise self.refuses

@@ -36,7 +36,9 @@ class Library:
         self.refuses: Exception | None = None
         self.client, self._sender = Closing(), Closing()
 
-    async def send(self, topic: str, payload: bytes, partition: int) -> "asyncio.Future[Any]":
+    async def send(
+        self, topic: str, payload: bytes, key: bytes | None, partition: int
+    ) -> "asyncio.Future[Any]":
         """One more, unless it refuses, or waits for room."""
         if partition in self.full:
             await self.room.wait()

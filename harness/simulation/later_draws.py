@@ -57,6 +57,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = _with_compaction(plan, _stream("compaction", seed))
     plan = _with_workloads(plan, _stream("workloads", seed))
     plan = workload_draws.with_isolation(plan, _stream("isolation", seed))
+    plan = _with_keys(plan, _stream("keys", seed))
     plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
@@ -132,6 +133,15 @@ def _with_workloads(plan: Plan, rng: random.Random) -> Plan:
     if workload_draws.transactional(plan):
         broker |= {**TRANSACTION_TIMES, **_internal_topic("transaction.state.log", plan.nodes, rng)}
     return plan.model_copy(update={"broker": {**broker, **plan.broker}})
+
+
+def _with_keys(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let producers write and delete the keys of a compacted topic, which the checkers
+    judge."""
+    if rng.random() >= 0.06:
+        return plan
+    plan = workload_draws.with_keys(plan, rng)
+    return _with_fault(plan, COMPACT) if rng.random() < 0.4 else plan
 
 
 def _with_fault(plan: Plan, fault: str, **mix: FaultMix) -> Plan:

@@ -1,4 +1,5 @@
-"""Further workloads that a swarm draws: groups, copies and transactions, as a user's plan has them.
+"""Further workloads that a swarm draws: groups, copies, transactions and compacted topics, as a
+user's plan has them.
 
 The checkers judge their rows. The clients of `harness.simulation.group_work` and
 `harness.simulation.transaction_work` are there for the invariants, and record nothing.
@@ -9,6 +10,7 @@ from typing import Final
 
 from harness.plans.plan import Plan, Topic
 from harness.plans.workloads import (
+    CompactedWorkload,
     CopyWorkload,
     FurtherWorkload,
     GroupWorkload,
@@ -19,6 +21,8 @@ READERS: Final = "readers"
 COPIERS: Final = "copiers"
 COPIES: Final = "copies"
 """The topic of the copies."""
+ACCOUNTS: Final = "accounts"
+"""The compacted topic."""
 PAYMENTS: Final = "payments"
 """The topic with transactions."""
 SESSIONS_MS: Final = (500, 1_500, 6_000)
@@ -42,6 +46,42 @@ def add(plan: Plan, rng: random.Random) -> Plan:
                 drawn.append(_transactions(rng))
                 topics[PAYMENTS] = _written(PAYMENTS, source)
     changes = {"more_workloads": tuple(drawn), "topics": tuple(topics.values())}
+    return plan.model_copy(update=changes)
+
+
+def with_keys(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with a compacted topic whose keys are written and deleted."""
+    idempotent = rng.random() < 0.7
+    topic = plan.topics[0].model_copy(
+        update={
+            "name": ACCOUNTS,
+            "partitions": rng.randint(1, 2),
+            "acks": -1 if idempotent or rng.random() < 0.5 else 1,
+            "idempotence": idempotent,
+            "configs": {
+                **plan.topics[0].configs,
+                "cleanup.policy": "compact",
+                "segment.bytes": rng.choice(("1000", "4000")),
+                "min.cleanable.dirty.ratio": "0.01",
+            },
+        }
+    )
+    workload = CompactedWorkload(
+        kind="compacted",
+        client="own",
+        topics=(ACCOUNTS,),
+        producers=rng.randint(1, 2),
+        rate_per_s=rng.choice((20.0, 60.0)),
+        keys=rng.choice((2, 8)),
+        sends_per_key=rng.choice((10, 40)),
+        delete_share=rng.choice((0.1, 0.5)),
+        value_bytes=64,
+    )
+    changes = {
+        "more_workloads": (*plan.more_workloads, workload),
+        "topics": (*plan.topics, topic),
+        "broker": {"log.cleaner.backoff.ms": "300", **plan.broker},
+    }
     return plan.model_copy(update=changes)
 
 

@@ -3,6 +3,7 @@ cleaners without any invariant."""
 
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from harness.plans.plan import Plan, build
 from harness.run import prepare
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
+from harness.zoo.mutants import cleans_uncommitted_records, drops_tombstones_early
 from nodes.log.batch import BatchHeader
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.cleaning.offset_map import GONE, STAYS
@@ -26,14 +28,21 @@ SHORT = {"delete.retention.ms": "100"}
 
 def plan_with(**changes: Any) -> Plan:
     """A plan in which a node is killed, and brokers clean a compacted topic often."""
-    topic = {"name": "keys", "acks": "all", "idempotence": True, "partitions": 2}
+    others = changes.pop("plan", {})
+    topic = {
+        "name": "keys",
+        "min_insync_replicas": 2,
+        "acks": "all",
+        "idempotence": True,
+        "partitions": 2,
+    }
     raw = {
         "seed": 3,
         "name": "compacted",
         "target": "sim",
         "topics": [topic | {"configs": CONFIGS | changes.pop("configs", {})}],
         "workload": [{"kind": "compacted", "client": "own", "topics": ["keys"], **changes}],
-        "broker": {"log.cleaner.backoff.ms": 300, "broker.session.timeout.ms": 1000},
+        "broker": {"log.cleaner.backoff.ms": 100, "broker.session.timeout.ms": 1000},
         "warmup_s": 0,
         "duration_s": 6,
         "nemesis": {
@@ -41,6 +50,7 @@ def plan_with(**changes: Any) -> Plan:
                 {"at_ms": 2000, "fault": "kill", "targets": "node:1", "duration_ms": 1500},
             ]
         },
+        **others,
     }
     return build(raw, where="plan compacted")
 
@@ -119,6 +129,38 @@ def test_deleted_keys_that_come_back_are_found(
     outcome, grave = found_in(run(plan_with(delete_share=0.5)), tmp_path)
     assert outcome == "INVALID"
     assert grave["resurrected-key", None]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "seed", "found"),
+    [
+        (drops_tombstones_early, 3, ("lost-key", "tombstone")),
+        (cleans_uncommitted_records, 1, ("lost-key", None)),
+    ],
+    ids=["drops_tombstones_early", "cleans_uncommitted_records"],
+)
+def test_mutants_of_the_cleaner_are_found(
+    mutant: ModuleType, seed: int, found: tuple[str, str | None], tmp_path: Path
+) -> None:
+    """The leaders are cut off in turn, and clean what the others never get. The unmodified broker
+    passes."""
+    isolated = [
+        {"at_ms": at, "fault": "partition.isolate-leader", "targets": where, "duration_ms": 1800}
+        for at, where in zip(
+            (500, 2500, 4500, 6500), ["leader:keys/0", "leader:keys/1"] * 2, strict=True
+        )
+    ]
+    changes = {"seed": seed, "duration_s": 9, "nemesis": {"events": isolated}}
+    small = {"segment.bytes": "1000"}
+    plan = plan_with(configs=small, delete_share=0.5, plan=changes)
+    assert found_in(run(plan), tmp_path / "sound") == ("VALID", Counter())
+    undo = mutant.apply()
+    try:
+        outcome, grave = found_in(run(plan), tmp_path / "mutant")
+    finally:
+        undo()
+    assert outcome == "INVALID"
+    assert grave[found]
 
 
 def test_run_is_a_function_of_its_seed() -> None:

@@ -36,7 +36,7 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["read uncommitted"] += any(each.isolation == "read_uncommitted" for each in groups)
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met
-    assert {"group", "copy", "transactions"} <= set(met)
+    assert {"group", "copy", "transactions", "compacted"} <= set(met)
 
 
 def test_further_workloads_make_a_plan_that_could_be_written() -> None:

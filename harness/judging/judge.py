@@ -31,9 +31,6 @@ from checkers.history.history import (
 from harness.recording import journal, store
 from harness.recording.journal_faults import JournalledFaults
 from harness.recording.store import Run, StoreError
-from harness.reports import page
-from harness.targets import clean
-from harness.targets.linux.clean import CleanOutcome, is_detached_and_alive
 
 EngineName = Literal["duckdb", "spark"]
 
@@ -129,6 +126,8 @@ def open_engine(name: EngineName, run_dir: Path) -> Iterator[Engine]:
 
 def write_report(run_dir: Path) -> Path:
     """Write the report of a judged run; return its path. Raises StoreError without a verdict."""
+    from harness.reports import page  # slow to import; a verdict does not need it
+
     run = store.open_run(run_dir)
     if not (run.path / "verdict.json").is_file():
         raise StoreError(f"{run_dir}: is not judged yet; run `highwater check {run_dir}` first")
@@ -153,7 +152,13 @@ def _end_leftovers(run_dir: Path) -> None:
     A detached cluster writes nothing more into it and stays.
     """
     path = run_dir / "journal.jsonl"
-    if journal.has_ended(path) or is_detached_and_alive(journal.read(path)):
+    if journal.has_ended(path):
+        return
+    # Slow to import, and seldom needed: most runs have ended.
+    from harness.targets import clean
+    from harness.targets.linux.clean import CleanOutcome, is_detached_and_alive
+
+    if is_detached_and_alive(journal.read(path)):
         return
     cleaned = clean.undo(path)
     match cleaned.outcome:

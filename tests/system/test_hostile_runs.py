@@ -11,6 +11,7 @@ from checkers.history.history import SCHEMAS, table
 from harness.cli import main
 from harness.judging import judge
 from harness.recording import store
+from harness.reports import page
 from tests.support.histories.story import ALL, Story, healthy
 
 pytestmark = pytest.mark.slow
@@ -97,7 +98,7 @@ def test_a_page_that_cannot_be_written_hides_no_verdict(
     def fail(_: Path) -> Path:
         raise RuntimeError("the page is broken")
 
-    monkeypatch.setattr(judge.page, "write_report", fail)
+    monkeypatch.setattr(page, "write_report", fail)
     assert exit_code("check", str(path), "--json") == 1
     said = capsys.readouterr()
     assert json.loads(said.out)["verdict"] == "INVALID"

@@ -164,6 +164,14 @@ def test_page_shows_how_far_polls_were_behind(tmp_path: Path) -> None:
     assert "7 stale polls" in judge.write_report(run_dir).read_text()
 
 
+def test_verdict_needs_neither_plans_nor_pages_nor_targets() -> None:
+    """Their imports take longer than judging an ordinary run."""
+    names = ("harness.plans.plan", "harness.reports.page", "harness.targets.clean", "pyroute2")
+    code = "import sys, harness.judging.judge; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not set(names) & set(found.stdout.split())
+
+
 _WITHOUT_PANDAS = """
 import sys
 from harness.cli.main import main

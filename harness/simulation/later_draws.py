@@ -48,8 +48,8 @@ INDEX_INTERVALS: Final = ("0", "200")
 """Bytes between the entries of an index; with Kafka's 4096, the logs of a short run have few."""
 
 
-def add(plan: Plan, seed: int) -> Plan:
-    """Return the plan of a seed with these draws too."""
+def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
+    """Return the plan of a seed with these draws too. least_segment_bytes: of further topics."""
     lookups = _stream("lookups", seed)
     plan = plan.model_copy(update=_cluster(plan, _stream("cluster", seed)))
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
@@ -57,7 +57,7 @@ def add(plan: Plan, seed: int) -> Plan:
     plan = _with_compaction(plan, _stream("compaction", seed))
     plan = _with_workloads(plan, _stream("workloads", seed))
     plan = workload_draws.with_isolation(plan, _stream("isolation", seed))
-    plan = _with_keys(plan, _stream("keys", seed))
+    plan = _with_keys(plan, _stream("keys", seed), least_segment_bytes)
     plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {
         "simulated": _with_lookups(plan, lookups),
@@ -135,12 +135,12 @@ def _with_workloads(plan: Plan, rng: random.Random) -> Plan:
     return plan.model_copy(update={"broker": {**broker, **plan.broker}})
 
 
-def _with_keys(plan: Plan, rng: random.Random) -> Plan:
+def _with_keys(plan: Plan, rng: random.Random, least_segment_bytes: int) -> Plan:
     """Sometimes let producers write and delete the keys of a compacted topic, which the checkers
     judge."""
     if rng.random() >= 0.06:
         return plan
-    plan = workload_draws.with_keys(plan, rng)
+    plan = workload_draws.with_keys(plan, rng, least_segment_bytes)
     return _with_fault(plan, COMPACT) if rng.random() < 0.4 else plan
 
 

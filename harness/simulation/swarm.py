@@ -112,7 +112,7 @@ def draw_plan(plan: Plan, seed: int) -> Plan:
             "simulated": simulated,
         }
     )
-    return later_draws.add(drawn, seed)
+    return later_draws.add(drawn, seed, least_segment_bytes=SLOW_SEGMENT_BYTES if slow else 0)
 
 
 def followers_keep_up(plan: Plan) -> bool:

@@ -49,7 +49,7 @@ def add(plan: Plan, rng: random.Random) -> Plan:
     return plan.model_copy(update=changes)
 
 
-def with_keys(plan: Plan, rng: random.Random) -> Plan:
+def with_keys(plan: Plan, rng: random.Random, least_segment_bytes: int) -> Plan:
     """Return the plan with a compacted topic whose keys are written and deleted."""
     idempotent = rng.random() < 0.7
     topic = plan.topics[0].model_copy(
@@ -61,7 +61,7 @@ def with_keys(plan: Plan, rng: random.Random) -> Plan:
             "configs": {
                 **plan.topics[0].configs,
                 "cleanup.policy": "compact",
-                "segment.bytes": rng.choice(("1000", "4000")),
+                "segment.bytes": str(max(least_segment_bytes, rng.choice((1000, 4000)))),
                 "min.cleanable.dirty.ratio": "0.01",
             },
         }

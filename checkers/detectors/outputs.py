@@ -1,9 +1,10 @@
 """Did a tested program turn each input into an output, once, and in the order of each key?
 
 An input is a record of the final log of the topic that the program reads. An element of its output
-names the value of the input that it was made from: rows `app-output`. The row `app-end` says that
-the output was read to its end, when the last input had been sent, and when the time of the program
-was over. What the program claims is the contract's business.
+names the value of the input that it was made from: rows `app-output`. Those before a row
+`app-reread` do not count. The row `app-end` says that the output was read to its end, when the last
+input had been sent, and when the time of the program was over. What the program claims is the
+contract's business.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from checkers.frames.frames import Frames
 from checkers.history.history import TP
 
 OUTPUT: Final = "app-output"
+REREAD: Final = "app-reread"
 END: Final = "app-end"
 LOST: Final = "lost-output"
 LATE: Final = "late-output"
@@ -56,15 +58,7 @@ def program_outputs(frames: Frames) -> Iterator[Frame]:
     if program is None:
         return
     group, topic = F.lit(program.get("group")), F.lit(program.get("input"))
-    rows = frames.history.where(F.col("f") == F.lit(OUTPUT)).select(
-        F.col("op").alias("out_op"),
-        F.col("invoke_ns").alias("seen_ns"),
-        F.col("partition").alias("out_partition"),
-        F.col("offset").alias("position"),
-        "value",
-        "error",
-    )
-    rows = engine.materialize(rows)
+    rows = _elements_of(frames)
     yield from _unnamed(frames, rows, group, topic)
     place = engine.window.partitionBy("value").orderBy("partition", "offset")
     log = frames.final_log.where((F.col("topic") == topic) & F.col("value").isNotNull()).select(
@@ -81,6 +75,22 @@ def program_outputs(frames: Frames) -> Iterator[Frame]:
     known = engine.materialize(known.withColumn("input_offset", F.col("offset")))
     yield from _twice(frames, known, group)
     yield from _out_of_order(frames, known, group)
+
+
+def _elements_of(frames: Frames) -> Frame:
+    """The elements that count: out_op, seen_ns, out_partition, position, value, error."""
+    F, engine = frames.engine.functions, frames.engine
+    rows = frames.history.where(F.col("f") == F.lit(OUTPUT)).select(
+        F.col("op").alias("out_op"),
+        F.col("invoke_ns").alias("seen_ns"),
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("position"),
+        "value",
+        "error",
+    )
+    again = frames.rare_rows.where(F.col("f") == F.lit(REREAD)).agg(F.max("op").alias("last"))
+    last = engine.rows(again)[0]["last"]
+    return engine.materialize(rows if last is None else rows.where(F.col("out_op") > F.lit(last)))
 
 
 def _unnamed(frames: Frames, rows: Frame, group: Any, topic: Any) -> Iterator[Frame]:

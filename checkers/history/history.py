@@ -68,7 +68,7 @@ HISTORY = pa.schema(
         # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end; of
         # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
         # revoked, lost, offset-commit, final-committed; of tested programs: app-start, app-exit,
-        # app-output, app-end; of compacted topics: keyed-write, keyed-delete, keyed-read
+        # app-output, app-reread, app-end; of compacted topics: keyed-write, keyed-delete, keyed-read
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -111,8 +111,8 @@ HISTORY = pa.schema(
 # Rows of a tested program; client: the supervisor, or the instance. app-start, app-exit: the
 # generation is the number of the start, the error is how it ended. app-output: an element of the
 # output, when it was first seen (partition, offset: its place; value: of the input that it names;
-# error: why it names none). app-end: the output was read (type ok: to its end); from the last input
-# on the program had its time.
+# error: why it names none). app-reread: earlier rows app-output do not count. app-end: the output
+# was read (type ok: to its end); from the last input on the program had its time.
 
 # Rows of compacted topics. keyed-write, keyed-delete: the send of a record, or of a tombstone, with
 # the outcome of a send (value: unique, also of a tombstone). keyed-read: a record of the final log

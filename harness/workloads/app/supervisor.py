@@ -2,7 +2,8 @@
 
 The rows that it adds to the history: `app-start` and `app-exit` of each instance (client: the
 instance's; generation: the number of the start; error: how it ended). `app-output`, a row for each
-element (partition and offset: its place; value: of its input; error: why there is none). `app-end`:
+element (partition and offset: its place; value: of its input; error: why there is none), as soon as
+it is found; `app-reread`: the rows of elements up to here do not count (`recorded`). `app-end`:
 the output was read (ok: to its end, and the program had its time; info: not; error: why;
 invoke_ns: the last input had been sent; complete_ns: the program had all output, or its time was
 over).
@@ -22,7 +23,7 @@ from harness.targets.docker import daemon
 from harness.workloads.app import environment
 from harness.workloads.app.commands import Commands
 from harness.workloads.app.containers import Containers
-from harness.workloads.app.elements import Extraction, Place
+from harness.workloads.app.elements import Extraction
 from harness.workloads.app.instances import Instances
 from harness.workloads.app.outputs.base import Elements, OutputReader, TooMuchOutput
 from harness.workloads.app.outputs.file import FileOutput
@@ -30,6 +31,7 @@ from harness.workloads.app.outputs.http import HttpOutput
 from harness.workloads.app.outputs.sql import SqlOutput
 from harness.workloads.app.outputs.topic import TopicOutput, TopicReader, make_topic
 from harness.workloads.app.processes import FOLDER, clocks_of
+from harness.workloads.app.recorded import OutputRows
 from harness.workloads.app.started import ProgramFailed, Starter
 from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
@@ -45,7 +47,6 @@ QUIET_S: Final = 1.5
 STOPPED: Final = "the run was stopped first"
 START: Final = "app-start"
 EXIT: Final = "app-exit"
-OUTPUT: Final = "app-output"
 END: Final = "app-end"
 
 
@@ -64,6 +65,7 @@ class Supervisor:
         self._folder.mkdir(exist_ok=True)
         self._access = access.of_this_process()
         self.output = self._reader(Ids(config.run_id))
+        self._rows = OutputRows(self.output.elements, writer, self._client)
         self._variables = {
             environment.BOOTSTRAP: config.bootstrap,
             environment.INPUT: wanted.input,
@@ -163,6 +165,7 @@ class Supervisor:
 
     def _poll(self) -> None:
         self.output.poll()
+        self._rows.record()
         count = len(self.output.elements.by_place)
         self.tally.acked = self.tally.read = count
         self.tally.last_error = self.output.problem
@@ -185,13 +188,14 @@ class Supervisor:
         except TooMuchOutput as error:
             problem = str(error)
         if problem is not None:
-            self.output.elements.clear()
+            self._rows.discard()
         elif self.output.problem is not None:
             self.notes.append(f"the program's output could not be read: {self.output.problem}")
         elif not self.output.elements.by_place:
             self.notes.append(f"the program wrote nothing to {self._wanted.sink.text}")
-        why = problem or self.output.problem or why
-        self._record_output(begun_ns, over_ns, why)
+        if problem is None:
+            self._rows.finish()
+        self._record_end(begun_ns, over_ns, problem or self.output.problem or why)
         self.output.close()
         return problem
 
@@ -232,21 +236,11 @@ class Supervisor:
         reader.close()
         return found, missing
 
-    def _record_output(self, begun_ns: int, over_ns: int, why: str | None) -> None:
-        writer, found = self._writer, self.output.elements.by_place
-        for place in sorted(found):
-            self._record_element(place)
+    def _record_end(self, begun_ns: int, over_ns: int, why: str | None) -> None:
+        writer = self._writer
         writer.record(
             writer.next_op(), self._client, END, "ok" if why is None else "info", begun_ns,
             over_ns, error=why,
         )  # fmt: skip
         for number in range(self._wanted.instances + 1):
             writer.end(self._client + number)
-
-    def _record_element(self, place: Place) -> None:
-        element = self.output.elements.by_place[place]
-        self._writer.record(
-            self._writer.next_op(), self._client, OUTPUT, "ok", element.seen_ns, element.seen_ns,
-            partition=place.partition, value=element.value, offset=place.position,
-            error=element.error,
-        )  # fmt: skip

@@ -18,7 +18,9 @@ def find_in_outputs(history: list[Row], topic: str) -> Counter[tuple[str, str | 
             log.setdefault(row["value"], (row["partition"], row["offset"]))
             in_log[row["value"]] += 1
     sent = {r["value"] for r in _of(history, "send") if r["topic"] == topic}
-    outputs = sorted(_of(history, "app-output"), key=lambda r: (r["invoke_ns"], r["op"]))
+    again = max((r["op"] for r in _of(history, "app-reread")), default=-1)
+    counted = [row for row in _of(history, "app-output") if row["op"] > again]
+    outputs = sorted(counted, key=lambda r: (r["invoke_ns"], r["op"]))
     written: Counter[int] = Counter()
     firsts: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     for row in outputs:

@@ -1,5 +1,6 @@
 """What every reader of an output does, and the elements that it has found."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -16,7 +17,11 @@ class TooMuchOutput(Exception):
 
 
 class Elements:
-    """The elements by their places. Raises TooMuchOutput when there are too many."""
+    """The elements by their places. Raises TooMuchOutput when there are too many.
+
+    An output is read again from its beginning if it may have changed: `clear`, then `add` for all.
+    An element that is at its place again stays the one that was seen first.
+    """
 
     def __init__(self, extraction: Extraction, now_ns: Callable[[], int]) -> None:
         self.by_place: dict[Place, Element] = {}
@@ -24,6 +29,11 @@ class Elements:
         """Every value that was seen at some time."""
         self.texts = 0
         """How many elements were read, also those that do not count."""
+        self.fresh: deque[Place] = deque()
+        """Places whose element nobody has taken yet, in the order in which they were found."""
+        self.changed = False
+        """Whether a place had another element before."""
+        self._before: dict[Place, Element] = {}
         self._extraction = extraction
         self._now_ns = now_ns
 
@@ -33,14 +43,26 @@ class Elements:
         if self.texts > MAX_ELEMENTS:
             raise TooMuchOutput(f"the program wrote more than {MAX_ELEMENTS:,} elements")
         found = self._extraction.element(text, self._now_ns() if seen_ns is None else seen_ns)
-        if found is not None:
-            self.by_place[place] = found
-            if found.value is not None:
-                self.values.add(found.value)
+        if found is None:
+            return None
+        before = self.by_place.get(place) or self._before.get(place)
+        if before is None:
+            self.fresh.append(place)
+        elif (before.value, before.error) == (found.value, found.error):
+            found = before
+        else:
+            self.changed = True
+        self.by_place[place] = found
+        if found.value is not None:
+            self.values.add(found.value)
         return found
 
     def clear(self) -> None:
-        """Forget all places, because the output is read again from its beginning."""
+        """Forget what is at the places, because the output is read again from its beginning."""
+        if self._before:
+            self._before |= self.by_place
+        else:
+            self._before = self.by_place
         self.by_place = {}
         self.texts = 0
 

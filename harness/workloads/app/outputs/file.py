@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from harness.workloads.app.elements import Element, Place
+from harness.workloads.app.elements import Place
 from harness.workloads.app.outputs.base import Elements
 
 CHUNK_BYTES: Final = 4_000_000
@@ -24,7 +24,6 @@ class FileOutput:
         self._inode: int | None = None
         self._lines = 0
         self._rest = b""
-        self._before: dict[Place, Element] = {}
 
     @property
     def address(self) -> str:
@@ -60,16 +59,11 @@ class FileOutput:
 
     def _begin(self, inode: int) -> None:
         if self._inode is not None:
-            self._before = self.elements.by_place
             self.elements.clear()
         self._inode, self._position, self._lines, self._rest = inode, 0, 0, b""
 
     def _add(self, line: bytes) -> None:
-        place = Place(0, self._lines)
-        made = self.elements.add(place, line.decode(errors="replace"))
-        before = self._before.get(place)
-        if made is not None and before is not None and before.value == made.value:
-            self.elements.by_place[place] = before  # it was seen at that time already
+        self.elements.add(Place(0, self._lines), line.decode(errors="replace"))
         self._lines += 1
 
     def finish(self) -> None:

@@ -102,6 +102,17 @@ def input_was_there_twice(s: Story) -> None:
     program(s, (*EVERY, 3))
 
 
+@golden("VALID")
+def program_corrected_its_output(s: Story) -> None:
+    """Near miss: two inputs were there again, until the program wrote its output anew."""
+    program(s, (4, 9, 4, 9), at_s=15)
+    s.history[:] = [
+        row for row in s.history if row["client"] != PROGRAM or row["f"] == "app-output"
+    ]
+    s.row("app-reread", PROGRAM, 18)
+    program(s, EVERY, ordered=True)
+
+
 @golden("INVALID", {("reordered-output", None): (F, 1)}, because="in their order")
 def program_changed_the_order_of_a_key(s: Story) -> None:
     """The inputs 3 and 11 have one key."""

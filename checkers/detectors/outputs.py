@@ -7,13 +7,13 @@ input had been sent, and when the time of the program was over. What the program
 contract's business.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import TP
+from checkers.history.history import PRODUCER_EPOCH, TP
 
 OUTPUT: Final = "app-output"
 REREAD: Final = "app-reread"
@@ -27,7 +27,9 @@ UNKNOWN: Final = "unknown-output"
 KINDS: Final = (LOST, TWICE, OUT_OF_ORDER, TORN, UNKNOWN, LATE)
 KEYS_OF_PARTITION: Final = 8
 """A partition of the input has so many keys: the value modulo this number."""
-_TORN: Final = "torn"
+TORN_ELEMENT: Final = "torn"
+"""The error of an element that has a part of an id."""
+ACKS_ALL: Final = -1
 UNREADABLE: Final = "unreadable"
 """The aspect of an element in which no id of an input was found."""
 
@@ -77,6 +79,37 @@ def program_outputs(frames: Frames) -> Iterator[Frame]:
     yield from _out_of_order(frames, known, group)
 
 
+def early_outputs(frames: Frames) -> Iterator[Frame]:
+    """What `program_outputs` finds that is certain while the run goes on: elements that are
+    there again, moved, torn or unreadable.
+
+    The inputs are the acknowledged sends. Nothing is said of them if the input topic may lose
+    acknowledged records, or of those that may be in the log twice: the topic has no idempotent
+    producers, or the producer left an epoch.
+    """
+    F = frames.engine.functions
+    program = program_of(frames.plan)
+    if program is None:
+        return
+    name = program.get("input")
+    group, topic = F.lit(program.get("group")), F.lit(name)
+    rows = _elements_of(frames)
+    yield from _without_an_id(frames, rows, group, topic)
+    settings = frames.settings(name)
+    kept = settings.acks == ACKS_ALL and not settings.unclean_election
+    if not (kept and settings.idempotence) or frames.state_losses.possible(name, None):
+        return
+    left = frames.rare_rows.where(F.col("f") == F.lit(PRODUCER_EPOCH)).select("client").distinct()
+    acked = frames.sends.where((F.col("topic") == topic) & (F.col("type") == F.lit("ok")))
+    sent = acked.where(F.col("offset").isNotNull()).join(left, on="client", how="left_anti")
+    inputs = sent.select(*TP, "offset", "value", F.lit(1).alias("in_log"))
+    named = rows.where(F.col("value").isNotNull())
+    known = named.join(inputs, on="value", how="inner")
+    known = frames.engine.materialize(known.withColumn("input_offset", F.col("offset")))
+    yield from _twice(frames, known, group)
+    yield from _out_of_order(frames, known, group)
+
+
 def _elements_of(frames: Frames) -> Frame:
     """The elements that count: out_op, seen_ns, out_partition, position, value, error."""
     F, engine = frames.engine.functions, frames.engine
@@ -97,14 +130,26 @@ def _unnamed(frames: Frames, rows: Frame, group: Any, topic: Any) -> Iterator[Fr
     """The elements that name no input."""
     F = frames.engine.functions
     sent = frames.sends.where(F.col("topic") == topic).select("value").distinct()
-    torn = rows.where(F.col("error") == F.lit(_TORN))
     invented = rows.where(F.col("value").isNotNull()).join(sent, on="value", how="left_anti")
+    yield from _of_no_input(frames, ((invented, UNKNOWN, None),), group, topic)
+    yield from _without_an_id(frames, rows, group, topic)
+
+
+def _without_an_id(frames: Frames, rows: Frame, group: Any, topic: Any) -> Iterator[Frame]:
+    """The elements without a whole id."""
+    F = frames.engine.functions
+    torn = rows.where(F.col("error") == F.lit(TORN_ELEMENT))
     unreadable = rows.where((F.col("error") == F.lit(UNREADABLE)) & F.col("value").isNull())
-    for found, kind, aspect in (
-        (torn, TORN, None),
-        (invented, UNKNOWN, None),
-        (unreadable, UNKNOWN, UNREADABLE),
-    ):
+    found = ((torn, TORN, None), (unreadable, UNKNOWN, UNREADABLE))
+    yield from _of_no_input(frames, found, group, topic)
+
+
+def _of_no_input(
+    frames: Frames, elements: Sequence[tuple[Frame, str, str | None]], group: Any, topic: Any
+) -> Iterator[Frame]:
+    """Evidence of elements of a kind, with an aspect."""
+    F = frames.engine.functions
+    for found, kind, aspect in elements:
         some = frames.none_if_empty(found)
         if some is not None:
             yield evidence(

@@ -6,6 +6,7 @@
     state         what is kept of the history from segment to segment, and the suspects it shows
     transactions  what is kept of transactions
     groups        what is kept of groups, and of the copies that they make
+    outputs       what is kept of a tested program's output
     memory        what is kept of the cluster's rows and of faults
     evidence      which rows concern a suspect, and which detectors judge it
     follow        from segments to the first alarm: detectors and contract judge the suspects

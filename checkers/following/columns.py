@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.detectors.outputs import OUTPUT, REREAD
 from checkers.following.suspects import Row
 from checkers.frames.ended import INIT
 from checkers.frames.ownership import ASSIGNED
@@ -17,9 +18,9 @@ from checkers.frames.ownership import ASSIGNED
 COLUMNS = (
     "f", "type", "op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value",
     "offset", "leader_epoch", "acks", "node", "txn", "group", "generation", "transactional_id",
-    "copies",
+    "copies", "error",
 )  # fmt: skip
-KINDS = (INIT, "send", "poll", "assign", ASSIGNED, "offset-commit")
+KINDS = (INIT, "send", "poll", "assign", ASSIGNED, "offset-commit", OUTPUT, REREAD)
 """The kinds of rows of a history that the state is made of."""
 AT_A_TIME = 10_000
 """How many rows are converted at once."""

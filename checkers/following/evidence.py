@@ -16,6 +16,9 @@ from checkers.detectors.deliveries import SKIPPED, deliveries_again, skipped_rec
 from checkers.detectors.durability import aborted_reads, phantoms
 from checkers.detectors.groups import lost_commits, stale_commits
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.detectors.outputs import OUT_OF_ORDER as MOVED
+from checkers.detectors.outputs import REREAD, TORN, UNKNOWN, early_outputs
+from checkers.detectors.outputs import TWICE as AGAIN
 from checkers.detectors.transactions import FALSE_ABORT, false_aborts, zombie_writes
 from checkers.engines.engine import Engine, Frame
 from checkers.following.suspects import Suspect
@@ -42,7 +45,8 @@ class Family:
 
 
 _OF_A_LOG: Final = (UNCOPIED, TWICE, OUT_OF_ORDER, FALSE_ABORT)
-_OF_OTHERS: Final = (*_OF_A_LOG, SKIPPED)
+OF_OUTPUTS: Final = (TORN, UNKNOWN, AGAIN, MOVED)
+_OF_OTHERS: Final = (*_OF_A_LOG, SKIPPED, *OF_OUTPUTS)
 FAMILIES: Final = (
     Family(
         detectors=(
@@ -52,6 +56,7 @@ FAMILIES: Final = (
     ),
     Family(kinds=_OF_A_LOG, detectors=(judged_copies, false_aborts), needs_log=True),
     Family(kinds=(SKIPPED,), detectors=(skipped_records,), needs_log=True),
+    Family(kinds=OF_OUTPUTS, detectors=(early_outputs,)),
 )  # fmt: skip
 
 
@@ -60,9 +65,11 @@ def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     their offsets, the calls of their groups, and the ends of their transactions."""
     F = frames.engine.functions
     listed = list(suspects)
-    conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH)]
+    conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH, REREAD)]
     if values := sorted({value for each in listed for value in each.values}):
         conditions += [F.col("value").isin(*values), F.col("copies").isin(*values)]
+    if ops := sorted({each.op for each in listed if each.op is not None}):
+        conditions.append(F.col("op").isin(*ops))
     if groups := sorted({each.group for each in listed if each.group is not None}):
         calls = F.col("f").isin(ASSIGNED, REVOKED, LOST, "offset-commit")
         conditions.append(calls & F.col("group").isin(*groups))

@@ -21,6 +21,7 @@ from checkers.causes.matching import MARKER
 from checkers.check import judged
 from checkers.contract.conditions import IN_TRANSACTION
 from checkers.contract.contract import Judgement, in_force
+from checkers.detectors.outputs import TORN, UNKNOWN, program_of
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
 from checkers.following.evidence import FAMILIES, as_if_over, concerns
 from checkers.following.state import HistoryState
@@ -37,7 +38,9 @@ from checkers.verdict import Anomaly
 SUSPECTS = 20
 """The limit of suspects of one kind in one partition, between two looks."""
 
-_AT_ONCE = ("phantom", "inconsistent-offset", "lost-write", "nonmonotonic-poll")
+_AT_ONCE = (
+    "phantom", "inconsistent-offset", "lost-write", "nonmonotonic-poll", TORN, UNKNOWN,
+)  # fmt: skip
 """The kinds of suspects that no row of another writer may excuse."""
 _OF_TRANSACTIONS = ("torn-transaction", "false-abort", "zombie-write", "aborted-read")
 """The kinds that a coordinator may cause that has forgotten a transaction."""
@@ -65,6 +68,9 @@ class Follower:
     segments: int = 0
     _next: dict[str, int] = field(default_factory=dict)
     _held: list[Suspect] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.history_state.follow_program(program_of(self.plan))
 
     def look(self, history: Path) -> tuple[Anomaly, ...]:
         """Read the segments of `history` that were sealed since the last look, and return forbidden

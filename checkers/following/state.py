@@ -9,13 +9,16 @@ suspect is not a verdict: it says where to look.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from checkers.detectors.durability import SEQUENCE_BITS
+from checkers.detectors.outputs import OUTPUT, REREAD
 from checkers.following.columns import rows_of
 from checkers.following.groups import GroupState
 from checkers.following.intervals import Intervals, Seen
+from checkers.following.outputs import OutputState
 from checkers.following.suspects import Recent, Row, Suspect, finding, of_offset, of_values
 from checkers.following.transactions import TransactionState
 from checkers.frames.ended import INIT
@@ -65,6 +68,7 @@ class HistoryState:
     _failed: dict[str, Recent[int, int | None]] = field(default_factory=dict)
     _transactions: TransactionState = field(init=False)
     _groups: GroupState = field(init=False)
+    _outputs: OutputState | None = None
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -73,11 +77,25 @@ class HistoryState:
             groups=limits.groups, offsets=limits.offsets, intervals=limits.intervals
         )
 
+    def follow_program(self, program: Mapping[str, Any] | None) -> None:
+        """Look at the output of the program that the plan tests, if it tests one. Programs change
+        the rows of a database, so these show nothing before the end."""
+        if program is not None and (program.get("sink") or {}).get("sql") is None:
+            limits = self.limits
+            self._outputs = OutputState(
+                program,
+                offsets=limits.offsets,
+                producers=limits.producers,
+                intervals=limits.intervals,
+                lines=limits.groups,
+            )
+
     def size(self) -> int:
         """The number of entries; bounded by the limits and the number of partitions."""
         seen = sum(len(each) for known in self._seen.values() for each in known.values())
         failed = sum(map(len, self._failed.values()))
         others = self._transactions.size() + self._groups.size()
+        others += 0 if self._outputs is None else self._outputs.size()
         return seen + failed + others + sum(each.size() for each in self._partitions.values())
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
@@ -99,6 +117,8 @@ class HistoryState:
         f, ok = row["f"], row["type"] == "ok"
         if f == INIT:
             self._transactions.producer(row)
+        if self._outputs is not None:
+            yield from _of_program(self._outputs, row)
         if row["topic"] is None or row["partition"] is None:
             return
         if f == "send":
@@ -219,6 +239,17 @@ class HistoryState:
         elif sequence < last:
             yield of_values("reordered-send", row, value, client << SEQUENCE_BITS | last)
         held.last[client] = max(last, sequence)
+
+
+def _of_program(outputs: OutputState, row: Row) -> Iterator[Suspect]:
+    """Handle what a row says of a tested program."""
+    f = row["f"]
+    if f == "send":
+        yield from outputs.sent(row)
+    elif f == OUTPUT:
+        yield from outputs.element(row)
+    elif f == REREAD:
+        outputs.reread()
 
 
 def _passed_over(held: _Partition, position: int, row: Row) -> Iterator[Suspect]:

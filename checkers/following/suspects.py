@@ -16,7 +16,8 @@ Row: TypeAlias = Mapping[str, Any]
 class Suspect:
     """A suspect: values, the record at an offset, or (evidence) a complete finding.
 
-    group, txn, transactional_id: of which further rows tell whether it is an anomaly.
+    op: the operation of an element of a program's output. group, txn, transactional_id: of which
+    further rows tell whether it is an anomaly.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Suspect:
     values: tuple[int, ...] = ()
     offset: int | None = None
     evidence: Row | None = None
+    op: int | None = None
     group: str | None = None
     txn: int | None = None
     transactional_id: str | None = None

@@ -45,7 +45,7 @@ def analyze(
         typer.Option(
             "--follow",
             help="Watch one run while it goes on, until a forbidden anomaly or its end. The run "
-            "needs `highwater run --rotate`.",
+            "needs --rotate.",
         ),
     ] = False,
     webhook: Annotated[

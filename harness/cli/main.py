@@ -59,6 +59,7 @@ from harness.cli.options import (
     PlanName,
     Rate,
     Report,
+    Rotate,
     Store,
     StoredRun,
     SystemName,
@@ -133,12 +134,6 @@ Resolved = Annotated[
     typer.Option(
         "--resolved",
         help="With --replay: hit the nodes that were hit then, instead of choosing them again.",
-    ),
-]
-Rotate = Annotated[
-    str | None,
-    typer.Option(
-        help="Write the history in segments of this length (`analyze --follow` needs it): 30s, 1m."
     ),
 ]
 

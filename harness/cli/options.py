@@ -121,6 +121,12 @@ def faults_beginning_with(incomplete: str) -> list[str]:
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Rotate = Annotated[
+    str | None,
+    typer.Option(
+        help="Write the history in segments of this length (`analyze --follow` needs it): 30s, 1m."
+    ),
+]
 Store = Annotated[Path, typer.Option(help="The folder with the run directories.")]
 StoredRun = Annotated[
     Path, typer.Argument(help="A run directory; `store/latest` is the latest run.")

@@ -14,6 +14,7 @@ from harness.cli.options import (
     Faults,
     KafkaHome,
     Report,
+    Rotate,
     Store,
     comma_separated,
 )
@@ -44,6 +45,7 @@ def try_program(
     faults: Faults = None,
     system: System = None,
     kafka_home: KafkaHome = None,
+    rotate: Rotate = None,
     store: Store = DEFAULT_STORE,
     dry_run: DryRun = False,
     report: Report = True,
@@ -65,6 +67,7 @@ def try_program(
         "duration_s": None if duration is None else seconds(duration),
         "faults": None if faults is None else comma_separated(faults),
         "system": system,
+        "rotate_s": None if rotate is None else seconds(rotate),
         "kafka_home": None if kafka_home is None else str(kafka_home),
     }
     made = plan.build(app_plan.load(form), where=str(form), flags=flags)

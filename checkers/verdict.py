@@ -86,6 +86,14 @@ class Anomaly:
     group: str | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def what(self) -> str:
+        """The kind and the place, if there is one: `duplicate in orders-1`."""
+        if self.topic is None:
+            return self.kind
+        partition = "" if self.partition is None else f"-{self.partition}"
+        return f"{self.kind} in {self.topic}{partition}"
+
     def as_json(self) -> dict[str, Any]:
         """The fields in verdict.json; fields that do not apply are left out."""
         made = {
@@ -236,8 +244,5 @@ class Verdict:
 
 def _reason(anomaly: Anomaly) -> tuple[str, str]:
     """Return the anomaly with its place, and what the contract says about it."""
-    where = "" if anomaly.topic is None else f" in {anomaly.topic}"
-    if anomaly.partition is not None:
-        where += f"-{anomaly.partition}"
     cause = anomaly.cause if anomaly.judgement is Judgement.UNKNOWN else None
-    return f"{anomaly.kind}{where}", f"{anomaly.rule}: {cause}" if cause else anomaly.rule
+    return anomaly.what, f"{anomaly.rule}: {cause}" if cause else anomaly.rule

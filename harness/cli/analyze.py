@@ -92,7 +92,7 @@ def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json
     if not found:
         return
     alarm = follow.raise_alarm(run_dir, found, Path(out or run_dir), webhook)
-    counted = (f"  {each.count} {each.kind} in {each.topic}-{each.partition}" for each in found)
+    counted = (f"  {each.count} {each.what}" for each in found)
     print(json.dumps(alarm) if as_json else "\n".join(["ALARM", *counted]))
     raise Exit(judge.EXIT_CODES["INVALID"])
 

@@ -66,7 +66,10 @@ def alarms(folder: Path, story: Story) -> set[str]:
 
 def test_output_that_is_there_again_raises_an_alarm(tmp_path: Path) -> None:
     """If the program claims that it is not."""
-    assert alarms(tmp_path, story_of((*EVERY, 4))) == {"duplicated-output"}
+    story = story_of((*EVERY, 4))
+    assert alarms(tmp_path / "a", story) == {"duplicated-output"}
+    (alarm,) = follow(tmp_path / "b", story)
+    assert alarm.what == f"duplicated-output in {ALL}"
 
 
 def test_moved_output_raises_an_alarm(tmp_path: Path) -> None:

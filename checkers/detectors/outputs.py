@@ -97,7 +97,10 @@ def early_outputs(frames: Frames) -> Iterator[Frame]:
     yield from _without_an_id(frames, rows, group, topic)
     settings = frames.settings(name)
     kept = settings.acks == ACKS_ALL and not settings.unclean_election
-    if not (kept and settings.idempotence) or frames.state_losses.possible(name, None):
+    lost = frames.state_losses
+    if lost.certain(name, None) or lost.possible(name, None):
+        return
+    if not (kept and settings.idempotence):
         return
     left = frames.rare_rows.where(F.col("f") == F.lit(PRODUCER_EPOCH)).select("client").distinct()
     acked = frames.sends.where((F.col("topic") == topic) & (F.col("type") == F.lit("ok")))

@@ -10,6 +10,7 @@ from checkers.following.outputs import OutputState
 from checkers.history.history import PRODUCER_EPOCH
 from checkers.verdict import Outcome
 from tests.checkers.following.test_follow import follow
+from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, PRODUCER, Story, healthy, v
 
 PROGRAM = 51
@@ -111,6 +112,16 @@ def test_input_that_may_be_in_the_log_twice_raises_no_alarm(tmp_path: Path) -> N
         planned |= changes
         found = follow(tmp_path / next(iter(changes)), story)
         assert "duplicated-output" not in {each.kind for each in found}
+
+
+@pytest.mark.parametrize("took", [True, False])
+def test_input_that_may_be_lost_raises_no_alarm(tmp_path: Path, *, took: bool) -> None:
+    """A loss of power may take an acknowledged input, and then its outputs are not judged. A fault
+    that was not injected takes nothing."""
+    story = story_of((*EVERY, 4))
+    taken(story, 1, 2, took=took)
+    found = {each.kind for each in follow(tmp_path, story)}
+    assert ("duplicated-output" in found) is not took
 
 
 def state(**limits: int) -> OutputState:

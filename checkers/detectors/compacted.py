@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from checkers.causes.matching import MARKER
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.key_rules import EXPIRED
 from checkers.detectors.durability import cut_clients
@@ -23,6 +24,8 @@ from checkers.losses import LOST_KEY, RESURRECTED
 KEY = [*TP, "key"]
 _STAYS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("stays_ns", pa.int64())])
 MS = 1_000_000
+ANYWHERE = 1 << 62
+"""An offset behind all others."""
 
 
 def keyed_records(frames: Frames) -> Iterator[Frame]:
@@ -129,11 +132,12 @@ def _tombstones_stay(frames: Frames) -> Frame:
 
 def _causes(frames: Frames, gone: Frame) -> Frame:
     """Return op, topic, partition, cause_id. What removed a later record of the key, which had
-    superseded this one, explains the loss as well; the place of such a record may not be known."""
+    superseded this one, explains the loss as well. Such a record may be anywhere behind this one,
+    as the marker of a transaction may be."""
     F, engine = frames.engine.functions, frames.engine
-    place = F.when(F.col("open_writes").isNull(), F.col("offset"))
-    columns = ["value", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
-    asked = gone.select("op", *TP, *columns, place.alias("offset"))
+    until = F.when(F.col("open_writes").isNotNull(), F.lit(ANYWHERE)).alias(MARKER)
+    columns = ["value", "offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
+    asked = gone.select("op", *TP, *columns, until)
     found = frames.with_causes(engine.materialize(asked))
     return engine.materialize(found.select("op", *TP, "cause_id"))
 

@@ -1,6 +1,7 @@
 """What certainly survives a loss of power on a simulated disk."""
 
 from harness.simulation.world.disk import SimDisk
+from nodes.log.cleaning.swap import SWAP
 from nodes.log.log import Log
 from nodes.storage.memory import _Directory, _Inode
 
@@ -21,7 +22,9 @@ def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
             beyond = (at for at, header in segment.scan() if header.base_offset >= end)
             wanted = next(beyond, wanted)
         if wanted:
-            inode = _durable(disk, f"{segment.stem}.log")
+            # A start completes a swap of which this name is on the disk.
+            swapped = _durable(disk, f"{segment.stem}.log{SWAP}")
+            inode = swapped or _durable(disk, f"{segment.stem}.log")
             if inode is None or inode.same < wanted:
                 return False
     return True

@@ -167,3 +167,10 @@ def test_run_is_a_function_of_its_seed() -> None:
     """Keys depend on values alone."""
     one, other = run(plan_with()), run(plan_with())
     assert one.histories[0].rows == other.histories[0].rows
+
+
+def test_last_rename_of_a_swap_needs_no_sync() -> None:
+    """A start completes the swap. The invariant about what is flushed knows that."""
+    flushed = {"flush.messages": "1", "segment.bytes": "1000"}
+    recording = Simulation(prepare.prepare(plan_with(configs=flushed))).run()
+    assert recording.failure is None

@@ -269,3 +269,16 @@ def compaction_did_everything_wrong(s: Story) -> None:
     s.read_in_the_end(ALL, 21, v(ALL, 92), key=6)
     s.rows("final-read", ALL)[0]["f"] = "keyed-read"
     end_at(s, 23)
+
+
+@golden("VALID", {("lost-key", None): (P, 1)}, cause="replaced node 1 as leader at 10.000 s")
+def key_is_lost_with_what_superseded_it(s: Story) -> None:
+    """Near miss: the new epoch starts behind the acknowledged record, but the deposed leader had a
+    later write of unknown outcome, and had cleaned the log."""
+    compact(s, ONE)
+    write(s, ONE, 97, 9.2, offset=9, key=7)
+    write(s, ONE, 98, 9.4, key=7, type="info")
+    lose(s, ONE, offset=9)
+    for row in s.rows("keyed-write", ONE):
+        if row["value"] == v(ONE, 10):
+            row.update(type="info", offset=None)

@@ -68,7 +68,8 @@ HISTORY = pa.schema(
         # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end; of
         # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
         # revoked, lost, offset-commit, final-committed; of tested programs: app-start, app-exit,
-        # app-output, app-reread, app-end; of compacted topics: keyed-write, keyed-delete, keyed-read
+        # app-output, app-reread, app-end; of compacted topics: keyed-write, keyed-delete,
+        # keyed-read
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),

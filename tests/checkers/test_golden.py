@@ -17,7 +17,7 @@ from checkers.verdict import Anomaly, Status, Verdict
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
 from tests.support.histories.multiplex import alike, mixable, multiplex, prefix
-from tests.support.tiers import nightly
+from tests.support.tiers import a_third_fast, nightly
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip
@@ -88,7 +88,7 @@ def test_golden_histories_in_one_run() -> None:
         assert golden.cause in "; ".join(a.cause or "" for a in mine), name
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", [*ALONE_ON_SPARK, *a_third_fast(MIXED)])
 def test_golden_history(name: str) -> None:
     """The embedded engine gives the verdict that the history was written for."""
     golden = ALL_GOLDEN[name]

@@ -4,7 +4,8 @@
 is `nightly`, and names the test that every change runs. `make test` runs both.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -43,6 +44,14 @@ the others waiting. The tests of a file stay on one worker."""
 def place(file: str) -> int:
     """Return the place of a test file in the order of a session."""
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
+def a_third_fast(names: Sequence[str]) -> list[Any]:
+    """Return parameters of a test; two of every three are slow, where there are too many."""
+    return [
+        name if number % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
+        for number, name in enumerate(names)
+    ]
 
 
 def nightly(daily: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:

@@ -17,6 +17,7 @@ from checkers.verdict import Anomaly, Outcome
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.ended_transactions import old_transactions
 from tests.support.histories.story import ALL, ONE, TOPICS, Story, healthy, v, value
+from tests.support.tiers import a_third_fast
 
 SEGMENTS = 3
 
@@ -105,7 +106,7 @@ OF_GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("name", OF_GROUPS)
+@pytest.mark.parametrize("name", a_third_fast(OF_GROUPS))
 def test_following_agrees_with_the_check_of_the_whole(name: str, tmp_path: Path) -> None:
     """Of transactions and groups each alarm is what the whole run shows, and none is missed."""
     story = ALL_GOLDEN[name].story()

@@ -90,6 +90,7 @@ def test_sound_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
     assert found_in(recording, tmp_path) == ("VALID", Counter())
 
 
+@pytest.mark.slow
 def test_removed_tombstones_are_no_loss_after_their_time(tmp_path: Path) -> None:
     """delete.retention.ms is short."""
     outcome, grave = found_in(run(plan_with(configs=SHORT, delete_share=0.6)), tmp_path)
@@ -104,6 +105,7 @@ def test_lost_last_records_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert grave["lost-key", None] > 5
 
 
+@pytest.mark.slow
 def test_tombstones_that_go_too_early_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,7 @@ def test_tombstones_that_go_too_early_are_found(
     assert set(grave) == {("lost-key", "tombstone")}
 
 
+@pytest.mark.slow
 def test_deleted_keys_that_come_back_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +134,7 @@ def test_deleted_keys_that_come_back_are_found(
     assert grave["resurrected-key", None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "seed", "found"),
     [
@@ -163,12 +167,14 @@ def test_mutants_of_the_cleaner_are_found(
     assert grave[found]
 
 
+@pytest.mark.slow
 def test_run_is_a_function_of_its_seed() -> None:
     """Keys depend on values alone."""
     one, other = run(plan_with()), run(plan_with())
     assert one.histories[0].rows == other.histories[0].rows
 
 
+@pytest.mark.slow
 def test_last_rename_of_a_swap_needs_no_sync() -> None:
     """A start completes the swap. The invariant about what is flushed knows that."""
     flushed = {"flush.messages": "1", "segment.bytes": "1000"}

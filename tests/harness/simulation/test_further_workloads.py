@@ -128,6 +128,7 @@ def test_sends_of_a_transaction_share_its_outcome_and_the_log_has_the_committed_
     assert {row["value"] for row in rows_of(recording, "poll")} <= sent
 
 
+@pytest.mark.slow
 def test_a_producer_that_left_a_transaction_open_comes_back_fenced() -> None:
     """Another producer has taken over its transactional id."""
     recording = recorded("transactions")
@@ -171,6 +172,7 @@ def test_at_most_once_gets_a_record_only_behind_its_commit() -> None:
         assert min(ends) <= row["complete_ns"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["copies", "plain"])
 def test_each_committed_record_has_a_copy_that_names_it(kind: str) -> None:
     """The producers of copies are no members, and the values of copies are their own."""
@@ -192,6 +194,7 @@ def test_offsets_of_copies_are_committed_in_their_transactions() -> None:
     assert all(row["type"] == outcomes.get(row["txn"], "fail") for row in commits)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs() -> None:
     """Groups and transactions are a function of the seed, too."""
     again = run(plan_with(PRODUCERS, {**COPY, "group": "copiers", "output": "out"}))
@@ -216,6 +219,7 @@ def test_checkers_find_nothing_forbidden(kinds: Sequence[str], tmp_path: Path) -
     assert verdict["verdict"] == "VALID", verdict["reasons"]
 
 
+@pytest.mark.slow
 def test_checkers_notice_commits_that_the_client_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +235,7 @@ def test_checkers_notice_commits_that_the_client_made_up(
     assert "uncopied" in forbidden(verdict)
 
 
+@pytest.mark.slow
 def test_checkers_notice_a_commit_that_is_an_abort(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

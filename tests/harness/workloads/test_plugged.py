@@ -77,6 +77,7 @@ def test_sends_and_reads_of_a_kind_are_recorded_as_all_others(tmp_path: Path) ->
         assert sorted(row["client"] for row in rows if row["f"] == frame) == [1000, 1001]
 
 
+@pytest.mark.slow
 def test_broken_producer_is_replaced_under_another_client_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

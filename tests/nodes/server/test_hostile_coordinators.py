@@ -66,6 +66,7 @@ def _check(cluster: Cluster) -> dict[str, int]:
     return ends
 
 
+@pytest.mark.slow
 def test_a_coordinator_replays_what_hostile_requests_made_it_write(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -61,6 +61,7 @@ def test_every_module_decides_or_carries() -> None:
     assert not CARRYING & {*catalogue.NAMES}
 
 
+@pytest.mark.slow
 def test_notes_change_nothing_and_cost_nothing_afterwards(tmp_path: Path) -> None:
     before = {each: each.__code__ for m in catalogue.modules() for each in functions(m)}
     plain = run_seed(_task(tmp_path, coverage=False), 1)

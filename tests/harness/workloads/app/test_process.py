@@ -214,6 +214,7 @@ def test_program_that_hangs_at_its_stop_is_killed_and_noted(start: Start) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_program_that_floods_its_output_ends_the_run(start: Start) -> None:
     """More elements than a run can judge."""
     code = (

@@ -26,6 +26,7 @@ def test_the_life_rolls_and_cleans_the_internal_topics() -> None:
         assert sum(".swap to" in each for each in done) > 30
 
 
+@pytest.mark.slow
 def test_coordinators_survive_a_crash_at_some_storage_operations() -> None:
     """Kills, and power losses of two kinds; the next start crashes too."""
     assert sweep(CoordinatorLife, seeds=range(1), operations=range(5, 2000, 127)) > 30

@@ -53,7 +53,14 @@ TORN = [
     "old_transaction_is_torn_without_a_delay",
     "transaction_of_unknown_end_is_torn",
 ]
+KEYED = [
+    "compacted_topic_has_a_refused_write",
+    "compacted_topic_has_what_nobody_wrote",
+    "key_is_beyond_the_final_read",
+    "record_of_a_compacted_topic_is_damaged",
+]
 LEFT_BEHIND = {
+    **dict.fromkeys(KEYED, "writes of keys, and what a compacted topic kept of them"),
     "record_of_another_run": "a record without a value of the run",
     "record_whose_checksum_is_wrong": "a record without a value of the run",
     "record_of_a_client_that_was_cut": "that a client's record was cut",

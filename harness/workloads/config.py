@@ -63,7 +63,7 @@ class ClientConfig:
     """Values are JSON with an id, for a tested program; see `clients.text_payload`."""
     read_committed: bool = False
     """Consumers read the records of committed transactions only; else nobody writes any."""
-    keys: Sequence[float] = ()
+    keys: Sequence[float] = field(default_factory=list)
     """Of a compacted topic: how producers choose keys, see `clients.keyed_sends.Keys`."""
 
     @property

@@ -285,7 +285,7 @@ def compacted_configs(
                 linger_ms=plan.workload.linger_ms,
                 message_timeout_ms=plan.workload.message_timeout_ms,
                 rotate_s=plan.rotate_s,
-                keys=(workload.keys, workload.sends_per_key, workload.delete_share),
+                keys=[workload.keys, workload.sends_per_key, workload.delete_share],
             ),
         )
         for workload in plan.more_workloads

@@ -56,6 +56,7 @@ TORN = [
 KEYED = [
     "compacted_topic_has_a_refused_write",
     "compacted_topic_has_what_nobody_wrote",
+    "compaction_swaps_two_offsets",
     "key_is_beyond_the_final_read",
     "record_of_a_compacted_topic_is_damaged",
 ]

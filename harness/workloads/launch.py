@@ -229,69 +229,67 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     workload, transactional = plan.workload, workload_topics.transactional(plan)
     used = workload_topics.of_producers(plan)
     return [
-        ClientConfig(
-            run_id=run.run_id,
-            base_ns=run.base_ns,
-            history_dir=str(run.history_dir),
-            first_client=(index + 1) * CLIENTS_PER_PROCESS,
-            bootstrap=bootstrap,
-            topic=topic.name,
-            partitions=topic.partitions,
-            acks=topic.acks,
-            idempotence=topic.idempotence,
+        _client_config(
+            plan, bootstrap, run, topic,
             producers=workload.producers,
             consumers=workload.consumers,
             rate_per_s=workload.rate_per_s,
             value_bytes=workload.value_bytes,
-            max_in_flight=workload.max_in_flight,
-            linger_ms=workload.linger_ms,
-            message_timeout_ms=workload.message_timeout_ms,
             sends_per_producer=workload.sends_per_producer,
             insists=workload.insists,
             zombie_batches=workload.zombie_batches,
             text=workload.payload == "text",
-            rotate_s=plan.rotate_s,
             read_committed=topic.name in transactional,
             command=libraries.command(workload),
         )
-        for index, topic in enumerate(plan.topics)
+        for topic in plan.topics
         if topic in used
-    ]
+    ]  # fmt: skip
 
 
 def compacted_configs(
     plan: Plan, bootstrap: str, run: Run
 ) -> list[tuple[CompactedWorkload, ClientConfig]]:
     """Return the configuration of each compacted topic's client process, with its workload."""
-    topics = {topic.name: (index, topic) for index, topic in enumerate(plan.topics)}
+    topics = {topic.name: topic for topic in plan.topics}
     return [
         (
             workload,
-            ClientConfig(
-                run_id=run.run_id,
-                base_ns=run.base_ns,
-                history_dir=str(run.history_dir),
-                first_client=(index + 1) * CLIENTS_PER_PROCESS,
-                bootstrap=bootstrap,
-                topic=topic.name,
-                partitions=topic.partitions,
-                acks=topic.acks,
-                idempotence=topic.idempotence,
+            _client_config(
+                plan, bootstrap, run, topics[name],
                 producers=workload.producers,
                 consumers=0,
                 rate_per_s=workload.rate_per_s,
                 value_bytes=workload.value_bytes,
-                max_in_flight=plan.workload.max_in_flight,
-                linger_ms=plan.workload.linger_ms,
-                message_timeout_ms=plan.workload.message_timeout_ms,
-                rotate_s=plan.rotate_s,
                 keys=[workload.keys, workload.sends_per_key, workload.delete_share],
             ),
         )
         for workload in plan.more_workloads
         if isinstance(workload, CompactedWorkload)
-        for index, topic in (topics[name] for name in workload.topics)
-    ]
+        for name in workload.topics
+    ]  # fmt: skip
+
+
+def _client_config(
+    plan: Plan, bootstrap: str, run: Run, topic: Topic, **of_workload: Any
+) -> ClientConfig:
+    """Return the configuration of a topic's client process. of_workload: the other fields."""
+    return ClientConfig(
+        run_id=run.run_id,
+        base_ns=run.base_ns,
+        history_dir=str(run.history_dir),
+        first_client=(plan.topics.index(topic) + 1) * CLIENTS_PER_PROCESS,
+        bootstrap=bootstrap,
+        topic=topic.name,
+        partitions=topic.partitions,
+        acks=topic.acks,
+        idempotence=topic.idempotence,
+        max_in_flight=plan.workload.max_in_flight,
+        linger_ms=plan.workload.linger_ms,
+        message_timeout_ms=plan.workload.message_timeout_ms,
+        rotate_s=plan.rotate_s,
+        **of_workload,
+    )
 
 
 def further_configs(plan: Plan, bootstrap: str, run: Run) -> list[FurtherConfig]:

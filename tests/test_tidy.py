@@ -5,6 +5,7 @@ be added, and an entry that no longer holds has to go.
 """
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("highwater", "nodes", "harness", "nemesis", "checkers")
+TOP = {
+    *PACKAGES,
+    *("docs", "examples", "tests"),
+    *("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+    *("Containerfile", "Makefile", "Vagrantfile", "action.yml", "mkdocs.yml"),
+    *("pyproject.toml", "setup.py"),
+}
+"""What stands at the top of the project."""
+
 MAX_MODULE_LINES = 500
 MAX_BODY_LINES = 60
 """Of a function, without its signature and docstring: the options of a command are a table."""
@@ -29,6 +39,15 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def test_nothing_stray_stands_at_the_top() -> None:
+    """What a tool leaves behind is not to be committed."""
+    tracked = subprocess.run(
+        ("git", "ls-files"), cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.splitlines()  # nothing where the project is no clone
+    visible = {name.partition("/")[0] for name in tracked if not name.startswith(".")}
+    assert visible <= TOP
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -127,7 +127,7 @@ def _as_text(column: str) -> Bend:
 
 Named = tuple[str, Bend]
 
-UNUSED: Final = ("generation", "transactional_id", "copies", "isolation")
+UNUSED: Final = ("generation", "transactional_id", "copies", "isolation", "key")
 """Columns of the history that these runs leave empty."""
 
 
@@ -257,11 +257,10 @@ HARMLESS: Final[Mapping[str, tuple[str, ...]]] = {
         "history: txn *",
         "history: group null everywhere",
     ),
-    "it is of transactions and groups, which these runs do not have": (
+    "it is of transactions, groups and compacted topics, which these runs do not have": (
         *(f"history: {name} dropped" for name in UNUSED),
         *(f"history: {name} null everywhere" for name in UNUSED),
     ),
-    "it is of compacted topics, which these runs do not have": ("history: key *",),
     "who led is told by the cluster's rows": (
         "history: leader_epoch *",
         "history: node of a send *",

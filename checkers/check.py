@@ -275,6 +275,7 @@ def _anomaly(
         state_lost=frames.state_losses.certain(*kept),
         state_loss_uncertain=frames.state_losses.possible(*kept),
         quorum_lost=frames.state_losses.quorum,
+        zookeeper_lost=bool(frames.sources.run_file.zookeeper_lost),
         settled=settled,
         removal=removal,
         requests_delayed=first_delay_ns(frames.fault_rows) <= _first_end_ns(examples),

@@ -28,6 +28,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _tables_present(frames),
         *required.examined(frames),
         *_replicas_read(frames),
+        *_zookeeper_kept_its_word(frames),
         _values_sent_once(frames),
         _histories_ended(frames),
         _clocks_monotonic(census),
@@ -64,6 +65,24 @@ def _replicas_read(frames: Frames) -> list[Assumption]:
             detail="the cluster is external: its replicas and the decisions of its controllers "
             "cannot be checked",
             decisive=False,
+        )
+    ]
+
+
+def _zookeeper_kept_its_word(frames: Frames) -> list[Assumption]:
+    """Only beside ZooKeeper: brokers act on what it acknowledged."""
+    if frames.plan.get("control_plane") != "zookeeper":
+        return []
+    lost = frames.sources.run_file.zookeeper_lost
+    return [
+        Assumption(
+            name="ZooKeeper kept what it had acknowledged",
+            holds=not lost,
+            detail=f"{_joined(lost)}. This is a fault of ZooKeeper; 3.9.4 and newer have none of "
+            "the known ones"
+            if lost
+            else "",
+            decisive=True,
         )
     ]
 
@@ -153,12 +172,19 @@ def _faults(frames: Frames) -> list[Assumption]:
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Name faults with their errors."""
-    listed = "; ".join(
-        f"fault {row['fault_id']} ({row['label'] or row['fault']})"
-        + (f": {row['error']}" if row["error"] else "")
-        for row in rows[:NAMED]
+    return _joined(
+        [
+            f"fault {row['fault_id']} ({row['label'] or row['fault']})"
+            + (f": {row['error']}" if row["error"] else "")
+            for row in rows
+        ]
     )
-    return listed + (f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    """Join the first few sentences, and count the others."""
+    listed = "; ".join(sentences[:NAMED])
+    return listed + (f"; and {len(sentences) - NAMED} more" if len(sentences) > NAMED else "")
 
 
 def _something_acknowledged(frames: Frames, census: Census) -> Assumption:
@@ -228,7 +254,7 @@ def _nobody_died(frames: Frames) -> Assumption:
     return Assumption(
         name="no node died by itself",
         holds=not died,
-        detail="; ".join(died[:NAMED]) + (f"; and {len(died) - NAMED} more" * (len(died) > NAMED)),
+        detail=_joined(died),
         decisive=False,
     )
 

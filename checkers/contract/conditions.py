@@ -49,9 +49,10 @@ class Context(Settings):
     the final leader epochs are recorded too, and nothing contradicts them.) state_lost: a fault of
     the run made a node lose state for good. state_loss_uncertain: such a fault began, and its
     result is not recorded. quorum_lost: at some time of the run a majority of the voters lacked
-    their disks at once. settled: all replicas were in sync again. removal: why the records below
-    the start of the final log are gone, for an anomaly that is about one of them.
-    requests_delayed: a fault that may delay requests began before the anomaly ended.
+    their disks at once. zookeeper_lost: ZooKeeper lost transactions that it had acknowledged.
+    settled: all replicas were in sync again. removal: why the records below the start of the final
+    log are gone, for an anomaly that is about one of them. requests_delayed: a fault that may delay
+    requests began before the anomaly ended.
     """
 
     aspect: str | None = None
@@ -60,6 +61,7 @@ class Context(Settings):
     state_lost: bool = False
     state_loss_uncertain: bool = False
     quorum_lost: bool = False
+    zookeeper_lost: bool = False
     settled: bool = True
     removal: Removal | None = None
     requests_delayed: bool = False
@@ -177,6 +179,10 @@ _QUORUM_LOST: Final = "a majority of the controllers lost their disks at the sam
 QUORUM_LOST: Final = Condition(_QUORUM_LOST, lambda c: c.quorum_lost)
 QUORUM_LOST_SINCE: Final = Condition(_QUORUM_LOST, lambda c: c.explained_by_quorum_loss)
 """The same, and it explains this very anomaly."""
+
+ZOOKEEPER_LOST: Final = Condition(
+    "ZooKeeper lost transactions that it had acknowledged", lambda c: c.zookeeper_lost
+)
 
 REMOVED_BY_RETENTION: Final = Condition(
     "below the start of the log, and old enough for retention.ms or beyond retention.bytes",

@@ -10,7 +10,7 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for forbidden reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from checkers.causes.producer_epochs import IN_FLIGHT
@@ -34,6 +34,7 @@ from checkers.contract.conditions import (
     REMOVED_BY_RETENTION,
     RISKY_SETTINGS_OR_FAULTS,
     UNCLEAN_ELECTION,
+    ZOOKEEPER_LOST,
     Condition,
     Context,
     in_force,
@@ -413,10 +414,27 @@ _KNOWN_FROM_ACKNOWLEDGEMENTS = tuple(
 
 _KEYS = key_rules([row for row in _LOST if row.anomaly == "lost-write"])
 
-CONTRACT: tuple[Rule, ...] = (
+
+def _left_open_by_zookeeper(rows: Sequence[Rule]) -> Iterator[Rule]:
+    """Yield the rows. Whatever a quorum without its data permits is open where ZooKeeper lost
+    transactions: brokers obeyed them."""
+    anomalies = {row.anomaly for row in rows if row.permission is permissions.QUORUM_LOST}
+    for row in rows:
+        if row.judgement is FORBIDDEN and row.anomaly in anomalies:
+            anomalies.remove(row.anomaly)
+            yield rule(
+                ZOOKEEPER_LOST, row.anomaly, UNKNOWN,
+                "brokers may have obeyed decisions that ZooKeeper took back",
+                "ZOOKEEPER-4394, -4643, -4646, -4925",
+            )  # fmt: skip
+        yield row
+
+
+_ROWS = (
     *_LOST, *_KEYS, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES,
     *_READING, *PROCESSING_RULES, *OUTPUT_RULES, *_REPLICAS, *CLUSTER_RULES,
 )  # fmt: skip
+CONTRACT: tuple[Rule, ...] = tuple(_left_open_by_zookeeper(_ROWS))
 
 
 SENT_TWICE = "sent twice"

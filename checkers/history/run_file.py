@@ -32,8 +32,8 @@ class RunFile:
     fault had damaged, with a sentence. deaths: nodes that died by themselves, with a sentence.
     broken: the invariant that stopped the run. settled, final_reads_complete: what the harness
     observed. ended_ns: when the last files were read. zookeeper_logs: the ZooKeeper nodes whose
-    logs were read. plan_digest: of the plan that was run; see
-    `plan_file.digest`."""
+    logs were read. zookeeper_lost: what ZooKeeper lost after it had acknowledged it, a sentence
+    each. plan_digest: of the plan that was run; see `plan_file.digest`."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
@@ -44,6 +44,7 @@ class RunFile:
     final_reads_complete: bool | None = None
     ended_ns: int | None = None
     zookeeper_logs: tuple[str, ...] | None = None
+    zookeeper_lost: tuple[str, ...] = ()
     plan_digest: str | None = None
 
     @property
@@ -89,6 +90,7 @@ def parse_run_file(text: str) -> RunFile:
         final_reads_complete=_truth(found, "final_reads_complete"),
         ended_ns=_of(int, found.get("ended_ns")),
         zookeeper_logs=_texts(found, "zookeeper_logs"),
+        zookeeper_lost=_texts(found, "zookeeper_lost") or (),
         plan_digest=_of(str, found.get("plan_digest")),
     )
 

@@ -77,6 +77,21 @@ def test_session_that_ended_is_no_fenced_broker() -> None:
     assert not [each for each in found.anomalies if each.kind == "isr-broken"]
 
 
+def test_what_zookeeper_lost_is_no_fault_of_the_broker() -> None:
+    """Without the loss a leader from outside the in-sync replicas is forbidden."""
+    story = ALL_GOLDEN["outsider_is_elected"].story()
+    story.plan |= {"control_plane": "zookeeper", "zookeepers": 1}
+    told = replace(story.run_file, zookeeper_logs=("101",), plan_digest=None)
+    story.run_file = told
+    assert check(story.sources(), story.plan).outcome.value == "INVALID"
+    lost = "transaction 0x50000000d wrote version 6 of /brokers/topics/t/partitions/0/state"
+    story.run_file = replace(told, zookeeper_lost=(lost,))
+    found = check(story.sources(), story.plan)
+    assert found.outcome.value == "UNKNOWN"
+    assert [each.detail for each in found.assumptions if lost in each.detail]
+    assert [e.judgement.value for e in found.anomalies if e.kind == "isr-broken"] == ["unknown"]
+
+
 def test_files_are_missed_where_a_consumer_read_a_record() -> None:
     """A record was there once, so a node without files lost them, whoever acknowledged it."""
     story = healthy()

@@ -6,11 +6,15 @@ from typing import Final
 
 from harness.recording.store import Run
 from harness.systems.ensemble.history import decisions, read_directory
+from harness.systems.ensemble.lost import lost_transactions
+from harness.systems.ensemble.transactions import merged
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.systems.observer.watcher import Rows
 
-RUN_KEY: Final = "zookeeper_logs"
+READ_KEY: Final = "zookeeper_logs"
 """The key of run.json with the nodes whose logs were read: the verdict needs every server's."""
+LOST_KEY: Final = "zookeeper_lost"
+"""The key of run.json with the transactions that ZooKeeper lost, a sentence each."""
 
 
 def collect_znodes(
@@ -26,8 +30,10 @@ def collect_znodes(
     `directories` has each server's logs, by node. Raises TransactionLogError, ZnodeError.
     """
     logs = {node: list(read_directory(path)) for node, path in directories.items()}
-    for row in decisions(logs.values(), run.started_wall_ns, times):
+    transactions = merged(logs.values())
+    for row in decisions(transactions, run.started_wall_ns, times):
         if row["at_ns"] <= until_ns:
             cluster.append_named(**row)
     cluster.flush()
-    run.update(**{RUN_KEY: [node for node, log in logs.items() if log]})
+    lost = lost_transactions(transactions, times.read)
+    run.update(**{READ_KEY: [node for node, log in logs.items() if log], LOST_KEY: lost})

@@ -3,13 +3,13 @@
 It is to ZooKeeper what `harness.systems.replica_files.metadata_rows` is to a metadata log.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from checkers.history.history import METADATA_LOG
 from harness.systems.ensemble import znodes
-from harness.systems.ensemble.transactions import Change, Transaction, merged, read_log
+from harness.systems.ensemble.transactions import Change, Transaction, read_log
 from harness.systems.observer.quorum_times import QuorumTimes, Stamp
 from nodes.ids import TopicPartition
 
@@ -25,15 +25,14 @@ def read_directory(directory: Path) -> Iterator[Transaction]:
 
 
 def decisions(
-    logs: Iterable[Sequence[Transaction]], started_wall_ns: int, times: QuorumTimes
+    transactions: Sequence[Transaction], started_wall_ns: int, times: QuorumTimes
 ) -> list[dict[str, Any]]:
     """Return the rows of CLUSTER in the order of the transactions.
 
-    `logs` has the transactions of each server. Their times count from `started_wall_ns` if `times`
-    says that they are plausible. Of topics with one name only the last one has rows. Raises
+    `transactions` has those of all servers, by zxid. Their times count from `started_wall_ns` if
+    `times` says that they are plausible. Of topics with one name only the last one has rows. Raises
     ZnodeError.
     """
-    transactions = merged(logs)
     stamps = (
         Stamp(each.zxid, each.epoch, each.at_ms * 1_000_000 - started_wall_ns)
         for each in transactions

@@ -149,7 +149,7 @@ def merged(logs: Iterable[Iterable[Transaction]]) -> list[Transaction]:
 
     A server that was far behind got a snapshot, so its log lacks transactions that others have. A
     server that comes back truncates what was never committed. So once all servers are back, each
-    transaction of any log is committed.
+    transaction of any log was committed. ZooKeeper may have lost it since: see `lost`.
     """
     found = {each.zxid: each for log in logs for each in log}
     return [found[zxid] for zxid in sorted(found)]

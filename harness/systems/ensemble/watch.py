@@ -89,11 +89,12 @@ class EnsembleWatch:
     ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return what has to be done again and again.
 
-        `times` learns how long the ensemble's log is. `decided` gets the state of the partitions.
+        `times` learns how long the ensemble's log is, and what was read. `decided` gets the state
+        of the partitions.
         """
         self._threads = ThreadPoolExecutor(len(self.nodes) + 1, thread_name_prefix="zookeeper")
         servers = [partial(self._ask, node, times) for node in self.nodes]
-        return [*servers, partial(self._read, partitions, decided)]
+        return [*servers, partial(self._read, partitions, times, decided)]
 
     def close(self) -> None:
         """End the client and the threads."""
@@ -120,15 +121,16 @@ class EnsembleWatch:
     async def _read(
         self,
         partitions: Callable[[], Sequence[TopicPartition]],
+        times: QuorumTimes,
         decided: Callable[[Decided], None],
     ) -> None:
-        found = await self._in_thread(partial(self._read_znodes, tuple(partitions())))
+        found = await self._in_thread(partial(self._read_znodes, tuple(partitions()), times))
         decided(found)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    def _read_znodes(self, partitions: Sequence[TopicPartition]) -> Decided:
+    def _read_znodes(self, partitions: Sequence[TopicPartition], times: QuorumTimes) -> Decided:
         """Read /controller and the partitions' states; nothing of either while none answers."""
         try:
             client = self._connected()
@@ -138,7 +140,7 @@ class EnsembleWatch:
                 *map(znodes.topic_path, topics),
                 *map(znodes.state_path, partitions),
             ]
-            data = dict(zip(paths, self._get(client, paths), strict=True))
+            data = dict(zip(paths, self._get(client, paths, times), strict=True))
             controller = data.pop(znodes.CONTROLLER)
             self._controller = None if controller is None else znodes.read_controller(controller)
             return dict(_views(data))
@@ -159,13 +161,15 @@ class EnsembleWatch:
             self._client.start_async()
         return self._client
 
-    def _get(self, client: Any, paths: Sequence[str]) -> Iterator[bytes | None]:
-        asked = [client.get_async(path) for path in paths]
-        for each in asked:
+    def _get(self, client: Any, paths: Sequence[str], times: QuorumTimes) -> Iterator[bytes | None]:
+        for path, asked in [(path, client.get_async(path)) for path in paths]:
             try:
-                yield each.get(timeout=READ_S)[0]
+                data, stat = asked.get(timeout=READ_S)
             except NoNodeError:
                 yield None
+            else:
+                times.read[stat.mzxid] = path
+                yield bytes(data)
 
 
 def _views(data: Mapping[str, bytes | None]) -> Iterator[tuple[TopicPartition, PartitionView]]:

@@ -48,6 +48,8 @@ class QuorumTimes:
     _answered_ns: "array[int]" = field(default_factory=_numbers)
     """When each high watermark was first reported: the time of the answer."""
     _committed_by_node: dict[int, int] = field(default_factory=dict)
+    read: dict[int, str] = field(default_factory=dict)
+    """Offsets of records whose effect a client has read (beside ZooKeeper: zxids), and where."""
 
     @property
     def committed_by_node(self) -> Mapping[int, int]:

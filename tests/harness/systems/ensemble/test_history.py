@@ -13,7 +13,7 @@ from tests.harness.systems.ensemble.test_transactions import GOLDEN, STATE
 
 def rows_of(*transactions: Transaction) -> list[dict[str, Any]]:
     """The rows of one server's log."""
-    return decisions([transactions], 0, QuorumTimes())
+    return decisions(transactions, 0, QuorumTimes())
 
 
 def golden() -> list[dict[str, Any]]:
@@ -94,7 +94,6 @@ def test_times_are_those_of_the_run_as_far_as_they_were_plausible() -> None:
     times.record(epoch=0, log_end=6, high_watermark=6, asked_ns=3_000, answered_ns=4_000)
     value = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     late = state(5, value)
-    [row] = decisions(
-        [[Transaction(zxid=5, at_ms=3_600_000, session=1, changes=late.changes)]], 0, times
-    )
+    stamped = Transaction(zxid=5, at_ms=3_600_000, session=1, changes=late.changes)
+    [row] = decisions([stamped], 0, times)
     assert row["at_ns"] == 4_000

@@ -1,12 +1,10 @@
 """The interface to the program that a run tests: its instances, numbered from 1."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from nemesis.base import NotApplicable
-
-if TYPE_CHECKING:
-    from nemesis.hosts import Clocks  # which imports this module
+from nemesis.clocks import Clocks
 
 
 class Programs(Protocol):
@@ -50,7 +48,7 @@ class Programs(Protocol):
         ...
 
     @property
-    def clocks(self) -> "Clocks":
+    def clocks(self) -> Clocks:
         """The wall clocks of the instances, which are numbered as nodes are elsewhere."""
         ...
 
@@ -75,7 +73,7 @@ class NoProgram:
         return {}
 
     @property
-    def clocks(self) -> "Clocks":
+    def clocks(self) -> Clocks:
         """Raises NotApplicable."""
         raise NotApplicable("the run tests no program")
 

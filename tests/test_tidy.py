@@ -7,8 +7,10 @@ be added, and an entry that no longer holds has to go.
 import ast
 import subprocess
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +64,13 @@ def test_modules_stay_small() -> None:
     modules = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
     large = {name_of(p) for p in modules if len(p.read_text().splitlines()) > MAX_MODULE_LINES}
     assert large == set(LARGE_MODULES)
+
+
+def test_imports_have_no_circle() -> None:
+    """Imports for type checkers count, too."""
+    graph = grimp.build_graph(*PACKAGES)
+    imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
 def test_functions_stay_small() -> None:

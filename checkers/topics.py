@@ -7,7 +7,7 @@ from typing import Any
 from checkers.contract.contract import Judgement
 from checkers.engines.engine import Column, Frame
 from checkers.frames.frames import Frames
-from checkers.history.history import SENDS
+from checkers.history.history import KEYED_DELETE, KEYED_WRITE, SENDS
 from checkers.history.settings import acks_number
 from checkers.losses import LOSSES
 from checkers.verdict import Anomaly
@@ -110,10 +110,15 @@ def _histograms(frames: Frames, times: Frame) -> dict[str, list[tuple[int, int]]
 
 
 def rounded_latencies(frames: Frames) -> Frame:
-    """Return topic, acks, invoke_ns, us: the publish latency of every successful send, rounded
-    down."""
+    """Return topic, acks, invoke_ns, us: the publish latency of every successful send, of compacted
+    topics too, rounded down."""
+    F = frames.engine.functions
     kept = ["topic", "acks", "invoke_ns"]
-    return _rounded(frames, frames.acked, "invoke_ns", "complete_ns", kept)
+    sends = frames.acked.select(*kept, "complete_ns")
+    keyed = F.col("f").isin(KEYED_WRITE, KEYED_DELETE) & (F.col("type") == F.lit("ok"))
+    if frames.engine.rows(frames.row_counts.where(keyed).select("f").limit(1)):
+        sends = sends.unionByName(frames.history.where(keyed).select(*kept, "complete_ns"))
+    return _rounded(frames, sends, "invoke_ns", "complete_ns", kept)
 
 
 def _rounded(frames: Frames, rows: Frame, begin: str, end: str, kept: Sequence[str]) -> Frame:

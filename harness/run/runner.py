@@ -152,7 +152,7 @@ class Runner:
                 (run.path / "schedule.json").write_bytes(self._prepared.schedule.to_json())
                 run.update(
                     notes=list(self._prepared.notes),
-                    client=libraries.name_and_version(self._plan.workload),
+                    client=libraries.names_and_versions(self._plan),
                     lacking=self._prepared.lacks,
                 )
                 self._on_machines(run)

@@ -22,7 +22,8 @@ from checkers.frames.frames import Frames
 from checkers.history.history import HISTORY, HistoryError
 from checkers.topics import nearest_rank_ms
 from checkers.verdict import Outcome, Status
-from tests.support.histories.story import ALL, healthy, v
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.story import ALL, ONE, healthy, v
 from tests.support.require import require
 from tests.support.tiers import nightly
 
@@ -79,6 +80,15 @@ def test_how_stale_reads_were() -> None:
     assert stale == {
         "stale_polls": 2, "stale_p50_ms": 599.0, "stale_p99_ms": 1090.0, "stale_max_ms": 1090.0
     }  # fmt: skip
+
+
+def test_writes_of_a_compacted_topic_have_latencies() -> None:
+    """As the sends to any other topic."""
+    story = ALL_GOLDEN["nothing_of_a_compacted_topic_is_cleaned"].story()
+    told = {topic["topic"]: topic for topic in check(story.sources(), story.plan).topics}
+    assert [(told[name]["acked"], told[name]["p50_ms"]) for name in (ALL, ONE)] == [
+        (20, 1.0), (20, 1.0)
+    ]  # fmt: skip
 
 
 def test_unfinished_settling_is_unknown(run_dir: Path) -> None:

@@ -1,7 +1,7 @@
 """The client libraries of a plan's workloads: whether they are installed, and what they can do."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -37,15 +37,23 @@ AnyWorkload = Workload | FurtherWorkload
 def check(plan: Plan) -> None:
     """Raise PlanError when a client of the plan is not installed, or cannot do what its workload
     needs."""
-    workloads: list[AnyWorkload] = [*plan.more_workloads]
-    if plan.workload.producers + plan.workload.consumers:
-        workloads.insert(0, plan.workload)
-    for workload in workloads:
+    for workload in _with_clients(plan):
         where = f"plan {plan.name}: workload.client {workload.client}"
         if workload.client in PACKAGES:
             _check_package(workload.client, where)
         else:
             _check_program(workload, where)
+
+
+def names_and_versions(plan: Plan) -> str:
+    """Return the clients of a plan's workloads and their versions, for reports."""
+    return ", ".join(dict.fromkeys(map(name_and_version, _with_clients(plan))))
+
+
+def _with_clients(plan: Plan) -> Iterator[AnyWorkload]:
+    if plan.workload.producers + plan.workload.consumers:
+        yield plan.workload
+    yield from plan.more_workloads
 
 
 def name_and_version(workload: AnyWorkload) -> str:

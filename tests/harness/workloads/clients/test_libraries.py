@@ -44,6 +44,15 @@ def test_report_names_what_the_program_says_of_itself() -> None:
     assert "cannot be started" in libraries.name_and_version(gone)
 
 
+def test_report_names_every_client_once() -> None:
+    """A plan may give each of its workloads another one."""
+    group = {"kind": "group", "group": "g", "topic": "t"}
+    workloads = [{"client": "own"}, group, {**group, "group": "h", "client": "own"}]
+    raw = {"seed": 1, "name": "p", "topics": [{"name": "t", "acks": "all"}], "workload": workloads}
+    found = libraries.names_and_versions(build(raw, where="p")).split(", ")
+    assert [each.split()[0] for each in found] == ["own", "librdkafka"]
+
+
 @pytest.mark.parametrize(
     ("command", "kind", "said"),
     [

@@ -20,12 +20,12 @@ from harness.brokers.choose import broker_program_of
 from harness.brokers.errors import DeployError
 from harness.brokers.program import BrokerProgram, NodeFiles
 from harness.plans.plan import Plan, stored_plan
+from harness.recording.exit_reason import read_exit_reason
 from harness.recording.history import RowStream
 from harness.recording.store import Run
 from harness.systems import startup
 from harness.systems.base import FOREVER_NS, call_in_client_network
 from harness.systems.ensemble.ensemble import Ensemble
-from harness.systems.exit_reason import read_exit_reason
 from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, ZOOKEEPER, Layout
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from harness.systems.exit_reason import read_exit_reason
+from harness.recording.exit_reason import read_exit_reason
 from nemesis.record import FaultRecord
 
 NEEDED: Final = frozenset({"metadata-log", "vote", "snapshot", "checkpoint"})

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from harness.systems.exit_reason import read_exit_reason
+from harness.recording.exit_reason import read_exit_reason
 from harness.targets.base import TargetError
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from harness.plans import workload_topics
 from harness.plans.plan import Plan, Topic
 from harness.plans.workload_kind import WorkloadKind
 from harness.plans.workloads import CompactedWorkload, FurtherWorkload
+from harness.recording.exit_reason import read_exit_reason
 from harness.recording.store import Run
 from harness.targets.base import CLIENTS, Target
 from harness.workloads.app.outputs.base import FINAL_S
@@ -127,9 +128,7 @@ class Workload:
     def problems(self) -> list[str]:
         """Return the processes that ended with an error, in words."""
         return [
-            client.result.get("problem")
-            or f"the clients of {client.config.name} ended with code {client.process.returncode}; "
-            f"see {client.log_path}"
+            client.result.get("problem") or _ended(client)
             for client in self._clients
             if client.process.poll() not in (None, 0)
         ]
@@ -153,6 +152,14 @@ class Workload:
             reader.join(1.0)
         notes = [note for client in programs for note in client.result.get("notes", ())]
         return [*(hung or self.problems()), *notes]
+
+
+def _ended(client: ClientProcess) -> str:
+    code, reason = client.process.returncode, read_exit_reason(client.log_path)
+    return (
+        f"the clients of {client.config.name} ended with code {code}"
+        f"{f': {reason}' if reason else ''}; see {client.log_path}"
+    )
 
 
 def _end(clients: Sequence[ClientProcess]) -> list[str]:

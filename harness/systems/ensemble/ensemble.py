@@ -9,9 +9,9 @@ from typing import Final
 from harness.brokers.errors import DeployError
 from harness.brokers.program import NodeFiles
 from harness.brokers.zookeeper.server import CLIENT_PORT, DATA, ZooKeeper
+from harness.recording.exit_reason import read_exit_reason
 from harness.systems.ensemble import probe
 from harness.systems.ensemble.probe import Address, ServerState
-from harness.systems.exit_reason import read_exit_reason
 from harness.targets.base import Target
 from nemesis.hosts import FIRST_ZOOKEEPER
 

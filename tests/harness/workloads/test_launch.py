@@ -10,7 +10,7 @@ import pytest
 from checkers.history.history import read_arrow_stream
 from harness.plans.plan import Plan, Topic, Workload
 from harness.recording import store
-from harness.workloads.launch import CLIENTS_PER_PROCESS, client_configs, launch
+from harness.workloads.launch import CLIENTS_PER_PROCESS, MODULES, client_configs, launch
 from tests.support.clusters.fake_target import FakeTarget
 from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
 
@@ -75,3 +75,16 @@ def test_dead_client_process_is_reported(tmp_path: Path, bootstrap: str) -> None
     (problem,) = clients.problems()
     assert "clients of one ended with code -9" in problem
     assert clients.stop() == [problem]
+
+
+def test_error_of_a_client_process_is_told(
+    tmp_path: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the process's log, which a person need not open then."""
+    monkeypatch.setitem(MODULES, "librdkafka", "no_such_module")
+    run = store.create(tmp_path, "p", versions={}, commit=None)
+    clients = launch(PLAN, FakeTarget(tmp_path), bootstrap, run)
+    wait_for(lambda: len(clients.problems()) == 2)
+    assert "one ended with code 1: " in clients.problems()[0]
+    assert "No module named no_such_module; see /" in clients.problems()[0]
+    clients.stop()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.systems.exit_reason import read_exit_reason
+from harness.recording.exit_reason import read_exit_reason
 
 
 def said(tmp_path: Path, text: str) -> str:

@@ -7,7 +7,7 @@ reaches from the least to the greatest round. All positions are in px.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -38,7 +38,8 @@ GROUP_GAP: Final = 12.0
 RANGE_WIDTH: Final = 1080
 RANGE_LEFT, RANGE_RIGHT = 250.0, 1010.0
 
-MARKS: Final = ("circle", "square", "triangle", "diamond")
+LABEL_X: Final = RIGHT + 6
+MARKS: Final = ("circle", "square", "triangle", "diamond", "cross")
 """The marks of the systems, in the order of the command line."""
 
 
@@ -62,7 +63,13 @@ class Curve:
     dots: Sequence[Dot]
     label: str
     label_y: float
-    label_x: float
+    ends: tuple[float, float]
+    """Where its last dot is."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether a line has to lead from the last dot to the label."""
+        return self.ends[0] < RIGHT - 2 * LABEL_GAP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,12 +269,12 @@ def _curve(
 ) -> Curve:
     at = [(place[point.x], scale.y(max(spread.median, 1e-9))) for point, spread in found]
     by_acks = found[0][0].measure is Measure.PRODUCER
-    system = result.names.index(name)
+    look = _look(result, name)
     several = len(result.names) > 1
     label = " ".join([f"acks={acks_name(acks)}"] * by_acks + [name] * (several or not by_acks))
     unit = QUANTITIES[found[0][0].measure][0].label
     return Curve(
-        css=f"{_acks_css(acks) if by_acks else f's{min(system, 3)}'} y{min(system, 3)}",
+        css=f"{_acks_css(acks) if by_acks else f's{look}'} y{look}",
         path=line(at),
         whiskers="".join(
             f"M{px(x)} {px(scale.y(max(spread.least, 1e-9)))}V{px(scale.y(spread.most))}"
@@ -278,15 +285,15 @@ def _curve(
             Dot(
                 x=x,
                 y=y,
-                mark=MARKS[min(system, 3)],
+                mark=MARKS[look],
                 title=f"{label}, {words.x_label(point)} {words.SWEEPS[sweep]}: "
                 f"{words.spread(spread)} {unit}",
             )
             for (x, y), (point, spread) in zip(at, found, strict=True)
         ],
         label=label,
-        label_x=at[-1][0] + 10,
         label_y=at[-1][1],
+        ends=at[-1],
     )
 
 
@@ -303,10 +310,7 @@ def _apart(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _with_label_at(curve: Curve, label_y: float) -> Curve:
-    return Curve(
-        css=curve.css, path=curve.path, whiskers=curve.whiskers, dots=curve.dots,
-        label=curve.label, label_x=curve.label_x, label_y=label_y,
-    )  # fmt: skip
+    return replace(curve, label_y=label_y)
 
 
 def _alone(found: Iterable[Spread], unit: str) -> str:
@@ -351,7 +355,7 @@ def ranges(result: Result) -> Ranges | None:
             RangeRow(
                 label=label,
                 css=_acks_css(point.acks),
-                mark=MARKS[min(result.names.index(name), 3)],
+                mark=MARKS[_look(result, name)],
                 y=y,
                 p50=scale.y(p50.median),
                 p95=scale.y(p95.median),
@@ -368,6 +372,11 @@ def ranges(result: Result) -> Ranges | None:
         ticks=_ticks(scale),
         rows=rows,
     )
+
+
+def _look(result: Result, name: str) -> int:
+    """Return the number of a system's mark, colour and dashes."""
+    return min(result.names.index(name), len(MARKS) - 1)
 
 
 def _acks_css(acks: int) -> str:

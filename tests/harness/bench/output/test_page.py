@@ -119,6 +119,13 @@ def test_curve_labels_do_not_overlap() -> None:
         assert heights[-1] <= plots.BOTTOM + 1e-9
 
 
+def test_five_systems_have_five_looks() -> None:
+    """As many as the experiment on control planes compares."""
+    by_system = [each for each in plots.plots(result(tuple("abcde"))) if each.curves]
+    looks = {(curve.css, dot.mark) for curve in by_system[-1].curves for dot in curve.dots}
+    assert len(looks) == 5
+
+
 def test_dots_lie_inside_their_plot() -> None:
     """No curve leaves its plot."""
     for plot in plots.plots(result(("a", "b"))):

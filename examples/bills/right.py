@@ -1,7 +1,8 @@
 """Reads orders and writes a bill for each, with the offsets in one transaction.
 
 A second process may have taken over a partition, or the transactional id. Then Kafka fences this
-one: its transaction fails, and it starts again from the committed offsets.
+one: its transaction fails, and it starts again from the committed offsets. So does a process that
+hangs in a call of the client library: its alarm ends it.
 """
 
 import json
@@ -21,6 +22,8 @@ producer = Producer(
     {**servers, "transactional.id": f"bills-{os.environ['HIGHWATER_INSTANCE']}",
      "transaction.timeout.ms": 10_000}
 )  # fmt: skip
+LONGEST_S = 15
+"""A transaction takes less. It is more than transaction.timeout.ms."""
 running = True
 
 
@@ -48,6 +51,7 @@ consumer.subscribe([os.environ["HIGHWATER_INPUT_TOPIC"]])
 try:
     producer.init_transactions()
     while running:
+        signal.alarm(LONGEST_S)  # nothing handles SIGALRM, so it ends the process
         messages = [m for m in consumer.consume(100, 0.5) if not m.error()]
         if messages:
             bill(messages)

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +85,33 @@ def test_naive_form_is_caught_and_right_form_is_valid(
     assert promise["records"] > 500
     assert promise["skipped"] == 0
     assert verdict["headline"]["program"] == ""
+
+
+def test_right_form_of_bills_ends_when_a_call_of_the_library_hangs(tmp_path: Path) -> None:
+    """As send_offsets_to_transaction of librdkafka may. Then it is started again."""
+    stub = """
+        import signal, threading
+        from unittest.mock import MagicMock
+
+        alarm = signal.alarm
+        signal.alarm = lambda seconds: alarm(1)  # sooner
+
+        class KafkaException(Exception):
+            pass
+
+        Consumer, Producer, TopicPartition = MagicMock(), MagicMock(), MagicMock()
+        order = MagicMock(**{"error.return_value": None, "value.return_value": b'{"id": "1"}'})
+        Consumer().consume.return_value = [order]
+        Producer().send_offsets_to_transaction = lambda *arguments: threading.Event().wait()
+    """
+    (tmp_path / "confluent_kafka.py").write_text(textwrap.dedent(stub))
+    names = ("BOOTSTRAP_SERVERS", "INPUT_TOPIC", "OUTPUT", "GROUP", "INSTANCE")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "bills" / "right.py"],
+        env={"PYTHONPATH": str(tmp_path), **{f"HIGHWATER_{name}": "1" for name in names}},
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGALRM, done.stderr

@@ -3,9 +3,15 @@
 Its calls block. librdkafka repeats requests by itself, and reports the error of the last attempt.
 So a commit that ended with an error is of unknown outcome, unless a record could not be written:
 then the commit was not asked for.
+
+send_offsets_to_transaction may never return (librdkafka issue 5511), whatever its time-out (issue
+5456). So it has a thread of its own. A producer whose call hangs is left behind.
 """
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -21,6 +27,10 @@ from harness.workloads.further.threads.library import Broken, NotWritten
 
 CALL_S: Final = 2.0
 """How long one call may block."""
+HANGS_S: Final = 15.0
+"""A call that takes longer does not return."""
+LOOK_S: Final = 0.1
+"""How often the patience is looked at while a call may hang."""
 
 
 class TransactionalProducer:
@@ -100,9 +110,10 @@ class TransactionalProducer:
         """Commit offsets in the transaction. Raises Broken, NotWritten."""
         positions = [TopicPartition(topic, *place) for place in offsets.items()]
         member = without_member(group) if metadata is None else metadata
+        send = self._producer.send_offsets_to_transaction
         self._repeat(
-            lambda timeout_s: self._producer.send_offsets_to_transaction(
-                positions, member, timeout_s
+            lambda timeout_s: returned(
+                lambda: send(positions, member, timeout_s), HANGS_S, self.patience
             )
         )
 
@@ -153,6 +164,31 @@ class TransactionalProducer:
             self._failed = error.name()
         elif value in self._sends:
             self._sends.appended(value, message.offset() or 0)
+
+
+def returned(call: Callable[[], object], limit_s: float, patience: Patience) -> None:
+    """Make a call in a thread of its own, which stays behind if the call hangs.
+
+    Raises Broken if it does not return within `limit_s`, or before the patience is over, and what
+    the call raises.
+    """
+    ended: Future[object] = Future()
+
+    def make() -> None:
+        try:
+            ended.set_result(call())
+        except Exception as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=make, name="call", daemon=True).start()
+    end_s = time.monotonic() + limit_s
+    while True:
+        try:
+            ended.result(LOOK_S)
+            return
+        except TimeoutError:
+            if patience.over or time.monotonic() >= end_s:
+                raise Broken("HANGS") from None
 
 
 def _name(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from harness.workloads.clients.access import OPEN
-from harness.workloads.further.librdkafka.producing import TransactionalProducer
+from harness.workloads.further.librdkafka.producing import TransactionalProducer, returned
 from harness.workloads.further.librdkafka.subscribed import generation_of, without_member
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import Broken, NotWritten
@@ -26,6 +26,7 @@ class Answers:
 
     def __init__(self, answers: Sequence[Exception | None]) -> None:
         self._answers = list(answers)
+        self.returns = threading.Event()
 
     def _answer(self, timeout_s: float) -> int:
         if (answer := self._answers.pop(0)) is not None:
@@ -39,6 +40,12 @@ class Answers:
 
     def produce(self, topic: str, payload: bytes, *, partition: int) -> None:
         """Take a record."""
+
+    def send_offsets_to_transaction(
+        self, positions: object, member: object, timeout_s: float
+    ) -> None:
+        """Never return, as librdkafka when the coordinator of the group was fenced."""
+        self.returns.wait(10.0)
 
     def purge(self) -> None:
         """Forget all records."""
@@ -121,6 +128,39 @@ def test_record_that_was_not_delivered_makes_the_transaction_one_to_abort() -> N
     made._delivered(KafkaError(KafkaError._MSG_TIMED_OUT), message)
     with pytest.raises(NotWritten, match="_MSG_TIMED_OUT"):
         made.write([])
+
+
+def test_producer_whose_call_hangs_is_left_behind() -> None:
+    """The transaction is left open; after the stop nothing waits for the call."""
+    made, seen = producer([RETRIABLE])
+    made.begin()
+    made._sends.send(0)
+    with pytest.raises(Broken, match="HANGS"):
+        made.send_offsets("orders", {0: 1}, "g", None)
+    made.close()
+    assert seen.writer.of("end", "client") == [(1,)]
+    told: Any = made._producer
+    told.returns.set()  # for its thread
+
+
+def test_call_that_takes_too_long_hangs() -> None:
+    """Also before the stop."""
+    never, going_on = threading.Event(), Patience(threading.Event(), 0.0, time.monotonic)
+    with pytest.raises(Broken, match="HANGS"):
+        returned(never.wait, 0.0, going_on)
+    never.set()
+
+
+def test_call_that_returns_or_raises_does_so_in_its_caller() -> None:
+    """An error of librdkafka says what to do next."""
+
+    def refused() -> None:
+        raise ABORTABLE
+
+    going_on = Patience(threading.Event(), 0.0, time.monotonic)
+    returned(bool, 60.0, going_on)
+    with pytest.raises(KafkaException, match="INVALID_TXN_STATE"):
+        returned(refused, 60.0, going_on)
 
 
 def test_group_metadata_tells_the_generation() -> None:

@@ -35,7 +35,6 @@ from checkers.frames.frames import Frames
 from checkers.frames.log_starts import PREFIX
 from checkers.history.history import RunSources, load_plan, load_run
 from checkers.history.plan_file import planned_partitions
-from checkers.history.recorded_faults import first_delay_ns
 from checkers.history.settings import (
     FOREVER_NS,
     OFFSETS_TOPIC,
@@ -278,7 +277,7 @@ def _anomaly(
         zookeeper_lost=bool(frames.sources.run_file.zookeeper_lost),
         settled=settled,
         removal=removal,
-        requests_delayed=first_delay_ns(frames.fault_rows) <= _first_end_ns(examples),
+        requests_delayed=frames.first_delay_ns <= _first_end_ns(examples),
     )
     rule = judge(kind, context, RULES)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)

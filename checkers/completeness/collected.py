@@ -1,6 +1,7 @@
 """The evidence of a run, counted, and how missing evidence is named."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -65,14 +66,28 @@ class Collected:
 
     def places(self, f: str, type_: str = "ok") -> frozenset[tuple[str | None, int | None]]:
         """Return the partitions with rows of this kind and type."""
-        found = (row for row in self.counts if (row["f"], row["type"]) == (f, type_))
-        return frozenset((row["topic"], row["partition"]) for row in found)
+        return frozenset(self._places.get((f, type_), ()))
+
+    @cached_property
+    def _places(self) -> Mapping[tuple[str, str], set[tuple[str | None, int | None]]]:
+        found = defaultdict(set)
+        for row in self.counts:
+            found[row["f"], row["type"]].add((row["topic"], row["partition"]))
+        return found
 
     @cached_property
     def ends(self) -> Mapping[tuple[int, str, int], Mapping[str, Any]]:
         """The rows of replica_ends by node, topic and partition."""
         rows = self.frames.engine.rows(self.frames.replica_ends)
         return {(row["node"], row["topic"], row["partition"]): row for row in rows}
+
+    @cached_property
+    def ends_of(self) -> Mapping[Partition, Mapping[int, Mapping[str, Any]]]:
+        """The rows of replica_ends by partition, and by node."""
+        found: dict[Partition, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+        for (node, topic, partition), row in self.ends.items():
+            found[topic, partition][node] = row
+        return dict(found)
 
     @cached_property
     def batches(self) -> Mapping[tuple[int, str, int], Mapping[str, Any]]:

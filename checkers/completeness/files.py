@@ -34,7 +34,7 @@ def enough_replicas(e: Collected) -> Iterator[str]:
     few = []
     for topic, partition in e.partitions:
         factor = int(e.topics[topic].get("replication_factor") or 0)
-        nodes = {node for node, *place in e.ends if tuple(place) == (topic, partition)}
+        nodes = e.ends_of.get((topic, partition), {}).keys()
         if len(nodes | _may_lack_files(e, (topic, partition))) < factor:
             few.append(f"{named((topic, partition))} ({len(nodes)} of {factor})")
     if few:
@@ -93,7 +93,7 @@ def ends_reached(e: Collected) -> Iterator[str]:
     short = []
     for row in rows:
         place = row["topic"], row["partition"]
-        ends = [end["end_offset"] for (_, *at), end in e.ends.items() if tuple(at) == place]
+        ends = [end["end_offset"] for end in e.ends_of.get(place, {}).values()]
         if ends and row["reached"] is not None and max(ends) < row["reached"]:
             short.append(place)
     if short:

@@ -53,8 +53,8 @@ def polled(e: Collected) -> Iterator[str]:
 def assigned(e: Collected) -> Iterator[str]:
     """Some consumer was assigned each partition."""
     if e.planned("consumers"):
-        wanted = [p for p in e.partitions if p[0] in e.produced]
-        missing = [p for p in wanted if p not in e.places("assign")]
+        found = e.places("assign")
+        missing = [p for p in e.partitions if p[0] in e.produced and p not in found]
         if missing:
             yield f"no consumer was assigned {listed(missing)}"
 
@@ -146,7 +146,7 @@ def epochs(e: Collected) -> Iterator[str]:
             continue
         if led is not None and led["epoch"] is not None and row["epoch"] > led["epoch"]:
             yield f"no leader is recorded for epoch {row['epoch']} of {named((topic, partition))}"
-        ends = [end["end_offset"] for (_, *at), end in e.ends.items() if at == [topic, partition]]
+        ends = [end["end_offset"] for end in e.ends_of.get((topic, partition), {}).values()]
         if ends and row["start"] is not None and row["start"] > max(ends):
             yield f"an epoch of {named((topic, partition))} begins behind the end of every replica"
 

@@ -44,7 +44,7 @@ from checkers.history.history import (
     TP,
     RunSources,
 )
-from checkers.history.recorded_faults import with_changed_bytes
+from checkers.history.recorded_faults import first_delay_ns, with_changed_bytes
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -182,8 +182,7 @@ class Frames:
 
     @cached_property
     def sends_in_place(self) -> Frame:
-        """The acknowledged sends that the final log holds at the offset of their
-        acknowledgement."""
+        """The acknowledged sends that the final log holds at the acknowledged offset."""
         F = self.engine.functions
         in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
         if self._in_place_too is None:
@@ -252,12 +251,9 @@ class Frames:
         F = self.engine.functions
         polls = self.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
         place = [*TP, "offset", "value"]
-        return self.none_if_empty(
-            *(
-                here(polls).join(here(self.final_log), on=place, how="left_anti")
-                for here in self.slices
-            )
-        )
+        log = self.final_log
+        missing = (here(polls).join(here(log), on=place, how="left_anti") for here in self.slices)
+        return self.none_if_empty(*missing)
 
     @cached_property
     def _records_read(self) -> Frame:
@@ -402,6 +398,11 @@ class Frames:
         """Return the number of rows of a frame."""
         F = self.engine.functions
         return int(self.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
+
+    @cached_property
+    def first_delay_ns(self) -> int:
+        """When the first fault began that delayed requests; see `recorded_faults`."""
+        return first_delay_ns(self.fault_rows)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

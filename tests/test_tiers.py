@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import LONGEST, place
+from tests.support.tiers import LONGEST, a_third_fast, at_turn, in_turn, place, share
 
 ROOT = Path(__file__).parents[1]
-USE = re.compile(r'nightly\(\s*"([^"]+)::(\w+)"')
+USE = re.compile(
+    r'(?:nightly|in_turn|a_third_fast|at_turn)\((?:\d, \d,)?\s*"([^":]+)(?:"\s*")?::(\w+)"'
+)
 TEXTS = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
 USES = sorted({found for text in TEXTS.values() for found in USE.findall(text)})
 
@@ -31,8 +33,40 @@ def test_nightly_functions_are_slow() -> None:
     """Or `make check` would run them. Marks of parameters are made by `tiers.nightly`."""
     for path, text in TEXTS.items():
         for block in text.split("\n\n\n"):
-            if "\n@pytest.mark.nightly(" in "\n" + block:
+            if re.search(r"^@(pytest\.mark\.nightly|at_turn)\(", block, re.MULTILINE):
                 assert "@pytest.mark.slow" in block or "pytestmark = pytest.mark.slow" in text, path
+
+
+@pytest.mark.parametrize("of", [1, 3, 4])
+def test_all_turns_together_run_everything_once(of: int) -> None:
+    """And each turn runs about the same number."""
+    shares = [share(range(10), of, turn) for turn in range(7, 7 + of)]
+    assert sorted(number for each in shares for number in each) == list(range(10))
+    assert {len(each) for each in shares} <= {10 // of, 10 // of + 1}
+
+
+def marks(parameter: object) -> list[str]:
+    """The names of the marks of a parameter."""
+    return sorted(mark.name for mark in getattr(parameter, "marks", ()))
+
+
+def test_a_parameter_is_nightly_outside_its_turn() -> None:
+    """And slow in any case."""
+    found = in_turn("test_tiers.py::test_a_parameter_is_nightly_outside_its_turn", range(9), of=3)
+    assert sorted(map(marks, found)) == [["nightly", "slow"]] * 6 + [["slow"]] * 3
+
+
+def test_tests_with_turns_of_their_own_share_the_commits() -> None:
+    """One of them runs, the others are nightly."""
+    found = [at_turn(turn, 3, "test_tiers.py::test_there_are_some").name for turn in range(3)]
+    assert sorted(found) == ["nightly", "nightly", "slow"]
+
+
+def test_a_third_is_fast_and_the_rest_is_slow() -> None:
+    """Of the rest one half is not nightly."""
+    daily = "test_tiers.py::test_a_third_is_fast_and_the_rest_is_slow"
+    found = a_third_fast(daily, list("abcdef"), of=2)
+    assert sorted(map(marks, found)) == [[]] * 2 + [["nightly", "slow"]] * 2 + [["slow"]] * 2
 
 
 def test_a_session_begins_with_files_that_exist() -> None:

@@ -201,9 +201,7 @@ def test_more_generated_histories(runs: list[Changes]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(
-    "checkers/test_against_reference.py::test_planted_anomalies_are_found_on_both_engines"
-)
+@pytest.mark.nightly("checkers/test_golden.py::test_engines_agree_on_many_golden_histories")
 @settings(SLOWLY, max_examples=2)
 @given(runs=RUNS)
 def test_generated_histories_on_spark(spark: Any, runs: list[Changes]) -> None:
@@ -220,6 +218,7 @@ def test_planted_anomalies_are_found() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly("checkers/test_golden.py::test_engines_agree_on_many_golden_histories")
 def test_planted_anomalies_are_found_on_both_engines(spark: Any) -> None:
     """The same on Spark, which says the same as DuckDB to the last example row."""
     tally = Tally()

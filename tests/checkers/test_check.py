@@ -228,10 +228,15 @@ def test_percentiles_by_nearest_rank() -> None:
 
 
 AS_IN_TESTS = (
-    *("--driver-java-options", "-XX:TieredStopAtLevel=1"),
+    *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
+    *(
+        "--conf",
+        "spark.sql.optimizer.excludedRules="
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    ),
 )
 """Nothing is compiled for the few rows of a test: that takes three times as long."""
 

@@ -1,12 +1,13 @@
 """Every golden history gets the answer that it was written for, on both engines.
 
-Those that can share a run are checked in one run, the others one by one. On Spark almost all that
-a check costs is its plans, whatever the number of rows. So Spark checks most of the others in one
-run too, where each of them gets another answer than alone, but the same from both engines.
+Those that can share a run are checked in one run, the others one by one. A history costs Spark many
+times as much alone as with others. So Spark checks most of them in one run, and generated ones with
+them. There some get another answer than alone, but the same from both engines. Every change has
+Spark check as many as show every kind and aspect, and a share of the others.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -14,13 +15,27 @@ import pytest
 from checkers.check import check
 from checkers.detectors.registry import DETECTORS
 from checkers.verdict import Anomaly, Status, Verdict
+from tests.support.checkers.generated import generate
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
 from tests.support.histories.multiplex import alike, mixable, multiplex, prefix
-from tests.support.tiers import a_third_fast, nightly
+from tests.support.tiers import a_third_fast, in_turn, share
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip
+
+
+def enough(names: Sequence[str]) -> list[str]:
+    """Return names of golden histories that show all kinds and aspects that those of all show."""
+    shown: set[tuple[str, str | None]] = set()
+    chosen = []
+    for name in sorted(names, key=lambda name: -len(ALL_GOLDEN[name].expect)):
+        if not ALL_GOLDEN[name].expect.keys() <= shown:
+            shown |= ALL_GOLDEN[name].expect.keys()
+            chosen.append(name)
+    return chosen
+
+
 # What makes a whole run UNKNOWN would do so to all that share it.
 SHARED = [
     name
@@ -34,10 +49,11 @@ MIXED = [
     if mixable(ALL_GOLDEN[name].story()) and "clocks" not in ALL_GOLDEN[name].because
 ]
 """Those that Spark checks in one run. Wrong clocks would end detectors for all of them."""
+TOGETHER = [*SHARED, *MIXED]
+ENOUGH = enough(TOGETHER)
 ALONE_ON_SPARK = [name for name in ALONE if name not in MIXED]
-DAILY = ("empty_history", "clock_went_back", "metadata_log_ends_before_what_was_committed",
-         "program_did_everything_wrong")  # fmt: skip
-"""A run without rows, one without some detectors, one with metadata logs, and one of a program."""
+DAILY = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong")
+"""A run with metadata logs, and one of a program."""
 
 
 def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:
@@ -88,7 +104,13 @@ def test_golden_histories_in_one_run() -> None:
         assert golden.cause in "; ".join(a.cause or "" for a in mine), name
 
 
-@pytest.mark.parametrize("name", [*ALONE_ON_SPARK, *a_third_fast(MIXED)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *ALONE_ON_SPARK,
+        *a_third_fast("checkers/test_golden.py::test_golden_history", MIXED, of=3),
+    ],
+)
 def test_golden_history(name: str) -> None:
     """The embedded engine gives the verdict that the history was written for."""
     golden = ALL_GOLDEN[name]
@@ -96,32 +118,35 @@ def test_golden_history(name: str) -> None:
     assert_as_written(golden, check(story.sources(), story.plan))
 
 
-def _judged_together(names: list[str]) -> Verdict:
-    story = multiplex([ALL_GOLDEN[name].story() for name in names])
-    return check(story.sources(), story.plan)
-
-
 @pytest.mark.slow
 def test_spark_sees_every_kind_and_aspect() -> None:
     """All that golden histories were written for is found in those that every change checks."""
     wanted = {found for golden in ALL_GOLDEN.values() for found in golden.expect}
-    told = {found for name in [*SHARED, *DAILY] for found in ALL_GOLDEN[name].expect}
-    mixed, shared = (_judged_together(names) for names in (MIXED, SHARED))
-    assert_none_crashed(mixed)
-    assert wanted == told | {(each.kind, each.aspect) for each in mixed.anomalies} & wanted
+    told = {found for name in DAILY for found in ALL_GOLDEN[name].expect}
+    story = multiplex([ALL_GOLDEN[name].story() for name in ENOUGH])
+    together = check(story.sources(), story.plan)
+    assert_none_crashed(together)
+    assert wanted == told | {(each.kind, each.aspect) for each in together.anomalies} & wanted
     program = ALL_GOLDEN["program_did_everything_wrong"].story()
     of_program = check(program.sources(), program.plan).detectors
-    found = [*mixed.detectors, *shared.detectors, *of_program]
+    found = [*together.detectors, *of_program]
     done = {result.name for result in found if result.status is Status.OK}
     assert done == {detector.name for detector in DETECTORS}
     assert set(DAILY) <= set(ALONE_ON_SPARK)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("names", [SHARED, MIXED], ids=["shared", "mixed"])
-def test_engines_agree_on_all_golden_histories(names: list[str], spark: Any) -> None:
+OTHERS = [name for name in TOGETHER if name not in ENOUGH]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    in_turn("checkers/test_golden.py::test_engines_agree_on_many_golden_histories", range(8), of=8),
+)
+def test_engines_agree_on_many_golden_histories(turn: int, spark: Any) -> None:
     """Spark gives the same answers as DuckDB, to the last example row."""
-    story = multiplex([ALL_GOLDEN[name].story() for name in names])
+    golden = [ALL_GOLDEN[name].story() for name in (*ENOUGH, *share(OTHERS, 8, turn))]
+    generated = [generate(seed)[0] for seed in share(range(120), 8, turn)]
+    story = multiplex(golden + generated)
     engine = BriefSparkEngine(spark)
     try:
         on_spark = check(story.sources(), story.plan, engine)
@@ -135,12 +160,10 @@ def test_engines_agree_on_all_golden_histories(names: list[str], spark: Any) -> 
     "name",
     [
         *DAILY,
-        *(
-            pytest.param(
-                name, marks=nightly("checkers/test_golden.py::test_engines_agree_on_golden_history")
-            )
-            for name in ALONE_ON_SPARK
-            if name not in DAILY
+        *in_turn(
+            "checkers/test_golden.py::test_engines_agree_on_golden_history",
+            [name for name in ALONE_ON_SPARK if name not in DAILY],
+            of=40,
         ),
     ],
 )

@@ -1,11 +1,21 @@
-"""When a slow test runs: at every change or at night only, and which files a session begins with.
+"""When a slow test runs: at every change, in turn or at night only, and which files a session
+begins with.
+
+| tier | mark | `make check` | `.ci/run` | `make test`, `.ci/run nightly` |
+|---|---|---|---|---|
+| fast | none | yes | yes | yes |
+| slow | `slow` | no | yes | yes |
+| in turn | `slow`; `nightly` outside its turn | no | a share | yes |
+| nightly | `nightly` | no | no | yes |
 
 `.ci/run` runs what proves a rule once. What repeats the proof with more histories, seeds or targets
-is `nightly`, and names the test that every change runs. `make test` runs both.
+is `nightly`, and names the test that every change runs. If all parameters of a test are worth the
+same, every change runs a share of them: `in_turn`. The commit chooses the share.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -46,12 +56,49 @@ def place(file: str) -> int:
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)
 
 
-def a_third_fast(names: Sequence[str]) -> list[Any]:
-    """Return parameters of a test; two of every three are slow, where there are too many."""
+TURN: Final = int(os.environ.get("HIGHWATER_TURN", "0"))
+"""Whose turn it is: any number. `.ci/run` makes it of the commit's hash, and prints it."""
+
+T = TypeVar("T")
+
+
+def share(values: Sequence[T], of: int, turn: int = TURN) -> list[T]:
+    """Return one of `of` shares; with the turns 0 to `of` - 1 each value is in one of them."""
+    return [value for number, value in enumerate(values) if (number + turn) % of == 0]
+
+
+def in_turn(daily: str, values: Iterable[T], of: int) -> list[Any]:
+    """Return slow parameters of a test. A change runs one of `of` shares, the night runs all.
+
+    daily: `file.py::test`, the test itself, as for `nightly`. values: a tuple is the values of
+    several parameters.
+    """
+    every = list(values)
+    assert len(every) >= of, "a turn would have no test"
+    now = share(range(len(every)), of)
     return [
-        name if number % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
-        for number, name in enumerate(names)
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=pytest.mark.slow if number in now else nightly(daily),
+        )
+        for number, value in enumerate(every)
     ]
+
+
+def a_third_fast(daily: str, values: Sequence[T], of: int) -> list[Any]:
+    """Return the parameters of a test that has too many for `make check`: every third is fast, and
+    the others are slow, in turn."""
+    others = [value for number, value in enumerate(values) if number % 3]
+    return [*values[::3], *in_turn(daily, others, of)]
+
+
+def at_turn(turn: int, of: int, daily: str) -> pytest.MarkDecorator:
+    """Return the mark of a slow test that has one of `of` turns; other tests have the others.
+
+    daily: such a test, as for `nightly`.
+    """
+    assert 0 <= turn < of
+    return pytest.mark.slow if TURN % of == turn else pytest.mark.nightly(daily)
 
 
 def nightly(daily: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:

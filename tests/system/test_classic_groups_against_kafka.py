@@ -23,6 +23,7 @@ from tests.support.foreign import java, kafka_coordinator
 from tests.support.foreign.kafka_coordinator import KafkaCoordinator
 from tests.support.foreign.side_by_side import NOBODY, STRANGER, SideBySide
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,14 @@ class RandomMembers:
                 )
 
 
-@pytest.mark.parametrize(("delay_ms", "most"), [(0, 100), (3_000, 100), (0, 2), (3_000, 3)])
+@pytest.mark.parametrize(
+    ("delay_ms", "most"),
+    in_turn(
+        "system/test_classic_groups_against_kafka.py::test_groups_are_as_kafka_s",
+        [(0, 100), (3_000, 100), (3_000, 3), (0, 2)],
+        of=2,
+    ),
+)
 def test_groups_are_as_kafka_s(classes: Path, delay_ms: int, most: int) -> None:
     """Random members on both, many times from the beginning."""
     settings = ClassicSettings(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.clients.workloads import SAMPLE
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -37,18 +37,17 @@ def aiokafka_plan(path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("client", "system", "needs"),
-    [
-        pytest.param(PROGRAM, "nodes", (), id="sample"),
-        pytest.param((), "nodes", (), id="aiokafka"),
-        pytest.param(JAVA, "nodes", ("java-client",), id="java"),
-        pytest.param(
-            JAVA,
-            "kafka",
-            ("java-client", "kafka"),
-            id="java-on-kafka",
-            marks=nightly("java"),
-        ),
-    ],
+    in_turn(
+        "system/test_client_programs.py::test_all_workloads_run_in_a_program_and_are_valid",
+        [
+            (PROGRAM, "nodes", ()),
+            ((), "nodes", ()),
+            (JAVA, "nodes", ("java-client",)),
+            (JAVA, "kafka", ("java-client", "kafka")),
+        ],
+        of=4,
+    ),
+    ids=str,
 )
 def test_all_workloads_run_in_a_program_and_are_valid(
     client: tuple[str, ...], system: str, needs: tuple[str, ...], tmp_path: Path

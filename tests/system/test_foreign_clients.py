@@ -17,6 +17,7 @@ from nodes.log.batch import read_header
 from tests.support.clusters.cluster_command import ClusterUp, cluster_up, known_everywhere
 from tests.support.foreign import CLIENTS, PARTITION, Client, Confluent, Feature, Message
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +37,18 @@ MESSAGES = (
 )
 
 
-def named(client: Client) -> str:
-    """How tests call a client."""
-    return client.name
+def named(value: Any) -> str:
+    """How tests call a client, and anything else."""
+    return str(getattr(value, "name", value))
+
+
+def latin_square(values: Sequence[Any]) -> list[tuple[Client, Any]]:
+    """Every client with every value. Each of as many turns as there are values has all clients."""
+    return [
+        (client, values[(row + turn) % len(values)])
+        for row, client in enumerate(CLIENTS)
+        for turn in range(len(values))
+    ]
 
 
 def who_offers(feature: Feature) -> list[Any]:
@@ -94,8 +104,15 @@ def codecs_on_disk(up: ClusterUp, topic: str) -> list[set[int]]:
     ]
 
 
-@pytest.mark.parametrize("codec", CODEC_NUMBERS)
-@pytest.mark.parametrize("writer", CLIENTS, ids=named)
+@pytest.mark.parametrize(
+    ("writer", "codec"),
+    in_turn(
+        "system/test_foreign_clients.py::test_what_one_client_wrote_all_read",
+        latin_square(list(CODEC_NUMBERS)),
+        of=5,
+    ),
+    ids=named,
+)
 def test_what_one_client_wrote_all_read(
     cluster: ClusterUp, topic: str, writer: Client, codec: str
 ) -> None:
@@ -112,8 +129,15 @@ def test_what_one_client_wrote_all_read(
         assert CODEC_NUMBERS[codec] in codecs <= {0, CODEC_NUMBERS[codec]}
 
 
-@pytest.mark.parametrize("acks", [0, 1, -1])
-@pytest.mark.parametrize("writer", CLIENTS, ids=named)
+@pytest.mark.parametrize(
+    ("writer", "acks"),
+    in_turn(
+        "system/test_foreign_clients.py::test_every_acknowledgement_mode",
+        latin_square([0, 1, -1]),
+        of=3,
+    ),
+    ids=named,
+)
 def test_every_acknowledgement_mode(
     cluster: ClusterUp, topic: str, writer: Client, acks: int
 ) -> None:

@@ -13,12 +13,30 @@ from harness.judging import judge
 from harness.recording import store
 from harness.reports import page
 from tests.support.histories.story import ALL, Story, healthy
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
 GREATEST = (1 << 63) - 1
 NUMBERS = (GREATEST, GREATEST - 1, -(1 << 63), (1 << 53) + 1)
 OFFSETS = ("assign", "final-read", "final-read-end", "poll", "send", "watermark")
+COLUMNS = (
+    *((f, "offset") for f in OFFSETS),
+    ("send", "invoke_ns"),
+    ("poll", "complete_ns"),
+    ("cluster", "start_offset"),
+    ("cluster", "at_ns"),
+    ("faults", "healed_ns"),
+    ("replicas", "last_offset"),
+    ("replica_ends", "end_offset"),
+    ("replica_ends", "high_watermark"),
+)
+"""Of rows of the history, by their operation, or of another table."""
+EACH = in_turn(
+    "system/test_hostile_runs.py::test_numbers_at_the_limits_end_in_a_verdict_and_a_page",
+    [(*column, number) for column in COLUMNS for number in NUMBERS],
+    of=5,  # with four numbers a turn would have one number for all columns
+)
 
 
 def write(story: Story, root: Path) -> Path:
@@ -54,22 +72,8 @@ def bent(where: str, column: str, number: int) -> Story:
     return story
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize(
-    ("where", "column"),
-    [
-        *((f, "offset") for f in OFFSETS),
-        ("send", "invoke_ns"),
-        ("poll", "complete_ns"),
-        ("cluster", "start_offset"),
-        ("cluster", "at_ns"),
-        ("faults", "healed_ns"),
-        ("replicas", "last_offset"),
-        ("replica_ends", "end_offset"),
-        ("replica_ends", "high_watermark"),
-    ],
-)
-def test_numbers_at_the_limits_of_their_type_end_in_a_verdict_and_a_page(
+@pytest.mark.parametrize(("where", "column", "number"), EACH)
+def test_numbers_at_the_limits_end_in_a_verdict_and_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, column: str, number: int
 ) -> None:
     """Whatever the verdict is: the exit code is its, and the page is drawn and says what it cannot

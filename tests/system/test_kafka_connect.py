@@ -19,6 +19,7 @@ from tests.support.clusters.cluster_command import PATIENCE_S, until
 from tests.support.clusters.killable import Killable, killable_cluster
 from tests.support.foreign import java
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,7 @@ def connect_files(folder: Path, bootstrap: str, topic: str, sink: str) -> list[P
     return [folder / f"{name}.properties" for name in properties]
 
 
+@at_turn(1, 3, "system/test_kafka_copier.py::test_copier_copies_each_record_once_in_order")
 def test_connect_moves_each_line_once_in_order(cluster: Killable, tmp_path: Path) -> None:
     """From a file through a topic to another file.
 

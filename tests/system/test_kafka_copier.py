@@ -15,6 +15,7 @@ from tests.support.clusters.cluster_command import PATIENCE_S
 from tests.support.clusters.killable import Killable, await_more, killable_cluster
 from tests.support.foreign import java
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killable]:
         yield up
 
 
-@pytest.mark.parametrize("victim", ["transaction coordinator", "group coordinator", "leader"])
+@pytest.mark.parametrize(
+    "victim",
+    in_turn(
+        "system/test_kafka_copier.py::test_copier_copies_each_record_once_in_order",
+        ["transaction coordinator", "group coordinator", "leader"],
+        of=3,
+    ),
+)
 def test_copier_copies_each_record_once_in_order(
     cluster: Killable, tmp_path: Path, victim: str
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.harness.brokers.kafka.test_home import with_jar
 from tests.support.require import require
 from tests.support.targets.machine import leftovers
+from tests.support.tiers import at_turn
 
 RUN_TIMEOUT_S = 280
 
@@ -52,6 +53,7 @@ def test_a_machine_without_java_cannot_run_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "harness/targets/docker/test_containers.py::test_kafka_in_containers_is_valid")
 def test_kafka_is_run_broken_and_judged(tmp_path: Path) -> None:
     """A deposed leader loses what it acknowledged alone, for a cause that Kafka's own metadata log
     tells; replicas are compared by their files; nothing stays behind."""

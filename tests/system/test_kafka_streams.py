@@ -23,6 +23,7 @@ from tests.support.clusters.cluster_command import PATIENCE_S, until
 from tests.support.clusters.killable import Killable, killable_cluster
 from tests.support.foreign import java
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +100,7 @@ def transactional_id(cluster: Killable, application: str) -> str:
     return next(each for each in asyncio.run(work()) if each.startswith(application))
 
 
+@at_turn(0, 3, "system/test_kafka_copier.py::test_copier_copies_each_record_once_in_order")
 def test_streams_counts_each_word_exactly_once(
     cluster: Killable, classes: Path, tmp_path: Path
 ) -> None:

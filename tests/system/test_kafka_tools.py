@@ -16,6 +16,7 @@ from tests.support.clusters.loopback_cluster import serving
 from tests.support.foreign import Confluent, java
 from tests.support.nodes.cluster import UNHURRIED, Cluster
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +184,11 @@ def told(tool: Tool, cluster: Cluster, folder: Path) -> str:
     return str(done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize("tool", CALLS, ids=lambda tool: f"{tool.script}{tool.by}-{tool.arguments}")
+@pytest.mark.parametrize(
+    "tool",
+    in_turn("system/test_kafka_tools.py::test_a_tool_of_kafkas", CALLS, of=3),
+    ids=lambda tool: f"{tool.script}{tool.by}-{tool.arguments}",
+)
 def test_a_tool_of_kafkas(tool: Tool, cluster: Cluster, tmp_path: Path) -> None:
     """What it is for, or what the cluster does not serve; never a wait that ends by a timeout."""
     printed = told(tool, cluster, tmp_path)
@@ -191,7 +196,13 @@ def test_a_tool_of_kafkas(tool: Tool, cluster: Cluster, tmp_path: Path) -> None:
     assert "TimeoutException" not in printed
 
 
-@pytest.mark.parametrize("tool", WRITERS, ids=lambda tool: tool.script)
+@pytest.mark.parametrize(
+    "tool",
+    in_turn(
+        "system/test_kafka_tools.py::test_what_a_tool_of_kafkas_writes_is_there", WRITERS, of=3
+    ),
+    ids=lambda tool: tool.script,
+)
 def test_what_a_tool_of_kafkas_writes_is_there(
     tool: Tool, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from tests.support.clusters.cluster_command import highwater
 from tests.support.nodes.cluster import free_ports
 from tests.support.nodes.real_zookeeper import real_zookeeper
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +214,12 @@ def test_broker_without_zookeeper_ends_with_one_message(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "code", "verdict"),
-    [("nodes", 0, "VALID"), ("truncate_to_high_watermark", 1, "INVALID")],
+    in_turn(
+        "system/test_old_control_plane.py"
+        "::test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too",
+        [("nodes", 0, "VALID"), ("truncate_to_high_watermark", 1, "INVALID")],
+        of=2,
+    ),
 )
 def test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too(
     module: str, code: int, verdict: str, tmp_path: Path

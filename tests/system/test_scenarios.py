@@ -15,7 +15,7 @@ import pytest
 
 from harness.plans.plan import build, load
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 RUN_TIMEOUT_S = 150
 """Five times what a run takes on a quiet machine."""
@@ -127,20 +127,17 @@ OF_GROUPS = (
 )  # fmt: skip
 """What a group may meet, and what prevents it; in pairs."""
 
-DAILY = ("power-loss-without-flush", "power-loss-with-flush", "unclean-recovery")
-"""A loss, its prevention, and the one with every fault."""
-EACH = [
-    pytest.param(
-        scenario,
-        id=scenario.name,
-        marks=[] if scenario.name in DAILY else nightly("system/test_scenarios.py::test_scenario"),
-    )
-    for scenario in (*SCENARIOS, *REGRESSIONS)
-]
+
+def named(scenario: Scenario | OfGroups) -> str:
+    """How tests call a scenario."""
+    return scenario.name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", EACH)
+@pytest.mark.parametrize(
+    "scenario",
+    in_turn("system/test_scenarios.py::test_scenario", (*SCENARIOS, *REGRESSIONS), of=4),
+    ids=named,
+)
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
     """What is lost is permitted and its cause is named; or nothing is, by the same schedule."""
     require("root", "netns", *(["loop"] if "power-loss" in scenario.faults else []))
@@ -174,16 +171,9 @@ def test_pairs_share_their_schedule(loses: str, loses_nothing: str) -> None:
     assert (one.topics, one.broker) != (other.topics, other.broker)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            OF_TRANSACTIONS[0],
-            marks=nightly("system/test_scenarios.py::test_scenario_of_transactions"),
-        ),
-        *OF_TRANSACTIONS[1:],
-    ],
+    in_turn("system/test_scenarios.py::test_scenario_of_transactions", OF_TRANSACTIONS, of=3),
 )
 def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
     """KAFKA-17754 is permitted and its cause is named; or every transaction is whole."""
@@ -198,17 +188,10 @@ def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
     assert bool(found) is (name != OF_TRANSACTIONS[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario",
-    [
-        pytest.param(
-            scenario,
-            id=scenario.name,
-            marks=nightly("system/test_scenarios.py::test_scenario_of_groups") if n > 1 else (),
-        )
-        for n, scenario in enumerate(OF_GROUPS)
-    ],
+    in_turn("system/test_scenarios.py::test_scenario_of_groups", OF_GROUPS, of=3),
+    ids=named,
 )
 def test_scenario_of_groups(scenario: OfGroups, tmp_path: Path) -> None:
     """What a group meets is permitted, and the rule says why; or it meets nothing."""

@@ -11,6 +11,7 @@ from harness.targets.abilities import NEEDS
 from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 ELSEWHERE = {Ability.FAILED_SYNCS, Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS}
 """What only simulated disks, virtual machines and runs with a tested program can do."""
@@ -34,9 +35,15 @@ def killer() -> Iterator["subprocess.Popen[str]"]:
         assert process.wait(60) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOCAL)
-def test_nothing_is_left_of_a_harness_that_is_killed_while_a_fault_is_in_force(
+@pytest.mark.parametrize(
+    "name",
+    in_turn(
+        "system/test_undo_faults.py::test_a_harness_killed_while_a_fault_is_in_force_leaves_nothing",
+        LOCAL,
+        of=3,
+    ),
+)
+def test_a_harness_killed_while_a_fault_is_in_force_leaves_nothing(
     name: str, killer: "subprocess.Popen[str]"
 ) -> None:
     """No namespace, mount, loop device, limit, ballast, skewed clock, process, registry entry."""

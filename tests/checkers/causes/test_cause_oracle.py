@@ -11,6 +11,7 @@ from harness.run.prepare import Prepared
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.invariants.partition_history import Batch
 from harness.simulation.run import Simulation
+from tests.support.tiers import in_turn
 from tests.tools.cause_oracle import witness
 from tests.tools.cause_oracle.comparing import Agreement, agreement, compare, witnessed
 from tests.tools.cause_oracle.truth import Oracle, Struck, Truth
@@ -27,8 +28,12 @@ def swarm(seed: int) -> Prepared:
     return prepared(Task(plan=plan, seeds_are_swarms=True, root=Path()), seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", LOSING)
+@pytest.mark.parametrize(
+    "seed",
+    in_turn(
+        "checkers/causes/test_cause_oracle.py::test_no_loss_is_laid_to_a_wrong_cause", LOSING, of=3
+    ),
+)
 def test_no_loss_is_laid_to_a_wrong_cause(seed: int) -> None:
     """The truth is among the causes that are named, for every lost write; and it is known."""
     found = compare(swarm(seed))

@@ -17,7 +17,7 @@ from checkers.verdict import Anomaly, Outcome
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.ended_transactions import old_transactions
 from tests.support.histories.story import ALL, ONE, TOPICS, Story, healthy, v, value
-from tests.support.tiers import a_third_fast
+from tests.support.tiers import a_third_fast, in_turn
 
 SEGMENTS = 3
 
@@ -57,8 +57,14 @@ KNOWN_AT_THE_END = {"retention_hides_where_an_epoch_began", "snapshot_hides_what
 end, so an alarm may come before."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(ALL_GOLDEN.keys() - KNOWN_AT_THE_END))
+@pytest.mark.parametrize(
+    "name",
+    in_turn(
+        "checkers/following/test_follow.py::test_an_alarm_is_confirmed_by_the_whole",
+        sorted(ALL_GOLDEN.keys() - KNOWN_AT_THE_END),
+        of=6,
+    ),
+)
 def test_an_alarm_is_confirmed_by_the_whole(name: str, tmp_path: Path) -> None:
     """Whatever a golden history raises an alarm for, the one check of it all is INVALID too."""
     story = ALL_GOLDEN[name].story()
@@ -106,7 +112,14 @@ OF_GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("name", a_third_fast(OF_GROUPS))
+@pytest.mark.parametrize(
+    "name",
+    a_third_fast(
+        "checkers/following/test_follow.py::test_following_agrees_with_the_check_of_the_whole",
+        OF_GROUPS,
+        of=3,
+    ),
+)
 def test_following_agrees_with_the_check_of_the_whole(name: str, tmp_path: Path) -> None:
     """Of transactions and groups each alarm is what the whole run shows, and none is missed."""
     story = ALL_GOLDEN[name].story()

@@ -18,6 +18,7 @@ from checkers.history.history import CLUSTER, FAULTS, HISTORY, RunSources, table
 from checkers.verdict import Anomaly
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.story import ALL, S, Story, healthy, v
+from tests.support.tiers import in_turn
 
 PARTS = 3
 
@@ -62,8 +63,14 @@ def remembered_of(cluster: list[Any], faults: list[Any]) -> ClusterMemory:
     return kept
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(ALL_GOLDEN))
+@pytest.mark.parametrize(
+    "name",
+    in_turn(
+        "checkers/following/test_memory.py::test_kept_rows_give_the_verdict_of_all_rows",
+        sorted(ALL_GOLDEN),
+        of=6,
+    ),
+)
 def test_kept_rows_give_the_verdict_of_all_rows(name: str, tmp_path: Path) -> None:
     """Of every golden story, with the same suspects: the same alarms, for the same reasons."""
     story = ALL_GOLDEN[name].story()

@@ -21,6 +21,7 @@ from tests.support.checkers.judge_imports import judged, judged_together
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.multiplex import multiplex, prefix
 from tests.support.histories.story import Story
+from tests.support.tiers import in_turn
 
 TIMES = {"unavailable", "recovery", "stale-read"}
 """What every run has."""
@@ -132,8 +133,12 @@ def test_golden_histories_there_and_back() -> None:
         assert_same(name, places(before, shared), places(after, here))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(
+    "name",
+    in_turn(
+        "checkers/interchange/test_round_trip.py::test_golden_history_there_and_back", ALONE, of=6
+    ),
+)
 def test_golden_history_there_and_back(name: str) -> None:
     """The others, one by one."""
     story = numbered(name)

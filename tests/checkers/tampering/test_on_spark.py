@@ -13,7 +13,7 @@ from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.checkers.tampering.changes import all_changes
 from tests.support.checkers.tampering.judging import judged
 from tests.support.checkers.tampering.runs import KEPT
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 EVERY = {each.name: each for each in all_changes()}
 
@@ -37,26 +37,9 @@ ON_SPARK = (
 )
 
 
-DAILY = ("the monitor's file: gone", "history: no assign", "replica_ends: none of a node")
-"""A file that is not there, and fewer rows of the history and of what was collected."""
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        *DAILY,
-        *(
-            pytest.param(
-                name,
-                marks=nightly(
-                    "checkers/tampering/test_on_spark.py::test_tampering_is_seen_on_spark"
-                ),
-            )
-            for name in ON_SPARK
-            if name not in DAILY
-        ),
-    ],
+    in_turn("checkers/tampering/test_on_spark.py::test_tampering_is_seen_on_spark", ON_SPARK, of=8),
 )
 def test_tampering_is_seen_on_spark(
     name: str,
@@ -82,5 +65,4 @@ def test_tampering_is_seen_on_spark(
 def test_there_are_enough() -> None:
     """Of every sort some."""
     assert len(ON_SPARK) >= 15
-    assert set(DAILY) <= set(ON_SPARK)
     assert EVERY.keys() >= set(ON_SPARK)

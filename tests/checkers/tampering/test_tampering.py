@@ -9,12 +9,11 @@ from harness.judging import judge
 from tests.support.checkers.tampering.changes import Tampering, all_changes
 from tests.support.checkers.tampering.judging import Judged, judged
 from tests.support.checkers.tampering.runs import BROKEN, KEPT
+from tests.support.tiers import in_turn
 
 EVERY = {each.name: each for each in all_changes()}
 FEW = list(EVERY)[::60]
 """Of every sort some."""
-MORE = [name for name in list(EVERY)[::6] if name not in FEW]
-"""What every change tries besides."""
 
 
 def assert_seen(tampering: Tampering, kept: Judged, broken: Judged) -> None:
@@ -42,17 +41,15 @@ def test_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> 
     both(EVERY[name], runs, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize(
+    "name",
+    in_turn(
+        "checkers/tampering/test_tampering.py::test_more_tampering_is_seen",
+        [name for name in EVERY if name not in FEW],
+        of=12,
+    ),
+)
 def test_more_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
-    """Ten times as many."""
-    both(EVERY[name], runs, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.nightly("checkers/tampering/test_tampering.py::test_more_tampering_is_seen")
-@pytest.mark.parametrize("name", sorted(EVERY.keys() - set(FEW) - set(MORE)))
-def test_any_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
     """All others."""
     both(EVERY[name], runs, tmp_path)
 

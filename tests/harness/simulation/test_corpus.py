@@ -9,30 +9,21 @@ import pytest
 
 from harness.plans.plan import Plan
 from harness.simulation.campaign import Task, run_seed
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 HERE = Path(__file__).parent
 SEEDS: list[dict[str, Any]] = tomllib.loads((HERE / "corpus.toml").read_text())["seed"]
 
 
-OFTEN = 3
-"""One seed of so many is judged at every change, the others at night."""
-EACH = [
-    pytest.param(
-        kept,
-        id=str(kept["number"]),
-        marks=nightly(
-            "harness/simulation/test_corpus.py::test_seed_that_once_accused_the_broker_is_valid"
-        )
-        if n % OFTEN
-        else (),
-    )
-    for n, kept in enumerate(SEEDS)
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", EACH)
+@pytest.mark.parametrize(
+    "kept",
+    in_turn(
+        "harness/simulation/test_corpus.py::test_seed_that_once_accused_the_broker_is_valid",
+        SEEDS,
+        of=6,
+    ),
+    ids=lambda kept: str(kept["number"]),
+)
 def test_seed_that_once_accused_the_broker_is_valid(kept: dict[str, Any], tmp_path: Path) -> None:
     """Each plan of the corpus once showed an error of the broker, the harness or the checkers."""
     seed = kept["number"]

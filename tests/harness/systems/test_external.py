@@ -16,7 +16,7 @@ from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes import certificates
 from tests.support.nodes.cluster import Cluster
 from tests.support.nodes.secured import PASSWORD, USER, SecuredCluster
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 SERVERS = "kafka.example:9092"
 PLAN = """
@@ -44,18 +44,14 @@ def run(
     return highwater("run", folder / "plan.toml", *store, *flags)
 
 
-AT_NIGHT = nightly(
-    "harness/systems/test_external.py::test_secured_external_cluster_is_judged_and_left_as_it_was"
-)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "client",
-    [
-        *("librdkafka", "own"),
-        *(pytest.param(client, marks=AT_NIGHT) for client in ("kafka-python", "aiokafka")),
-    ],
+    in_turn(
+        "harness/systems/test_external.py"
+        "::test_secured_external_cluster_is_judged_and_left_as_it_was",
+        ["librdkafka", "own", "kafka-python", "aiokafka"],
+        of=4,
+    ),
 )
 def test_secured_external_cluster_is_judged_and_left_as_it_was(tmp_path: Path, client: str) -> None:
     """Every client connects and can be paused; no stored file has the password; no topic stays."""

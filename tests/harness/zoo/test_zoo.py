@@ -59,7 +59,7 @@ from nodes.server.zookeeper.reading import ClusterReader
 from nodes.zookeeper import broker_view, decisions, writes
 from tests.scenarios import prepared
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import in_turn
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "harness.zoo.mutants.ack_before_replication"
@@ -136,17 +136,14 @@ def test_each_mutant_has_a_schedule_or_a_scenario() -> None:
     assert [e.name for e in entries.ENTRIES if e.scenario is None and e.script is None] == []
 
 
-_AT_NIGHT = nightly("harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "forgets_sequences",
-        pytest.param("last_replica_standing", marks=_AT_NIGHT),
-        pytest.param("aborts_without_fencing", marks=_AT_NIGHT),  # by a tested program's output
-    ],
+    in_turn(
+        "harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes",
+        # The last one is caught by the output of a tested program.
+        ["forgets_sequences", "last_replica_standing", "aborts_without_fencing"],
+        of=3,
+    ),
 )
 def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Path) -> None:
     """The known anomaly appears, and the unmodified broker is VALID in the same scenario."""
@@ -156,10 +153,13 @@ def test_scenario_catches_the_mutant_with_real_processes(name: str, tmp_path: Pa
     assert found.unmodified == "VALID", found.problem
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark", "forgets_epoch_ends"],
+    in_turn(
+        "harness/zoo/test_zoo.py::test_schedule_catches_the_mutant_in_simulated_worlds",
+        ["votes_in_memory", "truncate_to_high_watermark", "accepts_gaps", "forgets_epoch_ends"],
+        of=2,
+    ),
 )
 def test_schedule_catches_the_mutant_in_simulated_worlds(name: str) -> None:
     """Some schedules control single messages; others are scenarios for all targets."""

@@ -11,6 +11,7 @@ ensure_privileges()
 import json  # noqa: E402 - the rest runs inside the user namespace
 import tempfile  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from harness.recording.journal import Journal  # noqa: E402
@@ -29,10 +30,10 @@ UNPROVEN = ("cut.port", "response-lost", "reset", "request-delayed", "records.co
 PROOF_S = 10.0
 
 
-def main() -> None:
-    """Try them all."""
+def main(names: Sequence[str]) -> None:
+    """Try these faults."""
     rows = [r for r in abilities.fault_availability() if r.target == abilities.WITHOUT_ROOT]
-    rows = [r for r in rows if Ability.PROGRAM_SIGNALS not in FAULTS[r.fault].needs]
+    rows = [r for r in rows if r.fault in names]
     print(json.dumps({r.fault: attempt(FAULTS[r.fault], bool(r.available)) for r in rows}))
 
 
@@ -78,4 +79,4 @@ def made(fault: Fault, hosts: Hosts, injection: Injection) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    main([n for n, fault in FAULTS.items() if Ability.PROGRAM_SIGNALS not in fault.needs])

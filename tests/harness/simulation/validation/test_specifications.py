@@ -14,6 +14,7 @@ from harness.simulation.validation.observe import traces_of
 from harness.simulation.validation.traces import Trace
 from tests.harness.simulation.validation import quorum_traces, replication_traces
 from tests.support.require import require
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -62,14 +63,18 @@ def test_traces_of_the_broker_are_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("mutant", "number", "specification"),
-    [
-        ("commits_earlier_epochs", 2, "Quorum"),
-        ("leads_an_epoch_twice", 3, "Quorum"),
-        ("metadata_in_page_cache", 2, "Quorum"),
-        ("isr_of_one", 3, "Replication"),
-        ("truncate_to_high_watermark", 4, "Replication"),
-        ("commits_by_proposed_isr", 2, "Replication"),
-    ],
+    in_turn(
+        "harness/simulation/validation/test_specifications.py::test_traces_of_a_mutant_are_refused",
+        [
+            ("commits_earlier_epochs", 2, "Quorum"),
+            ("leads_an_epoch_twice", 3, "Quorum"),
+            ("metadata_in_page_cache", 2, "Quorum"),
+            ("isr_of_one", 3, "Replication"),
+            ("truncate_to_high_watermark", 4, "Replication"),
+            ("commits_by_proposed_isr", 2, "Replication"),
+        ],
+        of=3,
+    ),
 )
 def test_traces_of_a_mutant_are_refused(mutant: str, number: int, specification: str) -> None:
     """Bugs of the zoo that the simulation plan reaches with this seed."""

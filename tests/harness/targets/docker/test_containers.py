@@ -27,6 +27,7 @@ from harness.targets.linux.target import LinuxTarget
 from tests.support.require import require
 from tests.support.targets.docker_daemon import BASE, daemon
 from tests.support.targets.machine import leftovers, limits, marked, new_run_id
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -260,6 +261,7 @@ def test_a_mutant_is_invalid(tmp_path: Path, address: str) -> None:
     assert run.exit_code == 1
 
 
+@at_turn(1, 2, "system/test_kafka_runs.py::test_kafka_is_run_broken_and_judged")
 def test_kafka_in_containers_is_valid(tmp_path: Path, address: str) -> None:
     """With this machine's Java and jars."""
     require("kafka")

@@ -30,12 +30,19 @@ from tests.support.clusters.fake_target import FakeTarget
 from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes.cluster import Cluster
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
 CLIENTS: list[str] = list(get_args(OwnClient))
 CONNECTING: list[str] = ["kafka-python", "aiokafka"]
 """Whose clients do not begin before a broker has answered."""
+LATIN_SQUARE: list[tuple[str, int, bool]] = [
+    (client, *((0, False), (1, False), (-1, True))[(row + turn) % 3])
+    for row, client in enumerate(CLIENTS)
+    for turn in range(3)
+]
+"""Clients, acks and idempotence; each turn has all clients and all acks."""
 NOT_ON_MOCKS: list[str] = [*CONNECTING, "java"]
 
 
@@ -57,8 +64,15 @@ def run(client: str, wanted: ClientConfig, until: str) -> list[dict[str, Any]]:
     return rows_of(Path(wanted.history_dir))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(("acks", "idempotence"), [(0, False), (1, False), (-1, True)])
+@pytest.mark.parametrize(
+    ("client", "acks", "idempotence"),
+    in_turn(
+        "harness/workloads/clients/test_processes.py"
+        "::test_acknowledged_value_is_read_back_at_its_offset",
+        LATIN_SQUARE,
+        of=3,
+    ),
+)
 def test_acknowledged_value_is_read_back_at_its_offset(
     tmp_path: Path, client: str, acks: int, idempotence: bool
 ) -> None:

@@ -10,6 +10,7 @@ from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.network.link_faults import SimLinks
 from nemesis.hosts import CLIENTS, Cut
 from tests.support.clients.own_client_worlds import SimulatedWorkload, Trouble, simulate
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +102,14 @@ def test_given_up_messages_begin_epochs_and_nothing_is_written_twice() -> None:
     assert all(row["error"].startswith("left its epoch") for row in epochs)
 
 
-@pytest.mark.parametrize("seed", range(10, 20))
+@pytest.mark.parametrize(
+    "seed",
+    in_turn(
+        "harness/workloads/clients/own/test_simulated.py::test_under_random_faults",
+        range(10, 20),
+        of=3,
+    ),
+)
 def test_under_random_faults(seed: int) -> None:
     """A few of many seeds."""
     timeout_ms = (700, 1_500, 5_000)[seed % 3]

@@ -8,8 +8,10 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests of one file stay together, because they share a cluster. The files that take longest begin.
-# Tests also wait, so there are three workers for two processors.
-PYTEST := $(BIN)/pytest --numprocesses $$(($$(nproc) * 3 / 2)) --dist loadfile --no-loadscope-reorder
+# Tests also wait, so there are three workers for two processors. Slow tests wait longer: four.
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+WORKERS := --numprocesses $$(($$(nproc) * 3 / 2))
+MORE_WORKERS := --numprocesses $$(($$(nproc) * 2))
 READY := .venv/.ready
 # What check-fast runs: the tests of pure modules, which need neither processes nor much time.
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
@@ -17,8 +19,8 @@ UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nod
   tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
 # `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
 BUT :=
-# `make test SLOW="slow and not nightly"` leaves out what only the night repeats.
-SLOW := slow
+# `make test TESTS="not nightly"` leaves out what only the night repeats.
+TESTS :=
 
 .PHONY: help run test check check-fast check-bare lint fmt site clean setup compiled kafka kafka-programs \
   kafka-zookeeper zookeeper java-client tlc
@@ -31,16 +33,16 @@ run: $(READY) ## break a cluster for a minute and print the verdict (the default
 	$(BIN)/highwater run first-light
 
 check-fast: lint ## the inner loop: format, lint, types, layers, unit tests (under a minute)
-	$(PYTEST) -m "not slow" $(UNIT)
+	$(PYTEST) $(WORKERS) -m "not slow" $(UNIT)
 
 check: lint ## check-fast and the tests of real kernel objects, processes and browsers
-	$(PYTEST) -m "not slow" $(BUT)
+	$(PYTEST) $(WORKERS) -m "not slow"
 
-test: check ## everything: check, then whole clusters, Spark and Apache Kafka
-	$(PYTEST) -m "$(SLOW)" --and-before
+test: lint ## everything: check, whole clusters, Spark and Apache Kafka
+	$(PYTEST) $(MORE_WORKERS) -m "$(TESTS)" $(BUT)
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
-	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow" --remember-passed
+	$(BIN)/python -m tests.tools.bare $(PYTEST) $(WORKERS) -m "not slow" --remember-passed
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

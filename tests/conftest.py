@@ -101,24 +101,17 @@ def _open_descriptors() -> Counter[str]:
     return found
 
 
-SKIPPED = "highwater/skipped"
-"""Where the cache keeps what the last session skipped."""
-
-
 PASSED = "highwater/passed"
 """Where the cache keeps what passed in a session that was told to remember it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make test` has two sessions and one table; `.ci/run` has a session before them."""
+    """`.ci/run` has a session without the optional tools, and one for the rest."""
     parser.addoption("--remember-passed", action="store_true", help="for --leave-out-passed")
     parser.addoption(
         "--leave-out-passed",
         action="store_true",
         help="leave out what the last session with --remember-passed has passed",
-    )
-    parser.addoption(
-        "--and-before", action="store_true", help="count what the last session skipped, too"
     )
 
 
@@ -149,13 +142,10 @@ def pytest_terminal_summary(
     """What was skipped for want of what, and what installs it."""
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
     wanted = wanting(reasons)
-    if cache := getattr(config, "cache", None):  # `-p no:cacheprovider` leaves none
-        if config.getoption("--and-before"):
-            wanted.update(Counter(cache.get(SKIPPED, {})))
-        cache.set(SKIPPED, dict(wanted))
-        if config.getoption("--remember-passed"):
-            passed = terminalreporter.stats.get("passed", ())
-            cache.set(PASSED, sorted({report.nodeid for report in passed}))
+    cache = getattr(config, "cache", None)  # `-p no:cacheprovider` leaves none
+    if cache and config.getoption("--remember-passed"):
+        passed = terminalreporter.stats.get("passed", ())
+        cache.set(PASSED, sorted({report.nodeid for report in passed}))
     if lines := summary(wanted):
         terminalreporter.section("skipped, since this machine lacks something")
         for line in lines:

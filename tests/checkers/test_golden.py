@@ -140,12 +140,14 @@ OTHERS = [name for name in TOGETHER if name not in ENOUGH]
 
 @pytest.mark.parametrize(
     "turn",
-    in_turn("checkers/test_golden.py::test_engines_agree_on_many_golden_histories", range(8), of=8),
+    in_turn(
+        "checkers/test_golden.py::test_engines_agree_on_many_golden_histories", range(12), of=12
+    ),
 )
 def test_engines_agree_on_many_golden_histories(turn: int, spark: Any) -> None:
     """Spark gives the same answers as DuckDB, to the last example row."""
-    golden = [ALL_GOLDEN[name].story() for name in (*ENOUGH, *share(OTHERS, 8, turn))]
-    generated = [generate(seed)[0] for seed in share(range(120), 8, turn)]
+    golden = [ALL_GOLDEN[name].story() for name in (*ENOUGH, *share(OTHERS, 12, turn))]
+    generated = [generate(seed)[0] for seed in share(range(120), 12, turn)]
     story = multiplex(golden + generated)
     engine = BriefSparkEngine(spark)
     try:

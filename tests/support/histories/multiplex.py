@@ -20,6 +20,7 @@ CLIENTS_EACH = 1000
 OPS_EACH = 1_000_000
 NODES_EACH = 100
 FAULTS_EACH = 100
+USUAL = healthy()
 
 
 def prefix(number: int) -> str:
@@ -31,7 +32,7 @@ def mixable(story: Story) -> bool:
     """Whether a story can be put into one run with others: its faults are over when those of the
     healthy run are, after which all others are to recover, and it says nothing of the metadata log,
     of internal topics and of a tested program, of which a run has one."""
-    over_ns = max(row["healed_ns"] for row in healthy().faults)
+    over_ns = max(row["healed_ns"] for row in USUAL.faults)
     if not story.history or any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
         return False
     if any(row.get("topic") in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) for row in story.cluster):
@@ -44,7 +45,7 @@ def mixable(story: Story) -> bool:
 def alike(story: Story) -> bool:
     """Whether a story is judged in a run with others as it is alone: it is mixable, and has the
     healthy run's plan (topics aside)."""
-    return mixable(story) and _rest(story.plan) == _rest(healthy().plan)
+    return mixable(story) and _rest(story.plan) == _rest(USUAL.plan)
 
 
 def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,15 +54,14 @@ def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def multiplex(stories: list[Story]) -> Story:
     """The stories as one, with the healthy run's plan; all must be `mixable`."""
-    usual = healthy()
-    made = Story(plan=copy.deepcopy(usual.plan), faults=[*usual.faults])
+    made = Story(plan=copy.deepcopy(USUAL.plan), faults=[*USUAL.faults])
     made.plan["topics"] = []
     for number, story in enumerate(stories):
         assert mixable(story)
         made.plan["topics"] += [
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
-        shares = story.faults == usual.faults and all(row.get("topic") for row in story.cluster)
+        shares = story.faults == USUAL.faults and all(row.get("topic") for row in story.cluster)
         nodes = 0 if shares else number * NODES_EACH
         if nodes:
             made.faults += [_struck(row, number, nodes) for row in story.faults]

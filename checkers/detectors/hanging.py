@@ -7,10 +7,10 @@ from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.durability import FLUSH_SLACK_MS
 from checkers.detectors.forgotten import with_forgotten_transactions
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.ended import ABORT, COMMIT, READ_COMMITTED
+from checkers.frames.ended import READ_COMMITTED
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import TP
+from checkers.history.history import ABORT, COMMIT, TP
 from checkers.history.settings import transaction_timeout_ms
 
 COMPLETION_MS: Final = 10_000

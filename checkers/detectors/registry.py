@@ -25,9 +25,8 @@ from checkers.detectors.refused_batches import refused_heads
 from checkers.detectors.stuck import stuck
 from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.frames.census import Census
-from checkers.frames.ended import ABORT, COMMIT, INIT
 from checkers.frames.ownership import ASSIGNED
-from checkers.history.history import KEYED_DELETE, KEYED_READ, KEYED_WRITE
+from checkers.history.history import ABORT, COMMIT, INIT, KEYED_DELETE, KEYED_READ, KEYED_WRITE
 
 
 def _acks(census: Census) -> str | None:

@@ -9,10 +9,10 @@ from typing import Final
 
 from checkers.detectors.forgotten import with_lost_transactions
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.ended import INIT
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
+from checkers.history.history import INIT
 from checkers.history.settings import FOREVER_NS
 
 TORN: Final = "torn-transaction"

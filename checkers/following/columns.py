@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from checkers.detectors.outputs import OUTPUT, REREAD
 from checkers.following.suspects import Row
-from checkers.frames.ended import INIT
 from checkers.frames.ownership import ASSIGNED
+from checkers.history.history import INIT
 
 COLUMNS = (
     "f", "type", "op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value",

@@ -22,10 +22,9 @@ from checkers.detectors.outputs import TWICE as AGAIN
 from checkers.detectors.transactions import FALSE_ABORT, false_aborts, zombie_writes
 from checkers.engines.engine import Engine, Frame
 from checkers.following.suspects import Suspect
-from checkers.frames.ended import ABORT, COMMIT, INIT
 from checkers.frames.frames import Detect, Frames
 from checkers.frames.ownership import ASSIGNED, GROUP, LOST, REVOKED
-from checkers.history.history import PRODUCER_EPOCH, TP
+from checkers.history.history import ABORT, COMMIT, INIT, PRODUCER_EPOCH, TP
 
 AROUND: Final = 1_000
 """A delivery to a group concerns the deliveries at so many offsets around it."""

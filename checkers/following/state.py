@@ -21,8 +21,8 @@ from checkers.following.intervals import Intervals, Seen
 from checkers.following.outputs import OutputState
 from checkers.following.suspects import Recent, Row, Suspect, finding, of_offset, of_values
 from checkers.following.transactions import TransactionState
-from checkers.frames.ended import INIT
 from checkers.frames.ownership import ASSIGNED
+from checkers.history.history import INIT
 
 _OF_MEMBERS = (ASSIGNED, "poll", "offset-commit")
 

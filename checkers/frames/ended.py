@@ -10,11 +10,8 @@ from typing import Any, Final, Protocol
 
 from checkers.engines.engine import Column, Engine, Frame, left_join
 from checkers.frames.send_outcomes import PLACES, SENT
-from checkers.history.history import TP
+from checkers.history.history import ABORT, COMMIT, ENDS, TP
 
-COMMIT: Final = "commit-transaction"
-ABORT: Final = "abort-transaction"
-INIT: Final = "init-producer"
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
@@ -72,7 +69,7 @@ class Transactions:
     @property
     def recorded(self) -> bool:
         """Whether the end of any transaction is recorded."""
-        return bool(self._recorded.keys() & {COMMIT, ABORT})
+        return bool(self._recorded.keys() & {*ENDS})
 
     def outcomes(self, txns: Frame) -> Frame:
         """Return txn, outcome (as its end was answered: ok, fail, info) of those transactions in

@@ -19,7 +19,7 @@ from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
 from checkers.frames.disputes import disputed
-from checkers.frames.ended import ABORT, COMMIT, Transactions
+from checkers.frames.ended import Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
@@ -36,6 +36,7 @@ from checkers.frames.send_outcomes import (
 from checkers.frames.slices import Slice, slices
 from checkers.history.history import (
     CLUSTER,
+    ENDS,
     FAULTS,
     FREQUENT,
     HISTORY,
@@ -286,14 +287,14 @@ class Frames:
         """The rows of the history that are neither sends, nor records read, nor ends of
         transactions; there are few."""
         F = self.engine.functions
-        frequent = F.col("f").isin(*FREQUENT, COMMIT, ABORT)
+        frequent = F.col("f").isin(*FREQUENT, *ENDS)
         return self.engine.materialize(self.history.where(~frequent))
 
     @cached_property
     def transaction_ends(self) -> Frame:
         """One row per request that ended a transaction."""
         F = self.engine.functions
-        return self.history.where(F.col("f").isin(COMMIT, ABORT))
+        return self.history.where(F.col("f").isin(*ENDS))
 
     @cached_property
     def watermark_rows(self) -> Frame:

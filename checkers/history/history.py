@@ -190,6 +190,11 @@ SENDS = ("send", KEYED_WRITE, KEYED_DELETE)
 FREQUENT = (*SENDS, KEYED_READ, "poll", "final-read", "app-output")
 """The `f` of rows that a history may have millions of, beside the ends of transactions."""
 
+COMMIT, ABORT, INIT = "commit-transaction", "abort-transaction", "init-producer"
+"""The `f` of rows of transactions."""
+ENDS = (COMMIT, ABORT)
+"""The `f` of rows of requests that ended a transaction."""
+
 METADATA_LOG = "metadata-log"
 """The source of rows of CLUSTER that are the controllers' own decisions."""
 

@@ -2,8 +2,10 @@
 
     errors       the error in a foreign file, and its place
     edn          the notation that Jepsen writes
-    jepsen_ops   the operations of Jepsen's Kafka workload, read and written
+    jepsen_values, jepsen_fields, jepsen_ops   the operations of Jepsen's Kafka workload, read and
+                 written: their parts, what is ours in them, and the whole
     jepsen_lines a fast reader for lines of the usual form
+    jepsen_partitions   numbers of partitions, and values that are unique
     jepsen_import, jepsen_export   Jepsen's operations to the rows of a history, and back
     kafkatest    the lines of Kafka's VerifiableProducer and VerifiableConsumer, to rows
     columns      rows under construction, as columns of numbers

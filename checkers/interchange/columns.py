@@ -23,12 +23,19 @@ NONE: Final = -(1 << 63)
 
 ENTRY: Final = (
     "turn", "step", "client", "f", "type", "invoke_ns", "complete_ns", "txn", "group", "error",
-    "way_ns", "first", "count",
+    "way_ns", "first", "count", "copies", "generation", "isolation", "transactional_id",
 )  # fmt: skip
 """The columns of an entry. txn: 1 where the entries of its turn are one transaction. way_ns: since
-when its client is on its way from the beginning. first, count: its records."""
+when its client is on its way from the beginning. first, count: its records. The last ones are
+columns of HISTORY, and NONE in most entries; copies: the place of the record that was copied."""
+
+UNSAID_COLUMNS: Final = (NONE,) * 4
+"""The last columns of an entry of which nothing is said but what every history says."""
 
 _INT64: Final = pa.int64()
+
+_WORDS: Final = ("f", "type", "group", "error", "transactional_id")
+"""The columns of an entry that are texts."""
 
 RECORD: Final = ("partition", "value", "offset")
 
@@ -163,15 +170,25 @@ class Entries:
             "value": self._numbers(self.records["value"][place]),
             "offset": self._numbers(self.records["offset"][place]),
             "acks": self._numbers(acks, pa.int8()),
+            "copies": self._numbers(self._copied(self["copies"][owner])),
+            "generation": self._numbers(self["generation"][owner], pa.int32()),
+            "isolation": self._numbers(self["isolation"][owner], pa.int8()),
             "txn": self._numbers(numbers[1][owner]),
         }
         for column in HISTORY:
-            if column.name in ("f", "type", "group", "error"):
+            if column.name in _WORDS:
                 yield self.words.texts(self[column.name][owner])
             elif column.name in made:
                 yield made[column.name]
             else:
                 yield pa.nulls(len(owner), column.type)
+
+    def _copied(self, places: Numbers) -> Numbers:
+        """The values of the records at some places, or NONE."""
+        there = places != NONE
+        found = np.full(len(places), NONE)
+        found[there] = self.records["value"][places[there]]
+        return found
 
     @staticmethod
     def _numbers(column: Numbers, kind: pa.DataType = _INT64) -> pa.Array:

@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from checkers.history.history import HISTORY
 from checkers.history.plan_file import IMPORTED
+from checkers.history.settings import MIN_ISR, UNCLEAN
 from checkers.interchange.as_read import Known, logs
-from checkers.interchange.columns import NONE, Columns, Entries, Places
+from checkers.interchange.columns import NONE, UNSAID_COLUMNS, Columns, Entries, Places
 
 Row = dict[str, Any]
 """A row of one of the tables of checkers.history.history."""
@@ -41,8 +42,10 @@ VALUE_BITS = 32
 class Promises:
     """What the imported cluster and its clients were configured to guarantee.
 
-    acks: 0, 1, or -1 for all. The defaults are what Jepsen judges by: nothing may be lost, written
-    twice, or written out of order.
+    acks: 0, 1, or -1 for all. processing: how groups process records, one of PROCESSING; None: they
+    promise nothing. group_metadata: offsets are sent to transactions with the member and its
+    generation. The defaults are what Jepsen judges by: nothing may be lost, written twice, or
+    written out of order.
     """
 
     acks: int = -1
@@ -50,6 +53,8 @@ class Promises:
     min_insync_replicas: int = 2
     unclean_election: bool = False
     max_in_flight: int = 5
+    processing: str | None = None
+    group_metadata: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,7 @@ def assemble(
     def entry(turn: int, client: int, f: str, type_: str, count: int) -> None:
         first = len(read.values)
         read.entries.extend((turn, 0, client, word(f), word(type_), last_ns, last_ns, 0,
-                             NONE, NONE, NONE, first, count))  # fmt: skip
+                             NONE, NONE, NONE, first, count, *UNSAID_COLUMNS))  # fmt: skip
 
     for turn, log in enumerate(logs(known, np.array(unread, np.int64)), 1):
         many = len(log.offsets)
@@ -127,6 +132,8 @@ def assemble(
 def _plan(places: Places, promises: Promises, origin: Origin, *, consumers: bool) -> dict[str, Any]:
     topics = Counter(places.topics.to_pylist())
     unclean = str(promises.unclean_election).lower()
+    promised = {"processing": promises.processing, "group_metadata": promises.group_metadata}
+    groups = promised if promises.processing is not None else {}
     return {
         "name": f"imported-{origin.tool}",
         "system": IMPORTED,
@@ -137,10 +144,11 @@ def _plan(places: Places, promises: Promises, origin: Origin, *, consumers: bool
                 "acks": promises.acks,
                 "idempotence": promises.idempotence,
                 "min_insync_replicas": promises.min_insync_replicas,
-                "configs": {"unclean.leader.election.enable": unclean},
+                "configs": {UNCLEAN: unclean},
             }
             for topic, partitions in sorted(topics.items())
         ],
-        "workload": {"consumers": int(consumers), "max_in_flight": promises.max_in_flight},
+        "broker": {MIN_ISR: str(promises.min_insync_replicas), UNCLEAN: unclean},
+        "workload": {"consumers": int(consumers), "max_in_flight": promises.max_in_flight} | groups,
         "imported": origin.as_json(),
     }

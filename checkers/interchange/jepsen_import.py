@@ -17,6 +17,11 @@
   the log, and the consumers go on from their positions before it.
 - A transaction of unknown outcome was committed if one of its writes was read. Then its other
   writes are compared with the log like acknowledged writes.
+- Several micro-operations, or a `:txn`, are a transaction of Kafka. If it sends, its type says how
+  its commit was answered, unless its error says that the client aborted it.
+- Only our own exports say what members of groups were told and what they committed. The record of
+  such a member is complete if it ends with `:crash`. Jepsen's own histories say neither what was
+  committed, nor from where a member went on.
 
 Raises InterchangeError where invocations and completions do not pair.
 """
@@ -28,22 +33,31 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from checkers.history.history import ABORT, COMMIT, INIT
 from checkers.interchange import edn
 from checkers.interchange.as_read import Marks, known
-from checkers.interchange.columns import NONE, Columns, Entries, Numbers, Places
+from checkers.interchange.columns import (
+    NONE,
+    UNSAID_COLUMNS,
+    Columns,
+    Entries,
+    Places,
+)
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import (
     BEGINNING,
     SOMEWHERE,
     SUBSCRIBED,
-    VALUE_BITS,
     Imported,
     Origin,
     Promises,
     assemble,
 )
+from checkers.interchange.jepsen_fields import CALLBACKS, COMMITS, NOTHING, OURS, Fields
 from checkers.interchange.jepsen_lines import Event, Polled, Sent, of_operation, steps_of
-from checkers.interchange.jepsen_ops import ASSIGNMENTS, Key, Op
+from checkers.interchange.jepsen_ops import ASSIGNMENTS, CRASH, Op
+from checkers.interchange.jepsen_partitions import number_partitions
+from checkers.interchange.jepsen_values import Key
 
 REBALANCED, UNSURE = "rebalanced", "a group may move it"
 WENT_BACK = "went back with its transaction"
@@ -54,18 +68,24 @@ UNSAID = (UNSURE, WENT_BACK)
 """Those of them that the operations themselves do not say."""
 
 
-_WORDS: Final = ("send", "poll", "assign", "final-read", "final-read-end", "ok", "fail", "info")
+_WORDS: Final = (
+    "send", "poll", "assign", "final-read", "final-read-end", "ok", "fail", "info", "end",
+    "offset-commit", "final-committed", COMMIT, ABORT, INIT, *CALLBACKS,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Reader:
     """Where one client is. positions: the next offset by key; None: not known. way_ns: since when
-    it is on its way from the beginning, or NONE; assigned: the turn of its last assignment."""
+    it is on its way from the beginning, or NONE; assigned: the turn of its last assignment.
+    member: its callbacks are recorded; ended: its end is, too."""
 
     positions: dict[Key, int | None] = field(default_factory=dict)
     subscribed: bool = False
     way_ns: int = NONE
     assigned: int = 0
+    member: bool = False
+    ended: bool = False
 
 
 class _Turn(NamedTuple):
@@ -78,6 +98,8 @@ class _Turn(NamedTuple):
     complete_ns: int
     error: str | None
     txn: int
+    abort_ok: bool | None
+    fields: Fields
 
 
 def to_history(
@@ -141,7 +163,7 @@ class Importer:
             self._pair(turn, invoked, None)
         keys = sorted(self._keys, key=_in_order)
         entries = self._columns.table()
-        bits = _number_partitions(entries, [self._keys[key] for key in keys])
+        bits = number_partitions(entries, [self._keys[key] for key in keys])
         last_ways = {client: reader.assigned for client, reader in self._readers.items()}
         final = _on_last_way(entries, last_ways, self._sent_ns)
         entries, final = _with_final_reads(entries, final, self._final)
@@ -159,7 +181,7 @@ class Importer:
             Places.of(((topic, number) for number in range(len(keys))), promises.acks),
             promises,
             Origin(tool="jepsen", files=tuple(files), further=further),
-            ended=sorted(self._readers),
+            ended=sorted(c for c, reader in self._readers.items() if not reader.member),
         )
 
     def _pair(self, number: int, invoked: Event, completed: Event | None) -> None:
@@ -175,6 +197,7 @@ class Importer:
             number, client, "info" if completed is None else type_, invoked[4],
             NONE if completed is None else completed[4],
             None if completed is None or op is None else op.error, int(f == "txn"),
+            None if op is None else op.abort_ok, NOTHING if op is None else op.fields,
         )  # fmt: skip
         if f in ASSIGNMENTS:
             assert op is not None
@@ -182,6 +205,12 @@ class Importer:
             for key in began.keys:
                 self._partition(key)
             self._assigned(turn, op, reader)
+            return
+        if f == CRASH:
+            self._crashed(turn, reader)
+            return
+        if f in OURS:
+            self._ours(turn, f)
             return
         if turn.type == "ok" and f != "poll" and turn.complete_ns > self._sent_ns:
             self._sent_ns = turn.complete_ns
@@ -194,8 +223,10 @@ class Importer:
     def _entry(
         self, turn: _Turn, step: int, f: str, count: int = 1, *, type_: str = "",
         error: str | None = None, group: str | None = None, way_ns: int = NONE, back: int = 0,
+        further: tuple[int, int, int, int] = UNSAID_COLUMNS,
     ) -> None:  # fmt: skip
-        """back: how many of its records are there already; the others come next."""
+        """back: how many of its records are there already; the others come next. further: its
+        copies, generation, isolation and transactional id."""
         columns = self._columns
         number, word = columns.words.numbers, columns.words.number
         said = error or turn.error
@@ -204,13 +235,64 @@ class Importer:
                 turn.number, step, turn.client, number[f], number[type_ or turn.type],
                 turn.invoke_ns, turn.complete_ns, turn.txn, NONE if group is None else word(group),
                 NONE if said is None else word(said), way_ns, len(columns.values) - back, count,
+                *further,
             )
         )  # fmt: skip
+
+    def _bare(self, turn: _Turn, step: int, f: str, type_: str) -> None:
+        """A row of no partition."""
+        self._entry(turn, step, f, type_=type_, further=self._of_producer(turn))
+        self._columns.add((NONE,), (NONE,), (NONE,))
+
+    def _of_producer(self, turn: _Turn, copies: int = NONE) -> tuple[int, int, int, int]:
+        fields = turn.fields
+        if fields is NOTHING:
+            return UNSAID_COLUMNS
+        generation = NONE if fields.generation is None else fields.generation
+        return copies, generation, NONE, self._columns.words.number(fields.transactional_id)
 
     def _record(self, key: Key, value: int, offset: int | None) -> None:
         self._columns.add((self._partition(key),), (value,), (NONE if offset is None else offset,))
 
+    def _crashed(self, turn: _Turn, reader: _Reader) -> None:
+        """Whose client crashed did all that it recorded."""
+        if reader.member and not reader.ended:
+            reader.ended = True
+            self._bare(turn, 1, "end", "ok")
+
+    def _ours(self, turn: _Turn, f: str) -> None:
+        if f in COMMITS:
+            self._commits(turn, 1, "offset-commit" if f == "commit" else "final-committed")
+        else:
+            self._bare(turn, 1, INIT, turn.type)
+
+    def _commits(self, turn: _Turn, step: int, f: str) -> None:
+        """The offsets of a group, a row for each partition."""
+        fields = turn.fields
+        if not fields.commits:
+            return
+        further = self._of_producer(turn)
+        self._entry(turn, step, f, len(fields.commits), group=fields.group, further=further)
+        for key, offset in fields.commits:
+            self._record(key, NONE, offset)
+
+    def _callbacks(self, turn: _Turn, reader: _Reader) -> None:
+        """What a member was told of its partitions, a row for each."""
+        reader.member = True
+        for step, callback in enumerate(turn.fields.callbacks, 1):
+            positions = dict(callback.positions)
+            generation = NONE if callback.generation is None else callback.generation
+            self._entry(
+                turn, step, callback.type, len(callback.keys), group=turn.fields.group,
+                further=(NONE, generation, NONE, NONE),
+            )  # fmt: skip
+            for key in callback.keys:
+                self._record(key, NONE, positions.get(key))
+
     def _assigned(self, turn: _Turn, op: Op, reader: _Reader) -> None:
+        if op.fields.group is not None:
+            self._member(turn, op, reader)
+            return
         group = SUBSCRIBED if op.f == "subscribe" else None
         kept = {} if group or op.from_beginning else reader.positions
         kept = kept | dict(op.positions)
@@ -227,22 +309,34 @@ class Importer:
             if op.keys:
                 reader.assigned = turn.number
 
+    def _member(self, turn: _Turn, op: Op, reader: _Reader) -> None:
+        """A callback of a member; its assignments follow from these alone."""
+        self._callbacks(turn, reader)
+        if turn.type == "ok":
+            kept = reader.positions | dict(op.positions)
+            reader.positions = {key: kept.get(key) for key in op.keys}
+            reader.subscribed, reader.way_ns = False, NONE
+
     def _transaction(
         self, turn: _Turn, steps: Sequence[Sent | Polled], op: Op | None, reader: _Reader
     ) -> None:
         step, begin = 0, len(self._columns.entries)
         polled: set[Key] = set()
+        sends = False
         for each in steps:
             step += 1
             if isinstance(each, tuple):
-                self._entry(turn, step, "send")
-                self._record(*each)
+                sends = True
+                self._sent(turn, step, each)
             elif each:
                 step = self._polled(turn, step, each, reader, polled, op)
             else:
                 self._entry(turn, step, "poll")
                 self._columns.add((NONE,), (NONE,), (NONE,))
-        if step > 1 and not turn.txn:
+        self._commits(turn, step := step + 1, "offset-commit")
+        if turn.txn or step > 2:
+            if sends:
+                self._bare(turn, step := step + 1, *_end_of(turn))
             self._columns.join(begin)
         if op is not None and op.ends:
             self._final_read_ends(turn, step + 1, op)
@@ -250,6 +344,16 @@ class Importer:
             turn = turn._replace(txn=0)
             for key in sorted(polled, key=_in_order):
                 self._moved(turn, step + 1, key, WENT_BACK, reader.positions.get(key))
+
+    def _sent(self, turn: _Turn, step: int, send: Sent) -> None:
+        fields = turn.fields
+        copy = next((each for each in fields.copies if each.value == send[1]), None)
+        place = NONE if copy is None else len(self._columns.values) + 1
+        group = None if copy is None else fields.group
+        self._entry(turn, step, "send", group=group, further=self._of_producer(turn, place))
+        self._record(*send)
+        if copy is not None:
+            self._record(copy.key, copy.source, None)
 
     def _final_read_ends(self, turn: _Turn, step: int, op: Op) -> None:
         self._final.add(turn.client)
@@ -285,7 +389,7 @@ class Importer:
                 moved = key in rebalanced or (reader.subscribed and key not in polled)
                 if begin or moved:
                     if count:
-                        self._entry(turn, step, "poll", count, way_ns=reader.way_ns, back=count)
+                        self._got(turn, step, count, reader)
                         step += 1
                     count = 0
                 if moved:
@@ -299,8 +403,24 @@ class Importer:
                 count += many
             if turn.type == "ok" and offsets:
                 reader.positions[key] = offsets[-1] + 1
-        self._entry(turn, step, "poll", count, way_ns=reader.way_ns, back=count)
+        self._got(turn, step, count, reader)
         return step
+
+    def _got(self, turn: _Turn, step: int, count: int, reader: _Reader) -> None:
+        """A poll of the last records."""
+        fields = turn.fields
+        isolation = NONE if fields.isolation is None else fields.isolation
+        self._entry(
+            turn, step, "poll", count, group=fields.group, way_ns=reader.way_ns, back=count,
+            further=(NONE, NONE, isolation, NONE),
+        )  # fmt: skip
+
+
+def _end_of(turn: _Turn) -> tuple[str, str]:
+    """The request that ended a transaction, and how it was answered."""
+    if turn.abort_ok is None:
+        return COMMIT, turn.type
+    return ABORT, "ok" if turn.abort_ok else "info"
 
 
 def _runs(offsets: Sequence[int], *, apart: bool) -> Iterator[tuple[int, int]]:
@@ -321,40 +441,6 @@ def _in_order(key: Key) -> tuple[bool, Key]:
     return isinstance(key, str), key
 
 
-def _number_partitions(entries: Entries, order: Sequence[int]) -> int:
-    """Number partitions in the order of their keys, and tell equal values of two of them apart;
-    returns by how many bits (0: there are none). Raises InterchangeError where that cannot be.
-
-    order: the number so far of each key.
-    """
-    records = entries.records
-    numbers = np.empty(len(order) + 1, np.int64)
-    numbers[list(order)] = np.arange(len(order))
-    numbers[-1] = NONE
-    records["partition"] = numbers[np.where(records["partition"] == NONE, -1, records["partition"])]
-    said = records["value"] != NONE
-    partition, value = records["partition"][said], records["value"][said]
-    bits = _value_bits(partition, value, len(order))
-    if bits:
-        packed = records["partition"] << bits | records["value"]
-        records["value"] = np.where(said, packed, NONE)
-    return bits
-
-
-def _value_bits(partition: Numbers, value: Numbers, partitions: int) -> int:
-    by_value = np.argsort(value, kind="stable")
-    value, partition = value[by_value], partition[by_value]
-    if not np.any((value[1:] == value[:-1]) & (partition[1:] != partition[:-1])):
-        return 0
-    greatest, most = int(value[-1]), 63 - (partitions - 1).bit_length()
-    if greatest >= 1 << most:
-        raise InterchangeError(
-            f"two keys share a value, and there is the value {greatest}; values must be below "
-            f"2^{most}, or each be sent to one key only"
-        )
-    return VALUE_BITS if greatest < 1 << VALUE_BITS else most
-
-
 def _on_last_way(entries: Entries, assigned: Mapping[int, int], sent_ns: int) -> Marks:
     """The entries that read on their client's last way from the beginning, once all was sent.
 
@@ -371,8 +457,9 @@ def _on_last_way(entries: Entries, assigned: Mapping[int, int], sent_ns: int) ->
 def _with_final_reads(
     entries: Entries, final: Marks, clients: Iterable[int]
 ) -> tuple[Entries, Marks]:
-    """The polls of some clients as final reads, of which nothing else is told."""
-    mine = np.isin(entries["client"], np.array([*clients], np.int64))
+    """The polls of some clients as final reads, of which nothing else is told. What a client does
+    as a member of a group is no final read."""
+    mine = np.isin(entries["client"], np.array([*clients], np.int64)) & (entries["group"] == NONE)
     if not mine.any():
         return entries, final
     polls = mine & entries.are(f="poll")

@@ -18,7 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from checkers.interchange import edn
 from checkers.interchange.errors import EdnError
-from checkers.interchange.jepsen_ops import Key, Notation, Op, Send, operation, read
+from checkers.interchange.jepsen_ops import Notation, Op, Send, operation, read
+from checkers.interchange.jepsen_values import Key
 
 Sent: TypeAlias = tuple[Key, int, int | None]
 Polled: TypeAlias = list[tuple[Key, list[int], list[int]]]

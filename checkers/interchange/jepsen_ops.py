@@ -19,13 +19,19 @@ As EDN the maps stand one after the other or in one vector, plain or tagged. As 
 elle-cli and other tools exchange) they are an array, or a line each, keywords are strings, and so
 are the keys of a poll; a key that is a whole number is read as that.
 
+What else is ours says more of groups and transactions (`jepsen_fields`).
+
+A transaction has the type of its operation: `:ok` its commit was acknowledged, `:fail` it surely
+did not commit, `:info` nobody knows. The `:error` of a failed one may say that the client aborted
+it: `{:type :abort, :abort-ok? true}`.
+
 Only the operations of clients are read; the nemesis's and those without effect on what clients know
 (`:crash`, `:debug-topic-partitions`) are left out. What does not fit raises InterchangeError with
 the number of the operation in the file, from 1.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -33,17 +39,28 @@ from typing import Any, Final, TypeAlias
 from checkers.interchange import edn
 from checkers.interchange.edn import Keyword
 from checkers.interchange.errors import InterchangeError
-
-Key: TypeAlias = int | str
-"""A partition, by the name that Jepsen's client gave it; mostly a number."""
+from checkers.interchange.jepsen_fields import (
+    COMMITS,
+    NOTHING,
+    OURS,
+    Fields,
+    fields_of,
+    raw_fields,
+)
+from checkers.interchange.jepsen_values import (
+    MAX_OFFSET,
+    Key,
+    expect,
+    items,
+    key_of,
+    natural,
+)
 
 TYPES: Final = ("invoke", "ok", "fail", "info")
 TRANSACTIONS: Final = ("send", "poll", "txn")
 ASSIGNMENTS: Final = ("assign", "subscribe")
-_WITHOUT_EFFECT: Final = ("crash", "debug-topic-partitions")
-MAX_NUMBER: Final = (1 << 63) - 1
-MAX_OFFSET: Final = MAX_NUMBER - 1
-"""Behind it there is room for one more."""
+CRASH: Final = "crash"
+_WITHOUT_EFFECT: Final = ("debug-topic-partitions",)
 MAX_PROCESS: Final = (1 << 31) - 2
 """The last process number; one more stands for all processes together."""
 
@@ -100,7 +117,8 @@ class Op:
     number: its place in the file, from 1. steps: of a transaction. keys: of an assignment;
     from_beginning: it went to the beginning of each. positions: where else it went to, by key.
     rebalanced: keys that a consumer group moved while the operation went on. client: who did it, if
-    that is not the process. ends: of a final read.
+    that is not the process. ends: of a final read. abort_ok: whether the abort of its transaction
+    was acknowledged; None: no abort is told. fields: what else is ours.
     """
 
     number: int
@@ -116,6 +134,8 @@ class Op:
     positions: tuple[tuple[Key, int], ...] = ()
     client: int | None = None
     ends: tuple[End, ...] = ()
+    abort_ok: bool | None = None
+    fields: Fields = NOTHING
 
 
 def read(text: str, notation: Notation) -> list[Op]:
@@ -161,8 +181,8 @@ def _parsed(number: int, raw: Any) -> Op | None:
     process, f, type_ = raw.get("process"), raw.get("f"), raw.get("type")
     if isinstance(process, str) and process == "nemesis":
         return None
-    _expect(isinstance(f, str), "its :f", "a keyword", f)
-    if f in _WITHOUT_EFFECT:
+    expect(isinstance(f, str), "its :f", "a keyword", f)
+    if f in _WITHOUT_EFFECT or (f == CRASH and raw.get("group") is None):
         return None
     if type_ not in TYPES:
         raise InterchangeError(f"its :type is {type_!r}; expected one of {', '.join(TYPES)}")
@@ -172,37 +192,53 @@ def _parsed(number: int, raw: Any) -> Op | None:
     if f in TRANSACTIONS:
         steps = tuple(_steps(value))
     elif f in ASSIGNMENTS:
-        keys = tuple(map(_key, _items(value, f"the keys of its :{f}")))
-    else:
-        known = ", ".join((*TRANSACTIONS, *ASSIGNMENTS, *_WITHOUT_EFFECT))
+        keys = tuple(map(key_of, items(value, f"the keys of its :{f}")))
+    elif f not in (CRASH, *OURS):
+        known = ", ".join((*TRANSACTIONS, *ASSIGNMENTS, CRASH, *_WITHOUT_EFFECT))
         raise InterchangeError(f"its :f is {f!r}; Jepsen's Kafka workload knows {known}")
     error, client = raw.get("error"), raw.get("client")
+    abort_ok, fields = _abort_ok(error), fields_of(raw)
     return Op(
         number=number,
-        process=_natural(process, "its :process", MAX_PROCESS),
+        process=natural(process, "its :process", MAX_PROCESS),
         type=str(type_),
         f=str(f),
-        time_ns=_natural(raw.get("time"), "its :time, in nanoseconds,"),
+        time_ns=natural(raw.get("time"), "its :time, in nanoseconds,"),
         steps=steps,
         keys=keys,
         from_beginning=raw.get("seek-to-beginning?") is True,
-        rebalanced=tuple(_rebalanced(raw.get("rebalance-log"))),
-        error=None if error is None else str(error)[:200],
+        rebalanced=() if fields.callbacks else tuple(_rebalanced(raw.get("rebalance-log"))),
+        error=None if error is None or error == _raw_aborted(abort_ok, str) else str(error)[:200],
         positions=tuple(_positions(raw.get("positions"))),
-        client=None if client is None else _natural(client, "its :client", MAX_PROCESS),
+        client=None if client is None else natural(client, "its :client", MAX_PROCESS),
         ends=tuple(_ends(raw.get("final-read"))),
+        abort_ok=abort_ok,
+        fields=fields,
     )
 
 
+def _abort_ok(error: Any) -> bool | None:
+    if isinstance(error, Mapping) and error.get("type") == "abort":
+        return error.get("abort-ok?") is True
+    return None
+
+
+def _raw_aborted(abort_ok: bool | None, word: type[str]) -> dict[str, Any] | None:
+    """The error that says that a transaction was aborted, and nothing else."""
+    if abort_ok is None:
+        return None
+    return {word("type"): word("abort"), word("abort-ok?"): abort_ok}
+
+
 def _steps(value: Any) -> Iterator[Step]:
-    for step in _items(value, "its :value"):
-        parts = _items(step, "a micro-operation")
+    for step in items(value, "its :value"):
+        parts = items(step, "a micro-operation")
         match list(parts):
             case ["send", key, [offset, sent]]:
-                known = None if offset is None else _natural(offset, "a send's offset", MAX_OFFSET)
-                yield Send(key=_key(key), value=_natural(sent, "a sent value"), offset=known)
+                known = None if offset is None else natural(offset, "a send's offset", MAX_OFFSET)
+                yield Send(key=key_of(key), value=natural(sent, "a sent value"), offset=known)
             case ["send", key, sent]:
-                yield Send(key=_key(key), value=_natural(sent, "a sent value"))
+                yield Send(key=key_of(key), value=natural(sent, "a sent value"))
             case ["poll"]:
                 yield Poll()
             case ["poll", Mapping() as polled]:
@@ -216,73 +252,43 @@ def _steps(value: Any) -> Iterator[Step]:
 
 def _records(polled: Mapping[Any, Any]) -> Iterator[Record]:
     for key, pairs in polled.items():
-        for pair in _items(pairs, f"what was polled of key {key!r}"):
-            match list(_items(pair, "a polled record")):
+        for pair in items(pairs, f"what was polled of key {key!r}"):
+            match list(items(pair, "a polled record")):
                 case [offset, value]:
                     yield Record(
-                        key=_key(key),
-                        offset=_natural(offset, "a polled offset", MAX_OFFSET),
-                        value=_natural(value, "a polled value"),
+                        key=key_of(key),
+                        offset=natural(offset, "a polled offset", MAX_OFFSET),
+                        value=natural(value, "a polled value"),
                     )
                 case _:
                     raise InterchangeError(f"a polled record is {pair!r}; expected [offset value]")
 
 
 def _rebalanced(log: Any) -> Iterator[Key]:
-    for event in _items(log or (), "its :rebalance-log"):
+    for event in items(log or (), "its :rebalance-log"):
         if isinstance(event, Mapping):
-            yield from map(_key, _items(event.get("keys") or (), "a rebalance's :keys"))
+            yield from map(key_of, items(event.get("keys") or (), "a rebalance's :keys"))
 
 
 def _positions(by_key: Any) -> Iterator[tuple[Key, int]]:
     if isinstance(by_key, Mapping):
         for key, offset in by_key.items():
-            yield _key(key), _natural(offset, "a position", MAX_OFFSET)
+            yield key_of(key), natural(offset, "a position", MAX_OFFSET)
 
 
 def _ends(by_key: Any) -> Iterator[End]:
     if isinstance(by_key, Mapping):
         for key, end in by_key.items():
-            match list(_items(end, "a :final-read")):
+            match list(items(end, "a :final-read")):
                 case [offset, bool() as whole]:
                     known = (
                         None
                         if offset is None
-                        else _natural(offset, "a :final-read's offset", MAX_OFFSET)
+                        else natural(offset, "a :final-read's offset", MAX_OFFSET)
                     )
-                    yield End(key=_key(key), offset=known, whole=whole)
+                    yield End(key=key_of(key), offset=known, whole=whole)
                 case _:
                     raise InterchangeError(f"a :final-read is {end!r}; expected [offset whole?]")
-
-
-def _items(value: Any, what: str) -> Sequence[Any]:
-    if isinstance(value, tuple | list):
-        return value
-    raise InterchangeError(f"{what} is {value!r}; expected a vector")
-
-
-def _key(key: Any) -> Key:
-    match key:
-        case bool():
-            pass
-        case int():
-            return key
-        case str():
-            # JSON has no other keys than strings.
-            return int(key) if not isinstance(key, Keyword) and key.isdecimal() else key
-    raise InterchangeError(f"a key is {key!r}; expected a number or a name")
-
-
-def _natural(value: Any, what: str, greatest: int = MAX_NUMBER) -> int:
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= greatest
-    _expect(fits, what, f"a whole number from 0 to {greatest}", value)
-    return int(value)
-
-
-def _expect(fits: bool, what: str, expected: str, found: Any) -> None:
-    if not fits:
-        missing = "missing" if found is None else repr(found)
-        raise InterchangeError(f"{what} is {missing}; expected {expected}")
 
 
 def write(ops: Iterable[Op], notation: Notation) -> str:
@@ -295,9 +301,13 @@ def write(ops: Iterable[Op], notation: Notation) -> str:
 
 def _raw(op: Op, word: type[str]) -> dict[Any, Any]:
     """The map of an operation; `word` makes what EDN calls a keyword."""
-    value: tuple[Any, ...] = op.keys
+    value: Any = op.keys
     if op.f in TRANSACTIONS:
         value = tuple(_raw_step(step, op.type, word) for step in op.steps)
+    elif op.f in COMMITS:
+        value = dict(op.fields.commits)
+    elif op.f not in ASSIGNMENTS:
+        value = None
     made = {
         "index": op.number - 1,
         "time": op.time_ns,
@@ -309,12 +319,13 @@ def _raw(op: Op, word: type[str]) -> dict[Any, Any]:
     optional = {
         "seek-to-beginning?": op.from_beginning or None,
         "rebalance-log": ({word("keys"): op.rebalanced},) if op.rebalanced else None,
-        "error": op.error,
+        "error": _raw_aborted(op.abort_ok, word) if op.error is None else op.error,
         "positions": dict(op.positions) or None,
         "client": op.client,
         "final-read": {end.key: (end.offset, end.whole) for end in op.ends} or None,
     }
     made |= {name: each for name, each in optional.items() if each is not None}
+    made |= raw_fields(op.f, op.fields, word)
     return {word(name): each for name, each in made.items()}
 
 

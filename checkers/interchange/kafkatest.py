@@ -31,7 +31,16 @@ from typing import Any, Final
 import numpy as np
 
 from checkers.interchange.as_read import known
-from checkers.interchange.columns import ENTRY, NONE, Columns, Entries, Numbers, Partition, Places
+from checkers.interchange.columns import (
+    ENTRY,
+    NONE,
+    UNSAID_COLUMNS,
+    Columns,
+    Entries,
+    Numbers,
+    Partition,
+    Places,
+)
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import (
     SOMEWHERE,
@@ -254,7 +263,7 @@ class _Importer:
         entries = np.empty((many, len(ENTRY)), np.int64)
         entries[:] = (
             process.client, 0, process.client, known[f], known["ok"], process.begun_ns, 0, 0,
-            NONE, NONE, NONE, 0, 1,
+            NONE, NONE, NONE, 0, 1, *UNSAID_COLUMNS,
         )  # fmt: skip
         entries[:, ENTRY.index("step")] = step
         entries[:, ENTRY.index("complete_ns")] = at_ns
@@ -327,6 +336,7 @@ class _Importer:
                 process.client, step, process.client, known[f], known[type_], process.begun_ns or 0,
                 at_ns, 0, NONE if group is None else word(group),
                 NONE if error is None else word(error), NONE, len(self._columns.values), 1,
+                *UNSAID_COLUMNS,
             )
         )  # fmt: skip
 

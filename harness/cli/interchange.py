@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +26,7 @@ import_app = command_group("Import a history of another tool as a run directory.
 export_app = command_group("Export a stored run in the format of another tool.")
 
 FormatName = Literal["edn", "json"]
+ProcessingName = Literal["at-most-once", "at-least-once", "exactly-once"]
 
 Out = Annotated[
     Path, typer.Option(help="The run directory to create; it must not exist or be empty.")
@@ -49,6 +51,19 @@ MaxInFlight = Annotated[
     int,
     typer.Option(min=1, help="max.in.flight.requests.per.connection of the recorded producers."),
 ]
+Processing = Annotated[
+    ProcessingName | None,
+    typer.Option(
+        help="How the recorded groups processed records. Without it they promise nothing, and "
+        "what they skipped or copied twice is not judged."
+    ),
+]
+GroupMetadata = Annotated[
+    bool,
+    typer.Option(
+        help="Whether offsets were sent to transactions with the member of the group (KIP-447)."
+    ),
+]
 Topic = Annotated[str, typer.Option(help="A name for the topic; its partitions are the keys.")]
 Format = Annotated[
     FormatName | None,
@@ -69,6 +84,8 @@ def import_jepsen(
     min_isr: MinIsr = 2,
     unclean_election: Unclean = False,
     max_in_flight: MaxInFlight = 5,
+    processing: Processing = None,
+    group_metadata: GroupMetadata = True,
     topic: Topic = "jepsen",
     notation: Format = None,
     debug: Debug = False,
@@ -78,7 +95,11 @@ def import_jepsen(
     from checkers.interchange.jepsen_lines import events
     from harness.recording import imports
 
-    promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
+    promises = replace(
+        promised(acks, idempotence, min_isr, unclean_election, max_in_flight),
+        processing=processing,
+        group_metadata=group_metadata,
+    )
 
     def converted() -> "Imported":
         importer = Importer()
@@ -102,6 +123,8 @@ def import_kafkatest(
     min_isr: MinIsr = 2,
     unclean_election: Unclean = False,
     max_in_flight: MaxInFlight = 5,
+    processing: Processing = None,
+    group_metadata: GroupMetadata = True,
     debug: Debug = False,
 ) -> None:
     """Import the output of Kafka's verifiable clients.
@@ -111,7 +134,11 @@ def import_kafkatest(
     from checkers.interchange import kafkatest
     from harness.recording import imports
 
-    promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
+    promises = replace(
+        promised(acks, idempotence, min_isr, unclean_election, max_in_flight),
+        processing=processing,
+        group_metadata=group_metadata,
+    )
 
     def converted() -> "Imported":
         with reading(files) as advance:

@@ -110,6 +110,36 @@ def torn_without_offsets() -> Told:
     return told.poll(2, "{1 [[1 2]]}")
 
 
+def torn_in_the_middle() -> Told:
+    """The commit of a transaction was acknowledged, and the log has a half of it."""
+    told = Told().send(0, 1, 1, 0)
+    told.txn(0, "[[:send 1 2] [:send 1 3]]", "[[:send 1 [1 2]] [:send 1 [2 3]]]")
+    return told.send(0, 1, 4, 4).poll(2, "{1 [[0 1] [1 2] [4 4]]}")
+
+
+ABORTED = ":fail, :error {:type :abort, :abort-ok? true, :body-error {:type :intentional-abort}}"
+
+
+def aborted_and_written(type_: str = ABORTED) -> Told:
+    """A transaction was aborted, or its commit surely failed, and the log has all of it."""
+    sends = "[[:send 1 2] [:send 1 3]]"
+    told = Told().send(0, 1, 1, 0).txn(0, sends, sends, "fail")
+    told.lines[-1] = told.lines[-1].replace(":fail", type_)
+    return told.poll(2, "{1 [[0 1] [1 2] [2 3]]}")
+
+
+def committed_in_vain() -> Told:
+    """The same, of a commit that was refused."""
+    return aborted_and_written(':fail, :error [:invalid-producer-epoch "old"]')
+
+
+def aborted_in_part() -> Told:
+    """A part of an aborted transaction is read."""
+    told = aborted_and_written()
+    told.lines[-1] = told.lines[-1].replace(" [2 3]", "")
+    return told
+
+
 def skipped_inside_a_transaction() -> Told:
     """A group moves no partition between two polls of one transaction without saying so."""
     told = Told().assign(2, "[1]", "subscribe").send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
@@ -159,6 +189,10 @@ JUDGED_ALIKE: list[tuple[Callable[[], Told], Found]] = [
     (unseen, {("unseen", None): (U, 1)}),
     (torn, {("lost-write", "prefix"): (F, 1)}),
     (torn_without_offsets, {("lost-write", None): (F, 1)}),
+    (torn_in_the_middle, {("torn-transaction", None): (F, 1)}),
+    (aborted_and_written, {("false-abort", None): (F, 1), ("aborted-read", "transaction"): (F, 2)}),
+    (committed_in_vain, {("false-abort", None): (F, 1), ("aborted-read", "transaction"): (F, 2)}),
+    (aborted_in_part, {("aborted-read", "transaction"): (F, 1)}),
     (skipped_inside_a_transaction, {("poll-skip", None): (F, 1)}),
     (rewound_inside_a_transaction, {("nonmonotonic-poll", None): (F, 1)}),
     (failed_poll_skipped, {("poll-skip", None): (F, 1)}),

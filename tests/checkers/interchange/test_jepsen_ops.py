@@ -3,6 +3,7 @@
 import pytest
 
 from checkers.interchange.errors import InterchangeError
+from checkers.interchange.jepsen_fields import Callback, Copy, Fields
 from checkers.interchange.jepsen_ops import Notation, Op, Poll, Record, Send, read, write
 
 EDN, JSON = Notation.EDN, Notation.JSON
@@ -26,7 +27,38 @@ OPS = [
         ),
     ),
     Op(number=6, process=2, type="ok", f="send", time_ns=5, steps=(Send(key=1, value=8),)),
-    Op(number=7, process=2, type="fail", f="send", time_ns=6, steps=(Send(key=1, value=9),)),
+    Op(
+        number=7, process=3, type="fail", f="txn", time_ns=6, abort_ok=True,
+        steps=(Send(key="y", value=8), Send(key=1, value=9)),
+        fields=Fields(
+            group="g", transactional_id="id", generation=2, commits=((1, 4), ("y", 5)),
+            copies=(Copy(value=8, key=1, source=2), Copy(value=9, key="y", source=3)),
+        ),
+    ),
+    Op(
+        number=8, process=3, type="info", f="assign", time_ns=6, keys=(1,), positions=((1, 30),),
+        fields=Fields(
+            group="g",
+            callbacks=(
+                Callback(type="lost", keys=("y",)),
+                Callback(type="assigned", keys=(1, 2), positions=((1, 30),), generation=3),
+            ),
+        ),
+    ),
+    Op(
+        number=9, process=4, type="ok", f="committed", time_ns=7,
+        fields=Fields(group="g", commits=((1, None), (2, 7))),
+    ),
+    Op(
+        number=10, process=4, type="ok", f="poll", time_ns=7, steps=(Poll(),),
+        fields=Fields(isolation=0),
+    ),
+    Op(
+        number=11, process=4, type="invoke", f="init-producer", time_ns=8,
+        fields=Fields(transactional_id="id"),
+    ),
+    Op(number=12, process=4, type="info", f="crash", time_ns=8, fields=Fields(group="g")),
+    Op(number=13, process=2, type="fail", f="send", time_ns=6, steps=(Send(key=1, value=9),)),
 ]  # fmt: skip
 
 
@@ -95,6 +127,12 @@ GOOD = "{:type :ok, :f :poll, :value [[:poll {}]], :process 0, :time 1}\n"
         ("{:type :ok, :f :send, :value [[:send 1.5 2]], :process 0, :time 1}", "a key is 1.5"),
         ("{:type :ok, :f :send, :value [[:send 1 [-1 2]]], :process 0, :time 1}", "offset is -1"),
         ("{:type :ok, :f :assign, :value 3, :process 0, :time 1}", "the keys of its :assign"),
+        ("{:type :ok, :f :commit, :value {1 -1}, :process 0, :time 1}", "a committed offset is -1"),
+        ("{:type :ok, :f :poll, :value [], :isolation :x, :process 0, :time 1}", "its :isolation"),
+        ("{:type :ok, :f :poll, :value [], :group 3, :process 0, :time 1}", "its :group is 3"),
+        ("{:type :ok, :f :send, :value [], :copies {1 2}, :process 0, :time 1}", "record is 2"),
+        ("{:type :ok, :f :send, :value [], :copies {1 [2]}, :process 0, :time 1}", "copied record"),
+        ("{:type :ok, :f :commit, :generation -1, :process 0, :time 1}", "a :generation is -1"),
     ],
 )  # fmt: skip
 def test_refuses_wrong_shapes(line: str, said: str) -> None:

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send
+from checkers.interchange.jepsen_ops import Op, Poll, Record, Send
+from checkers.interchange.jepsen_values import Key
 
 Log = dict[Key, dict[int, set[int]]]
 

@@ -8,6 +8,7 @@
     jepsen_partitions   numbers of partitions, and values that are unique
     jepsen_import, jepsen_export   Jepsen's operations to the rows of a history, and back
     kafkatest    the lines of Kafka's VerifiableProducer and VerifiableConsumer, to rows
+    copier       the lines of Kafka's TransactionalMessageCopier, and what its output proves
     columns      rows under construction, as columns of numbers
     as_read      the final log, for a foreign history without final reads
     imported     the rows and the plan of an import, for a run directory

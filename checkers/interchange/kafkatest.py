@@ -1,4 +1,4 @@
-"""What Kafka's VerifiableProducer and VerifiableConsumer print, as the rows of a history.
+"""What Kafka's verifiable clients and its TransactionalMessageCopier print, as rows of a history.
 
 Each text is the output of one process: JSON, a line per event, between lines of a logger, which do
 not begin with a brace and are left out.
@@ -9,6 +9,8 @@ not begin with a brace and are left out.
 - A consumer says what each poll returned, record by record with `--verbose` (`record_data`, and
   then `records_consumed`), and what it was assigned. A group may move partitions between polls only
   where it says so.
+
+- A TransactionalMessageCopier says how many records it has copied (`copier`).
 
 What they do not print cannot be judged: when anything was invoked (latencies and the order in real
 time; each operation counts as begun when its process was), the partition of a send that failed (it
@@ -22,14 +24,16 @@ Raises InterchangeError with the file and line of what does not fit.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
+from checkers.history.settings import EXACTLY_ONCE
+from checkers.interchange import copier
 from checkers.interchange.as_read import known
 from checkers.interchange.columns import (
     ENTRY,
@@ -64,6 +68,7 @@ _LINE: Final = re.compile(
 _VALUE: Final = re.compile(r"(?:(?P<prefix>[0-9]{1,9})\.)?(?P<number>[0-9]{1,9})")
 _PRODUCING: Final = ("producer_send_success", "producer_send_error")
 _CONSUMING: Final = ("record_data", "records_consumed", "partitions_assigned")
+_MAX_COUNT: Final = (1 << 63) - 1
 NS_PER_MS: Final = 1_000_000
 MAX_TIME_MS: Final = 1 << 43
 """Beyond the year 2200, nanoseconds since 1970 do not fit."""
@@ -132,6 +137,8 @@ class _Process:
     acked: int = 0
     counted: list[int] = field(default_factory=list)
     polls: int = 0
+    topics: set[str] = field(default_factory=set)
+    """The topics that a producer wrote to."""
     elsewhere: Partition | None = None
     """The least partition of a write that was acknowledged."""
 
@@ -139,6 +146,11 @@ class _Process:
     def produces(self) -> bool:
         """Whether it is a producer."""
         return not self.names.isdisjoint(_PRODUCING)
+
+    @property
+    def copies(self) -> bool:
+        """Whether it is a copier."""
+        return copier.LINE in self.names
 
     @property
     def ended(self) -> bool:
@@ -179,6 +191,7 @@ class _Importer:
         self._processes: list[_Process] = []
         self._lost: list[_Lost] = []
         self._read = False
+        self._copiers = copier.Copiers()
 
     def take(self, process: _Process, chunks: Iterable[str]) -> None:
         """One text. Raises InterchangeError."""
@@ -197,7 +210,7 @@ class _Importer:
                         self._event(process, _event(f"{process.name}, line {number}", text))
         if process.begun_ns is None:
             raise InterchangeError(
-                f"{process.name}: has no line of a verifiable producer or consumer"
+                f"{process.name}: has no line of a verifiable producer or consumer, or of a copier"
             )
         if process.produces and process.names & set(_CONSUMING):
             raise InterchangeError(
@@ -208,12 +221,19 @@ class _Importer:
 
     def imported(self, *, files: Sequence[str], promises: Promises) -> Imported:
         """What all texts amount to; nothing may be taken any more. Raises InterchangeError."""
-        if not self._read and any(not process.produces for process in self._processes):
+        consumers = (each for each in self._processes if not each.produces and not each.copies)
+        if not self._read and any(True for _ in consumers):
             raise InterchangeError(
                 "no consumer printed a record; run VerifiableConsumer with --verbose, since "
                 "offsets alone do not say which records were read"
             )
         clients = _by_prefix(process for process in self._processes if process.produces)
+        ended = [each.client for each in self._processes if each.ended and not each.copies]
+        if self._copiers.known:
+            copying = clients[copier.PREFIX] = len(self._processes) + 1
+            ended += [copying] if self._copied(copying) else []
+            processing = promises.processing or EXACTLY_ONCE
+            promises = replace(promises, processing=processing)
         entries = self._columns.table()
         _find_the_lost(entries, self._lost, self._places)
         topics: dict[str, int] = {}
@@ -235,8 +255,35 @@ class _Importer:
             Places.of(partitions, promises.acks),
             promises,
             Origin(tool="kafkatest", files=tuple(files)),
-            ended=[process.client for process in self._processes if process.ended],
+            ended=ended,
         )
+
+    def _copied(self, client: int) -> bool:
+        """The copies, and what the copiers committed; whether they copied all. Raises
+        InterchangeError where nobody read their output."""
+        inputs = {topic for process in self._processes for topic in process.topics}
+        outputs = {topic for topic, _ in self._places} - inputs
+        if not outputs:
+            raise InterchangeError(
+                "no consumer read what the copiers wrote; give the output of a VerifiableConsumer "
+                "of their output topic, too"
+            )
+        began = (each.begun_ns or 0 for each in self._processes if not each.copies)
+        from_ns = min(began, default=0)
+        written = [at for (topic, _), at in self._places.items() if topic in outputs]
+        copier.add_copies(self._columns, written, client, from_ns)
+        finished = self._copiers.finished(sum(process.acked for process in self._processes))
+        ends = dict(self._ends(inputs)) if finished else {}
+        copier.add_commits(self._columns, ends, client, from_ns)
+        return finished
+
+    def _ends(self, inputs: set[str]) -> Iterator[tuple[int, int]]:
+        """Behind the last record of each input partition that was acknowledged or read."""
+        columns = self._columns
+        partition, offset = np.array(columns.partitions), np.array(columns.offsets)
+        for (topic, _), place in self._places.items():
+            if topic in inputs:
+                yield place, int(offset[partition == place].max(initial=-1)) + 1
 
     def _plain(self, process: _Process, name: str, lines: Sequence[tuple[str, ...]]) -> None:
         """Lines of the common shape and of one name, one after the other: column by column, as
@@ -258,6 +305,7 @@ class _Importer:
         else:
             process.acked += many
             process.prefixes.update(prefix.tolist())
+            process.topics.update(topics)
             process.elsewhere = min(filter(None, (process.elsewhere, min(places))))
         known = columns.words.numbers
         entries = np.empty((many, len(ENTRY)), np.int64)
@@ -298,6 +346,14 @@ class _Importer:
                 process.polls += 1
             case "tool_data":
                 process.counted.append(event.take("acked", int))
+            case copier.LINE:
+                self._copiers.took(
+                    process.client,
+                    event.take(copier.id_of(event.said) or "", str),
+                    event.said,
+                    total=event.number("totalProcessed", 0, _MAX_COUNT),
+                    left=event.number("remaining", -_MAX_COUNT, _MAX_COUNT),
+                )
 
     def _said(
         self, process: _Process, name: str, at_ns: int, raw: int, place: Partition, offset: int
@@ -311,6 +367,7 @@ class _Importer:
         else:
             process.acked += 1
             process.prefixes.add(raw >> VALUE_BITS)
+            process.topics.add(place[0])
             if process.elsewhere is None or place < process.elsewhere:
                 process.elsewhere = place
             self._entry(process, raw % (1 << VALUE_BITS), "send", at_ns)
@@ -322,6 +379,7 @@ class _Importer:
         error = str(event.said.get("exception"))[:200]
         number = raw % (1 << VALUE_BITS)
         self._entry(process, number, "send", event.at_ns, type_="info", error=error)
+        process.topics.add(event.take("topic", str))
         self._lost.append(_Lost(len(self._columns.values), process, event.take("topic", str)))
         self._columns.add((0,), (raw,), (NONE,))
 
@@ -378,7 +436,8 @@ def _values(raw: Numbers, clients: Mapping[int, int]) -> Numbers:
 def _event(where: str, line: str) -> Event:
     try:
         said = json.loads(line)
-        return Event(where=where, name=said["name"], said=said)
+        name = said["name"] if copier.id_of(said) is None else copier.LINE
+        return Event(where=where, name=name, said=said)
     except (ValueError, RecursionError) as error:
         raise InterchangeError(f"{where}: is no JSON, or cut short: {error}") from error
     except KeyError as error:

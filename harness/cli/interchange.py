@@ -115,7 +115,9 @@ def import_jepsen(
 def import_kafkatest(
     files: Annotated[
         list[Path],
-        typer.Argument(help="The output of each verifiable producer and consumer, one file each."),
+        typer.Argument(
+            help="The output of each verifiable producer, consumer and copier, one file each."
+        ),
     ],
     out: Out,
     acks: ProducerAcks = "all",
@@ -129,7 +131,8 @@ def import_kafkatest(
 ) -> None:
     """Import the output of Kafka's verifiable clients.
 
-    These are VerifiableProducer and VerifiableConsumer of Kafka's system tests.
+    These are VerifiableProducer, VerifiableConsumer and TransactionalMessageCopier of Kafka's
+    system tests.
     """
     from checkers.interchange import kafkatest
     from harness.recording import imports

@@ -9,6 +9,9 @@ from checkers.history.history import HISTORY, RunSources, table
 from checkers.interchange.imported import Imported
 from checkers.verdict import Verdict
 
+NAMES = ("group", "transactional_id")
+"""Columns of names that two imports may share."""
+
 Found = dict[tuple[str, str | None], tuple[str, int]]
 
 
@@ -34,12 +37,13 @@ def together(imports: Mapping[str, Imported]) -> Imported:
     for number, imported in enumerate(imports.values(), 1):
         # Numbers of one import's own: values as clients that nobody else is.
         shift = {"op": number << 40, "client": number << 10, "txn": number << 40}
-        shift["value"] = number << 50
+        shift["value"] = shift["copies"] = number << 50
         for row in imported.table().to_pylist():
             moved = {
                 name: row[name] + by for name, by in shift.items() if row.get(name) is not None
             }
-            history.append({**row, **moved})
+            names = {name: f"{number}-{row[name]}" for name in NAMES if row.get(name) is not None}
+            history.append({**row, **moved, **names})
         topics += imported.plan["topics"]
     plan = {"topics": topics, "system": "imported", "workload": {"consumers": 1}}
     return Imported(batches=table(HISTORY, history).to_batches, plan=plan)

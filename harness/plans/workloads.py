@@ -39,8 +39,9 @@ CLIENT_NAMES: Final = OneOf(get_args(OwnClient), CLIENTS)
 """All clients, with the client programs of other packages."""
 ClientName = Annotated[str, CLIENT_NAMES]
 
-KEYED_CLIENTS: Final = ("librdkafka", "own", "aiokafka", "kafka-python")
-"""The client libraries that write keys and tombstones."""
+KEYED_CLIENTS: Final = ("librdkafka", "own", "aiokafka", "kafka-python", "java")
+"""The clients that are known to write keys and tombstones. Another program says itself whether it
+does."""
 
 FURTHER_CLIENTS: Final = OneOf(
     tuple(each for each in get_args(OwnClient) if each != "kafka-python"), CLIENTS
@@ -235,9 +236,10 @@ class CompactedWorkload(_Clients):
 
     kind: Literal["compacted"]
     """The kind of workload."""
-    client: Literal["librdkafka", "own", "aiokafka", "kafka-python"] = "librdkafka"
+    client: ClientName = "librdkafka"
     """The client library; `own` is highwater's own asyncio client, and the only one in simulated
-    worlds."""
+    worlds. `java` is Kafka's, and `program` is a program that `client_command` starts and that
+    speaks version 2 of the clients' protocol."""
     topics: tuple[str, ...] = Field(min_length=1)
     """The topics with these producers, by name. Their `configs` need a `cleanup.policy` with
     `compact`, and no other workload may use them."""

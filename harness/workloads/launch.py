@@ -201,7 +201,7 @@ def launch(
             for each in client_configs(plan, bootstrap, run)
         ),
         *(
-            (MODULES[workload.client], each)
+            (MODULES.get(workload.client, PROGRAM), each)
             for workload, each in compacted_configs(plan, bootstrap, run)
         ),
         *((_module(each), each) for each in further_configs(plan, bootstrap, run)),
@@ -269,6 +269,7 @@ def compacted_configs(
                 rate_per_s=workload.rate_per_s,
                 value_bytes=workload.value_bytes,
                 keys=[workload.keys, workload.sends_per_key, workload.delete_share],
+                command=libraries.command(workload),
             ),
         )
         for workload in plan.more_workloads

@@ -67,6 +67,29 @@ def test_all_workloads_run_in_a_program_and_are_valid(
     assert {f for table in tables for f in table["f"].to_pylist()} >= ROWS
 
 
+def compacted_plan(path: Path) -> Path:
+    """The plan `compacted`, of which Java and the sample write a topic each."""
+    text = (resources.files("harness.plans") / "packaged" / "compacted.toml").read_text()
+    text = text.replace('client = "own"', 'client = "java"')
+    program = f'client = "program"\nclient_command = {json.dumps(SAMPLE)}'
+    path.write_text(text.replace('topics = ["profiles"]', f'topics = ["profiles"]\n{program}'))
+    return path
+
+
+def test_keys_of_compacted_topics_are_written_by_programs_and_are_valid(tmp_path: Path) -> None:
+    """Both programs write and delete keys while brokers break and clean their logs."""
+    require("root", "netns", "java-client")
+    plan = compacted_plan(tmp_path / "plan.toml")
+    verdict = run(str(plan), "--duration", "15s", "--store", str(tmp_path))
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    histories = (Path(verdict["run"]) / "history").glob("*.parquet")
+    tables = [pq.read_table(path, columns=["f", "topic", "type"]) for path in histories]
+    rows = [row for table in tables for row in table.to_pylist() if row["type"] == "ok"]
+    for topic in ("accounts", "profiles"):
+        found = {row["f"] for row in rows if row["topic"] == topic}
+        assert found >= {"keyed-write", "keyed-delete", "keyed-read"}
+
+
 def run(*arguments: str) -> dict[str, Any]:
     """The verdict of a run."""
     done = subprocess.run(

@@ -12,6 +12,7 @@ from harness.plans.workload_kinds import PRODUCE
 from harness.plans.workloads import (
     CLIENT_NAMES,
     PROGRAM,
+    CompactedWorkload,
     CopyWorkload,
     FurtherWorkload,
     GroupWorkload,
@@ -75,7 +76,7 @@ def name_and_version(workload: AnyWorkload) -> str:
 def command(workload: AnyWorkload) -> Sequence[str]:
     """Return the command that starts the program with a workload's clients; empty if its client
     needs no program. Raises PlanError."""
-    if workload.client == "aiokafka" and not isinstance(workload, Workload):
+    if workload.client == "aiokafka" and not isinstance(workload, Workload | CompactedWorkload):
         return [sys.executable, "-m", AIOKAFKA]
     if workload.client in PACKAGES:
         return []

@@ -82,12 +82,13 @@ def test_compacted_topics_are_left_to_their_producers() -> None:
 
 
 def test_compacted_workload_keeps_a_client_that_can_write_keys() -> None:
-    """`--client java` changes the others."""
+    """A program that may be of an old version of the protocol changes the others only."""
     raw = {"seed": 1, "topics": [TOPICS[0], KEYS], "workload": [{}, COMPACTED]}
-    plan = build(raw, where="plan p", flags={"client": "java"})
-    assert [plan.workload.client, plan.more_workloads[0].client] == ["java", "librdkafka"]
-    plan = build(raw, where="plan p", flags={"client": "own"})
-    assert [plan.workload.client, plan.more_workloads[0].client] == ["own", "own"]
+    plan = build(raw, where="plan p", flags={"client_command": ["./old"]})
+    assert [plan.workload.client, plan.more_workloads[0].client] == ["program", "librdkafka"]
+    for client in ("own", "java"):
+        plan = build(raw, where="plan p", flags={"client": client})
+        assert [plan.workload.client, plan.more_workloads[0].client] == [client, client]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 from checkers.history.history import HISTORY
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
@@ -51,6 +52,10 @@ class Recorded:
     def sends(self) -> Sends:
         """The sends of a producer."""
         return Sends(**self._common, acks=self.acks)
+
+    def keyed_sends(self, keys: Keys) -> KeyedSends:
+        """The sends of a producer that writes and deletes keys."""
+        return KeyedSends(**self._common, acks=self.acks, keys=keys)
 
     def reads(self) -> Reads:
         """The reads of a consumer."""

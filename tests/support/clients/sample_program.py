@@ -122,7 +122,7 @@ class ProducerClient(Client):
 
     def send(self, command: dict[str, Any]) -> None:
         """Write the records of a batch."""
-        for number, partition, payload in command["records"]:
+        for number, partition, payload, *keys in command["records"]:
 
             def delivered(error: KafkaError | None, message: Any, number: int = number) -> None:
                 if error is None:
@@ -130,10 +130,11 @@ class ProducerClient(Client):
                 else:
                     self.failed.append([number, failure(error)])
 
-            value = base64.b64decode(payload)
+            value = None if payload is None else base64.b64decode(payload)
+            key = base64.b64decode(keys[0]) if keys else None
             try:
                 self.producer.produce(
-                    command["topic"], value, partition=partition, on_delivery=delivered
+                    command["topic"], value, key, partition=partition, on_delivery=delivered
                 )
             except KafkaException as error:  # refused before it was queued
                 refused = {**failure(error.args[0]), "definite": True}
@@ -287,8 +288,8 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         if command["do"] == "hello":
-            kinds = ["produce", "group", "copy", "transactions"]
-            name = {"name": "sample", "version": libversion()[0], "protocol": 1, "kinds": kinds}
+            kinds = ["produce", "group", "copy", "transactions", "compacted"]
+            name = {"name": "sample", "version": libversion()[0], "protocol": 2, "kinds": kinds}
             protocols = {"group_protocols": ["classic", "consumer"]}
             write({"id": command["id"], **name, **protocols})
             continue

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from harness.workloads.clients.program.process import Handler, ProgramFailed
-from harness.workloads.clients.program.protocol import Answer, Event, Failure, Values
+from harness.workloads.clients.program.protocol import VERSION, Answer, Event, Failure, Values
 
 RETRY = Failure(name="REQUEST_TIMED_OUT", code=7, then="retry")
 ABORT = Failure(name="TRANSACTION_ABORTABLE", code=120, then="abort")
@@ -15,7 +15,8 @@ DEFINITE = Failure(name="INVALID_TXN_STATE", code=48, definite=True, then="close
 class ScriptedProgram:
     """Stands for a `Program`. Without an answer of the test, every command is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: int = VERSION) -> None:
+        self.protocol = protocol
         self.asked: list[tuple[str, Values]] = []
         """All commands and their values, in order."""
         self._answers: dict[str, list[Answer]] = defaultdict(list)

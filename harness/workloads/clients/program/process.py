@@ -57,6 +57,8 @@ class Program:
                 f"the client program {command[0]} cannot be started: {error.strerror}"
             ) from error
         assert self._process.stdin is not None
+        self.protocol = 1
+        """The version of the protocol that the program speaks."""
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
         self._writing = threading.Lock()
@@ -68,12 +70,15 @@ class Program:
         self._reader.start()
 
     def introduce(self) -> Introduction:
-        """Return what the program says of itself. Raises ProgramFailed."""
+        """Return what the program says of itself, and speak its version of the protocol from then
+        on. Raises ProgramFailed."""
         answer = self.ask(None, "hello", {"protocol": VERSION}, within_s=START_S - SILENCE_S)
         try:
-            return introduction_of(answer)
+            found = introduction_of(answer)
         except ProtocolError as error:
             raise self._failed(str(error)) from error
+        self.protocol = found.protocol
+        return found
 
     def tell(self, client: int, do: str, values: Values) -> None:
         """Write a command that has no answer: `send` or `resume`. Raises ProgramFailed."""

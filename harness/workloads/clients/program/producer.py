@@ -12,9 +12,11 @@ from harness.workloads.clients.outcomes import NotConnected, Outcome, delivery_o
 from harness.workloads.clients.payload import peek_value, sequence_of, value_of
 from harness.workloads.clients.program.process import Program
 from harness.workloads.clients.program.protocol import (
+    KEYS_SINCE,
     Event,
     Failure,
     Noted,
+    Record,
     Sent,
     encode_records,
 )
@@ -25,9 +27,6 @@ CALL_MS: Final = 2_000
 CALL_S: Final = CALL_MS / 1000
 BATCH: Final = 500
 """How many sends a line has at most."""
-
-Record = tuple[int, int, bytes]
-"""A send: its number, the partition, the payload."""
 
 
 def connection(options: ProducerOptions) -> dict[str, Any]:
@@ -80,8 +79,10 @@ class RecordingProducer:
             self.fatal = USED_UP
             return
         value, payload = self._sends.begin(partition, copies=copies)
-        assert payload is not None, "the protocol has no tombstones"
-        self._waiting.append((sequence_of(value), partition, payload))
+        keyed = self._program.protocol >= KEYS_SINCE
+        assert keyed or payload is not None, "this version of the protocol has no tombstones"
+        key = self._sends.key(value, partition) if keyed else None
+        self._waiting.append((sequence_of(value), partition, payload, key))
         if len(self._waiting) >= BATCH:
             self._write()
 
@@ -128,4 +129,4 @@ class RecordingProducer:
 
 def record_of(partition: int, payload: bytes) -> Record:
     """Return the send of a payload that this process made."""
-    return sequence_of(peek_value(payload)), partition, payload
+    return sequence_of(peek_value(payload)), partition, payload, None

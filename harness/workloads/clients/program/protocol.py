@@ -13,12 +13,20 @@ from typing import Any, Final, NoReturn
 
 from harness.workloads.clients.reads import Read
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""The latest version, which highwater names in `hello`. A program answers with the version that it
+speaks, and that one is spoken."""
+KEYS_SINCE: Final = 2
+"""From this version on a record may have a key, and no payload."""
+COMPACTED: Final = "compacted"
+"""The kind of workload that needs keys."""
 LONGEST_SHOWN: Final = 200
 """How much of a wrong line an error shows, in characters."""
 THEN: Final = ("retry", "abort", "close")
 
 Values = Mapping[str, Any]
+Record = tuple[int, int, bytes | None, bytes | None]
+"""A send: its number, the partition, the payload (None: a tombstone), and the key."""
 
 
 class ProtocolError(Exception):
@@ -99,8 +107,10 @@ Message = Answer | Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """What a program says of itself: name and version of its library, what it can do."""
+    """What a program says of itself: the version of the protocol, name and version of its library,
+    what it can do."""
 
+    protocol: int = 1
     name: str
     version: str
     kinds: tuple[str, ...]
@@ -113,9 +123,16 @@ def encode(number: int, client: int | None, do: str, values: Values) -> bytes:
     return json.dumps({"id": number, **whose, "do": do, **values}).encode() + b"\n"
 
 
-def encode_records(records: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, str]]:
-    """Return the records of a `send`, which are number, partition and payload."""
-    return [(number, part, base64.b64encode(load).decode()) for number, part, load in records]
+def encode_records(records: Sequence[Record]) -> list[tuple[int | str | None, ...]]:
+    """Return the records of a `send`: number, partition, payload, and the key if there is one."""
+    return [
+        (number, part, _encoded(load)) + (() if key is None else (_encoded(key),))
+        for number, part, load, key in records
+    ]
+
+
+def _encoded(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
 
 
 def decode(line: bytes) -> Message:
@@ -143,18 +160,26 @@ def introduction_of(answer: Answer) -> Introduction:
     values = answer.values
     if answer.failure is not None:
         raise ProtocolError(f"the client program refused `hello`: {answer.failure.name}")
-    if values.get("protocol") != VERSION:
+    protocol = values.get("protocol")
+    if type(protocol) is not int or not 1 <= protocol <= VERSION:
         raise ProtocolError(
-            f"the client program speaks protocol {values.get('protocol')!r}, and this highwater "
-            f"speaks {VERSION}: its answer to `hello` must have protocol {VERSION}"
+            f"the client program speaks protocol {protocol!r}, and this highwater "
+            f"speaks 1 to {VERSION}: its answer to `hello` must have one of these as protocol"
         )
     names = ("name", "version", "kinds")
     if missing := [name for name in names if name not in values]:
         raise ProtocolError(f"the client program's answer to `hello` has no {missing[0]}")
+    kinds = tuple(map(str, values["kinds"]))
+    if COMPACTED in kinds and protocol < KEYS_SINCE:
+        raise ProtocolError(
+            f"the client program can do {COMPACTED}, and speaks protocol {protocol}, which has no "
+            f"keys: its answer to `hello` must have protocol {KEYS_SINCE}"
+        )
     return Introduction(
+        protocol=protocol,
         name=str(values["name"]),
         version=str(values["version"]),
-        kinds=tuple(map(str, values["kinds"])),
+        kinds=kinds,
         group_protocols=tuple(map(str, values.get("group_protocols", ("classic",)))),
     )
 

@@ -77,7 +77,7 @@ class TransactionalProducer:
     def write(self, records: Sequence[tuple[int, bytes]]) -> None:
         """Write records (partition, payload), and wait for all. Raises Broken, NotWritten."""
         sends = [record_of(*each) for each in records]
-        self._unsettled.update(number for number, _, _ in sends)
+        self._unsettled.update(number for number, *_ in sends)
         for index in range(0, len(sends), BATCH):
             batch = encode_records(sends[index : index + BATCH])
             values = {"topic": self._sends.topic, "records": batch}

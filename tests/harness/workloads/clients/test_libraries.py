@@ -66,6 +66,7 @@ def test_report_names_every_client_once() -> None:
             "x 1 cannot do consumer: it can do classic; give this workload another client",
         ),
         (("group",), {}, "x 1 cannot do produce: it can do group; give"),
+        (("produce",), {"kind": "compacted", "topics": ["t"]}, "x 1 cannot do compacted: it can"),
     ],
 )
 def test_program_that_cannot_do_the_workload_is_refused(

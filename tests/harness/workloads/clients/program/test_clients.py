@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.workloads.clients.keyed_sends import Keys
 from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.outcomes import NotConnected, Outcome
 from harness.workloads.clients.program import consumer as consumers
@@ -82,6 +83,41 @@ def test_sends_go_out_in_one_line_and_their_outcomes_are_recorded() -> None:
         (1 << 32 | 3, "info", None, "REQUEST_TIMED_OUT"),
     ]
     assert (seen.tally.last_error, made.fatal) == ("E", None)
+
+
+def keyed_producer(program: ScriptedProgram, delete_share: float) -> RecordingProducer:
+    """A producer that writes one key, or deletes it."""
+    keys = Keys(at_a_time=1, sends_each=100, delete_share=delete_share)
+    return RecordingProducer(_any(program), open_producer(OPTIONS), Recorded().keyed_sends(keys))
+
+
+def test_keys_and_deletions_go_out_as_the_fourth_value_and_a_null() -> None:
+    """A record without a key has three values, as in version 1."""
+    sent = []
+    for delete_share in (0.0, 1.0):
+        made = keyed_producer(program := ScriptedProgram(), delete_share)
+        made.send(2)
+        made.poll(0.0)
+        sent += program.asked[-1][1]["records"]
+    key = base64.b64encode(b"0").decode()
+    payload = base64.b64encode(CODEC.encode(1, 1)).decode()
+    assert sent == [(1, 2, payload, key), (1, 2, None, key)]
+    made, _ = producer(program := ScriptedProgram())
+    made.send(0)
+    made.poll(0.0)
+    assert program.asked[-1][1]["records"] == [(1, 0, payload)]
+
+
+def test_program_of_version_1_gets_no_keys() -> None:
+    """It would not know what the fourth value is."""
+    made = keyed_producer(program := ScriptedProgram(protocol=1), 0.0)
+    made.send(0)
+    made.poll(0.0)
+    [record] = program.asked[-1][1]["records"]
+    assert len(record) == 3
+    made = keyed_producer(ScriptedProgram(protocol=1), 1.0)
+    with pytest.raises(AssertionError, match="no tombstones"):
+        made.send(0)
 
 
 def test_producer_that_can_only_close_is_replaced() -> None:

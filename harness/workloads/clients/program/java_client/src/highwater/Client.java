@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,6 +24,8 @@ abstract class Client implements Runnable {
     void done(JsonNode command, Map<String, Object> answer) throws Exception;
   }
 
+  private static final int PROTOCOL = 2;
+  private static final int KEYS_SINCE = 2;
   private static final Map<Integer, Client> CLIENTS = new ConcurrentHashMap<>();
 
   final int number;
@@ -75,13 +78,19 @@ abstract class Client implements Runnable {
     Wire.write(line);
   }
 
+  /** An older highwater knows no keys. */
   private static void hello(JsonNode command) {
+    int protocol = Math.min(PROTOCOL, command.get("protocol").asInt());
+    List<String> kinds = new ArrayList<>(List.of("produce", "group", "copy", "transactions"));
+    if (protocol >= KEYS_SINCE) {
+      kinds.add("compacted");
+    }
     Wire.write(Map.of(
         "id", command.get("id").asLong(),
-        "protocol", 1,
+        "protocol", protocol,
         "name", "kafka-clients",
         "version", AppInfoParser.getVersion(),
-        "kinds", List.of("produce", "group", "copy", "transactions"),
+        "kinds", kinds,
         "group_protocols", List.of("classic", "consumer")));
   }
 

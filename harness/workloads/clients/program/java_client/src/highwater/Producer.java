@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -66,9 +65,10 @@ final class Producer extends Client {
     String topic = command.get("topic").asText();
     for (JsonNode each : command.get("records")) {
       long record = each.get(0).asLong();
-      byte[] payload = Base64.getDecoder().decode(each.get(2).asText());
+      byte[] payload = Wire.bytes(each.path(2));
+      byte[] key = Wire.bytes(each.path(3));
       try {
-        producer.send(new ProducerRecord<>(topic, each.get(1).asInt(), null, payload),
+        producer.send(new ProducerRecord<>(topic, each.get(1).asInt(), key, payload),
             (metadata, error) -> ended(record, metadata, error));
       } catch (RuntimeException error) {
         // Refused before it was queued, and without a callback.

@@ -7,6 +7,7 @@ import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -40,6 +41,11 @@ final class Wire {
     } catch (IOException error) {
       Runtime.getRuntime().halt(1);
     }
+  }
+
+  /** What is in base64; null, if there is nothing. */
+  static byte[] bytes(JsonNode text) {
+    return text.isTextual() ? Base64.getDecoder().decode(text.asText()) : null;
   }
 
   /** The {partition: offset} of a command, for its topic. */

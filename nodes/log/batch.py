@@ -27,6 +27,11 @@ HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
 """Base offset and length: the bytes that the length field does not count."""
 
+MAGIC: Final = 2
+UNKNOWN_LENGTH: Final = 0
+NO_CRC: Final = 0
+"""In a header whose length and CRC `assemble` calculates."""
+
 MAX_SEQUENCE = 2**31 - 1
 
 UNASSIGNED_OFFSET = Offset(0)
@@ -175,8 +180,8 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     except struct.error:
         raise CorruptBatch(f"{len(buf) - pos} bytes are too few for a batch header") from None
-    if header.magic != 2:
-        raise CorruptBatch(f"magic {header.magic} instead of 2")
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"magic {header.magic} instead of {MAGIC}")
     if (
         header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES
         or header.last_offset_delta < 0
@@ -239,7 +244,8 @@ def assemble(header: BatchHeader, records: bytes = b"") -> bytes:
     """A batch of this header and these (compressed) records; length and CRC are calculated."""
     batch = bytearray(HEADER_BYTES)
     batch += records
-    _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
+    base_offset, _, *fields = header
+    _HEADER.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD_BYTES, *fields)
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CHECKED_FROM:]))
     return bytes(batch)
 
@@ -261,19 +267,15 @@ def encode_batch(
         raise ValueError("a batch holds at least one record")
     attributes = (CONTROL_BIT if control else 0) | (TRANSACTIONAL_BIT if transactional else 0)
     stamps = [timestamp_ms if r.timestamp < 0 else r.timestamp for r in records]
-    body = bytearray(HEADER_BYTES)
+    pieces: list[bytes] = []
     for delta, (record, stamp) in enumerate(zip(records, stamps, strict=True)):
         encoded = _encode_record(record, delta, stamp - stamps[0])
-        body += varint(len(encoded))
-        body += encoded
-    _HEADER.pack_into(
-        body, 0,
-        base_offset, len(body) - LOG_OVERHEAD_BYTES, leader_epoch, 2, 0,
-        attributes, len(records) - 1, stamps[0], max(stamps),
-        producer_id, producer_epoch, base_sequence, len(records),
+        pieces += varint(len(encoded)), encoded
+    header = BatchHeader(
+        base_offset, UNKNOWN_LENGTH, leader_epoch, MAGIC, NO_CRC, attributes, len(records) - 1,
+        stamps[0], max(stamps), producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
-    _CRC.pack_into(body, _CRC_AT, crc32c(memoryview(body)[_CHECKED_FROM:]))
-    return bytes(body)
+    return assemble(header, b"".join(pieces))
 
 
 def decode_records(buf: Buffer, pos: int = 0) -> list[Record]:

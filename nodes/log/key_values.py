@@ -1,13 +1,66 @@
-"""Reads keys and values of a batch's records, three times as fast as whole records. Pure.
+"""Encodes and reads batches of keys and values, three times as fast as whole records. Pure.
 
-Coordinators read their whole log when they begin to lead, and a second counts then.
+Coordinators write nothing else, and read their whole log when they begin to lead.
 """
 
-from nodes.log.batch import HEADER_BYTES, BatchHeader
+from collections.abc import Sequence
+from typing import Final
+
+from nodes.ids import NO_EPOCH
+from nodes.log.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    NO_CRC,
+    TRANSACTIONAL_BIT,
+    UNASSIGNED_OFFSET,
+    UNKNOWN_LENGTH,
+    BatchHeader,
+    assemble,
+    varint,
+)
 from nodes.log.errors import CorruptBatch
 
 KeyValue = tuple[int, int, bytes | None, bytes | None]
 """Offset delta, timestamp delta, key and value."""
+
+
+_ATTRIBUTES_AND_STAMP: Final = bytes(2)
+"""Of a record with the time of its batch."""
+_NO_HEADERS: Final = bytes(1)
+_NULL: Final = varint(-1), b""
+_NO_SEQUENCE: Final = -1
+
+
+def encode_key_values(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    *,
+    transactional: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytes:
+    """Encode keys and values, of which there is at least one, as `encode_batch` does.
+
+    All records have the same time, in wall-clock milliseconds.
+    """
+    pieces: list[bytes] = []
+    for delta, (key, value) in enumerate(records):
+        encoded = b"".join(
+            (
+                _ATTRIBUTES_AND_STAMP,
+                varint(delta),
+                *(_NULL if key is None else (varint(len(key)), key)),
+                *(_NULL if value is None else (varint(len(value)), value)),
+                _NO_HEADERS,
+            )
+        )
+        pieces += varint(len(encoded)), encoded
+    header = BatchHeader(
+        UNASSIGNED_OFFSET, UNKNOWN_LENGTH, NO_EPOCH, MAGIC, NO_CRC,
+        TRANSACTIONAL_BIT if transactional else 0, len(records) - 1, timestamp_ms, timestamp_ms,
+        producer_id, producer_epoch, _NO_SEQUENCE, len(records),
+    )  # fmt: skip
+    return assemble(header, b"".join(pieces))
 
 
 def read_key_values(data: bytes, pos: int, header: BatchHeader) -> list[KeyValue]:

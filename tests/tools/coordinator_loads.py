@@ -13,12 +13,11 @@ import time
 from random import Random
 
 from nodes.coordinators.groups.coordinator import GroupCoordinator
-from nodes.coordinators.groups.offsets import OffsetKey
-from nodes.coordinators.groups.records import OffsetCommitValue
+from nodes.coordinators.groups.records import CommitEncoder
 from nodes.coordinators.groups.topics import TopicsView
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import Record, encode_batch
 from nodes.log.config import LogConfig
+from nodes.log.key_values import encode_key_values
 from nodes.log.log import Log
 from nodes.server.coordinators.loading import load
 from nodes.storage.memory import MemoryDisk
@@ -34,16 +33,12 @@ def written(offsets: int, per_batch: int) -> Log:
     for first in range(0, offsets, per_batch):
         numbers = range(first, min(first + per_batch, offsets))
         made = [
-            OffsetKey(f"group-{number % GROUPS}", "topic", number // GROUPS).record(
-                OffsetCommitValue(
-                    offset=Offset(number), leader_epoch=Epoch(1), commit_timestamp=NOW_MS
-                )
+            CommitEncoder(f"group-{number % GROUPS}", "topic", commit_timestamp=NOW_MS).encode(
+                number // GROUPS, Offset(number), Epoch(1)
             )
             for number in numbers
         ]
-        batch = encode_batch(
-            [Record(key=each.key, value=each.value) for each in made], timestamp_ms=NOW_MS
-        )
+        batch = encode_key_values(made, NOW_MS)
         log.append_as_leader(batch, Epoch(1))
     return log
 

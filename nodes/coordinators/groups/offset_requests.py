@@ -17,7 +17,7 @@ from nodes.coordinators.groups.offsets import (
     OffsetKey,
     Offsets,
 )
-from nodes.coordinators.groups.records import NO_EXPIRY, OffsetCommitValue
+from nodes.coordinators.groups.records import NO_EXPIRY, CommitEncoder
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.ids import NO_EPOCH, Epoch, Offset
 
@@ -87,22 +87,20 @@ def commit_records(
         expire = now_wall_ms + commit.retention_ms
     for topic in commit.topics:
         rows = []
-        for each in topic.partitions:
-            metadata = each.metadata or ""
+        encoder = CommitEncoder(
+            commit.committer.group_id,
+            topic.name,
+            topic.topic_id,
+            commit_timestamp=now_wall_ms,
+            expire_timestamp=expire,
+        )
+        for partition, offset, leader_epoch, given in topic.partitions:
+            metadata = given or ""
             if _java_length(metadata) > metadata_max_bytes:
-                rows.append(_row(each.partition, ErrorCode.offset_metadata_too_large))
+                rows.append(_row(partition, ErrorCode.offset_metadata_too_large))
                 continue
-            value = OffsetCommitValue(
-                offset=each.offset,
-                leader_epoch=each.leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now_wall_ms,
-                expire_timestamp=expire,
-                topic_id=topic.topic_id,
-            )
-            key = OffsetKey(commit.committer.group_id, topic.name, each.partition)
-            records.append(key.record(value))
-            rows.append(_row(each.partition, ErrorCode.none))
+            records.append(encoder.encode(partition, offset, leader_epoch, metadata))
+            rows.append(_row(partition, ErrorCode.none))
         topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": rows})
     return tuple(records), topics
 

@@ -16,7 +16,6 @@ from nodes.coordinators.groups.records import (
     OFFSET_COMMIT,
     OffsetCommitKey,
     OffsetCommitValue,
-    encode_commit,
     read_commit,
 )
 from nodes.coordinators.machine import Position, ProducerStamp
@@ -32,10 +31,6 @@ class OffsetKey(NamedTuple):
     group_id: str
     topic: str
     partition: int
-
-    def record(self, value: OffsetCommitValue) -> CoordinatorRecord:
-        """The record that commits `value`."""
-        return encode_commit(self.group_id, self.topic, self.partition, value)
 
     def tombstone(self) -> CoordinatorRecord:
         """The record that removes the offset."""
@@ -121,32 +116,33 @@ class Offsets:
         """Apply a record. Raises RecordError."""
         read = read_commit(record)
         if read is not None:
-            key = OffsetKey(read.group, read.topic, read.partition)
+            group_id, topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id = read
             value = CommittedOffset(
-                read.offset,
-                read.leader_epoch,
-                read.metadata,
-                read.commit_timestamp,
-                NO_EXPIRY,
-                read.topic_id,
-                position.offset,
+                offset, leader_epoch, metadata, commit_ms, NO_EXPIRY, topic_id, position.offset
             )
         else:
             decoded = _TYPES.decode(record)
             if decoded is None:
                 return
-            key = OffsetKey(decoded.key.group, decoded.key.topic, decoded.key.partition)
+            group_id, topic = decoded.key.group, decoded.key.topic
+            partition = decoded.key.partition
             if decoded.value is None:
-                self._remove(key)
+                self._remove(OffsetKey(group_id, topic, partition))
                 return
             value = _committed_offset(decoded.value, position.offset)
         if position.producer is None:
-            topics = self._committed.setdefault(key.group_id, {})
-            topics.setdefault(key.topic, {})[key.partition] = value
+            self._commit(group_id, topic, partition, value)
             return
-        producer_id = position.producer.producer_id
+        key, producer_id = OffsetKey(group_id, topic, partition), position.producer.producer_id
         self._pending.setdefault(producer_id, {})[key] = value
-        self._open.setdefault(key.group_id, {}).setdefault(key, {})[producer_id] = None
+        self._open.setdefault(group_id, {}).setdefault(key, {})[producer_id] = None
+
+    def _commit(self, group_id: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        try:
+            self._committed[group_id][topic][partition] = value
+        except KeyError:  # the first of its group or topic
+            topics = self._committed.setdefault(group_id, {})
+            topics.setdefault(topic, {})[partition] = value
 
     def end_transaction(self, producer: ProducerStamp, *, commit: bool) -> None:
         """Apply a transaction's marker."""
@@ -154,8 +150,7 @@ class Offsets:
             self._close(key, producer.producer_id)
             known = self.committed(key)
             if commit and (known is None or known.record_offset < value.record_offset):
-                topics = self._committed.setdefault(key.group_id, {})
-                topics.setdefault(key.topic, {})[key.partition] = value
+                self._commit(*key, value)
 
     def _remove(self, key: OffsetKey) -> None:
         topics = self._committed.get(key.group_id, {})

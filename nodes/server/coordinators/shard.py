@@ -33,13 +33,13 @@ from nodes.coordinators.machine import (
     Token,
 )
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import Record, encode_batch
 from nodes.log.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
     LogError,
     MessageTooLarge,
 )
+from nodes.log.key_values import encode_key_values
 from nodes.log.transactions.markers import Marker
 from nodes.log.transactions.verification import VerificationGuard
 from nodes.replication.partition import ProduceStatus, Role
@@ -201,9 +201,9 @@ class Shard(Generic[M]):
     def _append(self, effects: Effects, guard: VerificationGuard | None) -> None:
         now_wall_ms = self._wall_clock_ms()
         producer = effects.producer or NO_PRODUCER
-        batch = encode_batch(
-            [Record(key=each.key, value=each.value) for each in effects.records],
-            timestamp_ms=now_wall_ms,
+        batch = encode_key_values(
+            effects.records,
+            now_wall_ms,
             transactional=effects.producer is not None,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,

@@ -3,17 +3,51 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodes.ids import Offset
 from nodes.log.batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header
 from nodes.log.errors import CorruptBatch
-from nodes.log.key_values import read_key_values
+from nodes.log.key_values import encode_key_values, read_key_values
 
 RECORDS = [
     Record(key=b"k", value=b"v", timestamp=1000),
     Record(key=None, value=b"v" * 300, timestamp=900),
     Record(key=b"k" * 100, value=None, headers=(("name", b"x"), ("other", None)), timestamp=10**12),
 ]
+
+
+_BYTES = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)
+
+
+@given(
+    records=st.lists(st.tuples(_BYTES, _BYTES), min_size=1, max_size=70),
+    timestamp_ms=st.integers(0, 2**62),
+    producer=st.none() | st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1)),
+)
+def test_keys_and_values_are_encoded_as_records(
+    records: list[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    producer: tuple[int, int] | None,
+) -> None:
+    """Byte for byte, also in a transaction, and with lengths of one and two bytes."""
+    producer_id, producer_epoch = producer or (-1, -1)
+    transactional = producer is not None
+    encoded = encode_key_values(
+        records,
+        timestamp_ms,
+        transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    assert encoded == encode_batch(
+        [Record(key=key, value=value) for key, value in records],
+        timestamp_ms=timestamp_ms,
+        transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
 
 
 def test_keys_and_values_are_those_of_the_records() -> None:

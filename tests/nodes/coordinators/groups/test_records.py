@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from nodes.coordinators.groups.records import (
     NO_EXPIRY,
     OFFSET_COMMIT,
+    CommitEncoder,
     OffsetCommitKey,
     OffsetCommitValue,
     ReadCommit,
-    encode_commit,
     read_commit,
 )
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
@@ -68,6 +68,18 @@ def test_a_tombstone_has_no_value() -> None:
     assert OFFSET_COMMIT.tombstone(KEY) == CoordinatorRecord(KEY_BYTES, None)
 
 
+def encoded(key: OffsetCommitKey, value: OffsetCommitValue) -> CoordinatorRecord:
+    """The record of one commit, by the encoder of commits."""
+    encoder = CommitEncoder(
+        key.group,
+        key.topic,
+        value.topic_id,
+        commit_timestamp=value.commit_timestamp,
+        expire_timestamp=value.expire_timestamp,
+    )
+    return encoder.encode(key.partition, value.offset, value.leader_epoch, value.metadata)
+
+
 @given(
     group=st.text(max_size=20),
     topic=st.text(max_size=249),
@@ -88,7 +100,7 @@ def test_a_commit_is_encoded_as_by_its_schema(
     """Byte for byte."""
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     expected = OFFSET_COMMIT.encode(key, value, value.version)
-    assert encode_commit(group, topic, partition, value) == expected
+    assert encoded(key, value) == expected
     read = read_commit(expected)
     if value.version == 1 or len(value.metadata.encode()) > 126:
         assert read is None
@@ -108,17 +120,21 @@ def test_a_commit_is_encoded_as_by_its_schema(
 def test_metadata_of_every_length_is_encoded_as_by_its_schema(length: int) -> None:
     """The length takes a second byte from 127 on."""
     value = OffsetCommitValue(offset=Offset(1), metadata="m" * length)
-    assert encode_commit("g", "tt", 5, value) == OFFSET_COMMIT.encode(KEY, value, 4)
+    assert encoded(KEY, value) == OFFSET_COMMIT.encode(KEY, value, 4)
 
 
 VALUE = OffsetCommitValue(offset=Offset(1), metadata="m", topic_id=UUID(int=5))
-WHOLE = encode_commit("g", "tt", 5, VALUE)
+WHOLE = encoded(KEY, VALUE)
+BARE = encoded(KEY, OffsetCommitValue(offset=Offset(1)))
 
 
-@given(st.data())
-def test_a_damaged_commit_is_read_as_by_its_schema_or_left_to_it(data: st.DataObject) -> None:
+@pytest.mark.parametrize("record", [WHOLE, BARE])
+@given(data=st.data())
+def test_a_damaged_commit_is_read_as_by_its_schema_or_left_to_it(
+    record: CoordinatorRecord, data: st.DataObject
+) -> None:
     """Cut off anywhere, with a changed byte, or with more behind it."""
-    parts = [WHOLE.key, WHOLE.value or b""]
+    parts = [record.key, record.value or b""]
     which = data.draw(st.integers(0, 1))
     part = bytearray(parts[which])
     match data.draw(st.sampled_from(("cut", "changed", "longer"))):
@@ -129,10 +145,10 @@ def test_a_damaged_commit_is_read_as_by_its_schema_or_left_to_it(data: st.DataOb
         case _:
             part += data.draw(st.binary(min_size=1, max_size=20))
     parts[which] = bytes(part)
-    record = CoordinatorRecord(*parts)
-    read = read_commit(record)
+    damaged = CoordinatorRecord(*parts)
+    read = read_commit(damaged)
     if read is not None:
-        decoded = TYPES.decode(record)
+        decoded = TYPES.decode(damaged)
         assert decoded is not None
         assert read == ReadCommit(
             decoded.key.group,

@@ -51,12 +51,14 @@ def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> Epoch
     """
     if offset == 0 or last_epoch < 0:
         return None
-    if leader.last_epoch < 0:
-        end = leader.end_offset
+    newest, end = leader.last_epoch, leader.end_offset
+    if newest == last_epoch and 0 <= offset <= end:
+        return None  # nearly always: both write in the same epoch
+    if newest < 0:
         return None if offset <= end else EpochEnd(last_epoch, end)
     # An epoch newer than this log is replaced by this log's last epoch: logs report it as unknown,
     # and that must not mean "nothing in common".
-    epoch, end = leader.end_offset_for_epoch(Epoch(min(last_epoch, leader.last_epoch)))
+    epoch, end = leader.end_offset_for_epoch(Epoch(min(last_epoch, newest)))
     if epoch == last_epoch and 0 <= offset <= end:
         return None
     if epoch < 0:  # no epoch here is that old: nothing in common

@@ -35,6 +35,8 @@ class ByteBudget:
     def hold(self, holder: Holder, size: int) -> None:
         """`holder` holds `size` bytes now (0: none). This may shed it, or another holder."""
         before = self._held.get(holder, 0)
+        if size == before:
+            return
         self.total_bytes += size - before
         if size:
             self._held[holder] = size

@@ -29,6 +29,7 @@ from nodes.wire.errors import (
     WireError,
 )
 from nodes.wire.frames import FrameBuffer, Piece
+from nodes.wire.prompt import PromptFuture
 from nodes.wire.sasl import MECHANISM, plain_token
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity, Credentials
 from nodes.wire.tls import Tls
@@ -227,7 +228,7 @@ class Channel:
         loop = connection.loop
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         frame = request_pieces(entity, self._next_id, self.client_id)
-        future: asyncio.Future[Any] = loop.create_future()
+        future = PromptFuture(loop=loop)
         cls = schema_of(entity)
         api_key, version = int(cls.__api_key__), int(cls.__version__)
         deadline_s = loop.time() + limit

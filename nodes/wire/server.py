@@ -27,6 +27,7 @@ from nodes.wire.codec import decode_request, response_pieces
 from nodes.wire.connections import Connections
 from nodes.wire.errors import MalformedFrame, TlsFailed, Unanswerable, UnsupportedVersion
 from nodes.wire.frames import FrameBuffer, Piece, RequestHead, read_request_head
+from nodes.wire.prompt import when_completed
 from nodes.wire.sasl import SaslServer
 from nodes.wire.security import PLAINTEXT_SERVER, ServerSecurity
 from nodes.wire.tls import Tls
@@ -346,7 +347,9 @@ class ServerConnection(asyncio.Protocol):
             response = handler(request.entity, self._context)
             if isinstance(response, ExclusiveResponse):
                 self._exclusive = response = asyncio.ensure_future(response.response)
-            if isinstance(response, Awaitable):
+            if isinstance(response, asyncio.Future):
+                self._await(head, response, frame)
+            elif isinstance(response, Awaitable):
                 self._await(head, asyncio.ensure_future(response), frame)
             elif self._in_flight:
                 done = self._loop.create_future()
@@ -362,7 +365,7 @@ class ServerConnection(asyncio.Protocol):
     def _await(self, head: RequestHead, response: "asyncio.Future[Any]", frame: bytes) -> None:
         self._in_flight.append(_InFlight(head, response, len(frame)))
         self._bytes_in_flight += len(frame)
-        response.add_done_callback(self._send_ready)
+        when_completed(response, self._send_ready)
 
     def _send_ready(self, done: "asyncio.Future[Any]") -> None:
         if not done.cancelled():

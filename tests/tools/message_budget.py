@@ -6,8 +6,8 @@ Starts three nodes on addresses of the loopback device, and sends one message af
 when the one before it is acknowledged. First it takes CPU time and page faults of the nodes, and
 then `strace` (root, `apt install strace`) counts their system calls by stage: a stage begins when a
 socket is read. A turn of the event loop is an `epoll_pwait`. After that it counts in the simulator,
-where nothing disturbs: events, function calls, memory, copies of a large message. Only the CPU time
-depends on what else the machine does.
+where nothing disturbs: events, function calls, memory, copies of a large message, and the same for
+a commit of offsets. Only the CPU time depends on what else the machine does.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.bench.clients import frames
-from tests.support.simulation.message_work import WORK, message_copies, message_work
+from tests.support.simulation.message_work import WORK, commit_work, message_copies, message_work
 from tests.tools.broker_cpu import Environment, started
 
 WARM_UP: Final = 100
@@ -182,6 +182,14 @@ def measure_simulation(size: int) -> None:
         print(f"  {times:4.1f} copies by the {role} in {function}")
 
 
+def measure_commit(partitions: int) -> None:
+    """Print what is counted in the simulator, for a commit of so many partitions."""
+    work = commit_work(partitions=partitions)
+    print(f"in the simulator, a commit of {partitions} partitions: coordinator, follower")
+    for what in WORK:
+        print(f"  {work.leader[what]:8,} {work.follower[what]:8,}  {what}")
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -192,6 +200,8 @@ def main() -> None:
         measure_nodes(messages, given.count)
     for size in (1_000, 100_000, 1_000_000):
         measure_simulation(size)
+    for partitions in (1, 10):
+        measure_commit(partitions)
 
 
 if __name__ == "__main__":

@@ -42,10 +42,11 @@ class Groups:
         self._settings = settings.offsets
         self._kinds = tuple(kind for kind, _ in kinds)
         self.offsets = Offsets()
-        self._replay: Mapping[int, Callable[[CoordinatorRecord, Position], None]] = {
-            **dict.fromkeys(OFFSET_COMMIT.numbers, self.offsets.replay),
-            **{n: kind.replay for kind, numbers in kinds for n in numbers},
+        replays = ((OFFSET_COMMIT.numbers, self.offsets.replay), *((n, k.replay) for k, n in kinds))
+        self._replay: Mapping[bytes, Callable[[CoordinatorRecord, Position], None]] = {
+            _NUMBER.pack(number): replay for numbers, replay in replays for number in numbers
         }
+        """By the first bytes of a record's key."""
         self._expiry = OffsetExpiry(
             self.offsets,
             self.kind_of,
@@ -169,11 +170,11 @@ class Groups:
 
     def replay(self, record: CoordinatorRecord, position: Position) -> None:
         """See Machine. Records of unknown types are skipped, as in Kafka."""
-        if len(record.key) < _NUMBER.size:
-            raise RecordError(f"{len(record.key)} bytes are too few for a record's number")
-        apply = self._replay.get(_NUMBER.unpack_from(record.key)[0])
+        apply = self._replay.get(record.key[: _NUMBER.size])
         if apply is not None:
             apply(record, position)
+        elif len(record.key) < _NUMBER.size:
+            raise RecordError(f"{len(record.key)} bytes are too few for a record's number")
 
     def end_transaction(self, producer: ProducerStamp, position: Position, *, commit: bool) -> None:
         """See Machine."""
@@ -186,8 +187,12 @@ class Groups:
 
     def deadline_ms(self) -> float | None:
         """See Machine."""
-        parts = (self._expiry.deadline_ms(), *(kind.deadline_ms() for kind in self._kinds))
-        return min((each for each in parts if each is not None), default=None)
+        earliest = self._expiry.deadline_ms()
+        for kind in self._kinds:
+            due = kind.deadline_ms()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def tick(self, now: Now) -> Effects:
         """See Machine."""

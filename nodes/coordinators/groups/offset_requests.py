@@ -96,7 +96,7 @@ def commit_records(
         )
         for partition, offset, leader_epoch, given in topic.partitions:
             metadata = given or ""
-            if _java_length(metadata) > metadata_max_bytes:
+            if metadata and _java_length(metadata) > metadata_max_bytes:
                 rows.append(_row(partition, ErrorCode.offset_metadata_too_large))
                 continue
             records.append(encoder.encode(partition, offset, leader_epoch, metadata))

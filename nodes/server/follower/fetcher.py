@@ -35,6 +35,7 @@ from nodes.server.replicas.replica import Replica
 from nodes.server.replicas.throttling import AS_FOLLOWER, ReplicationThrottle
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
+from nodes.wire.prompt import when_completed
 from nodes.wire.versions import Draft
 
 log = logging.getLogger("nodes.fetcher")
@@ -203,7 +204,7 @@ class ReplicaFetcher:
             if channel is None:
                 channel = self._channel = self._connect(*self._address())
             answer = channel.begin(self._request(data), timeout_s=self._timeout_s)
-            answer.add_done_callback(self._answered)
+            when_completed(answer, self._answered)
             self._in_flight.append(_InFlight(data, answer))
 
     async def _flush(self, data: FetchRequestData) -> None:
@@ -255,7 +256,6 @@ class ReplicaFetcher:
 
     def _disconnect(self) -> None:
         for _, answer in self._in_flight:
-            answer.remove_done_callback(self._answered)
             answer.cancel()
         self._in_flight.clear()
         if self._channel is not None:

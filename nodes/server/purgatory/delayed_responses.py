@@ -8,6 +8,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any
 
+from nodes.wire.prompt import PromptFuture
+
 
 class DelayedResponse(ABC):
     """A request in the purgatory.
@@ -16,7 +18,7 @@ class DelayedResponse(ABC):
     """
 
     def __init__(self) -> None:
-        self.response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.response = PromptFuture(loop=asyncio.get_running_loop())
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, timeout_s: float) -> "asyncio.Future[Any]":
@@ -40,7 +42,7 @@ class DelayedResponse(ABC):
     def unwatch(self) -> None:
         """Stop watching. Called once, before the response is set."""
 
-    # -- completion
+    # -- completion, in callbacks of the event loop (`nodes.wire.prompt`)
 
     def check_and_complete(self, _: object = None) -> None:
         """Something changed: respond if it is enough."""

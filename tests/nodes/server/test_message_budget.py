@@ -1,7 +1,8 @@
-"""The work for one acks=all message has upper bounds, in counts that a busy machine cannot change.
+"""The work for one acks=all message and for one commit has upper bounds, in counts.
 
-`python -m tests.tools.message_budget` prints the counts, docs/performance.md explains them. A
-change that needs less lowers the bounds. A change that needs more says why in its commit message.
+A busy machine cannot change them. `python -m tests.tools.message_budget` prints the counts,
+docs/performance.md explains them. A change that needs less lowers the bounds. A change that needs
+more says why in its commit message.
 """
 
 from collections.abc import Mapping
@@ -20,22 +21,23 @@ from tests.support.simulation.message_work import (
     READS,
     WRITES,
     MessageWork,
+    commit_work,
     message_copies,
     message_work,
 )
 
 LEADER_BOUNDS = {
-    EVENTS: 9,
+    EVENTS: 6,
     READS: 3,
     WRITES: 3,
     APPENDS: 1,
     PREADS: 2,
     LOOKUPS: 4,
-    CALLS: 1_050,
-    MEMORY: 25_000,
+    CALLS: 960,
+    MEMORY: 22_000,
 }
 FOLLOWER_BOUNDS = {
-    EVENTS: 3,
+    EVENTS: 2,
     READS: 1,
     WRITES: 1,
     APPENDS: 1,
@@ -43,6 +45,16 @@ FOLLOWER_BOUNDS = {
     LOOKUPS: 0,
     CALLS: 280,
     MEMORY: 5_000,
+}
+COMMIT_BOUNDS = {
+    EVENTS: 7,
+    READS: 3,
+    WRITES: 3,
+    APPENDS: 1,
+    PREADS: 2,
+    LOOKUPS: 2,
+    CALLS: 1_440,
+    MEMORY: 25_500,
 }
 COPIES = {
     (LEADER, "FrameBuffer.feed"): 1.0,
@@ -70,6 +82,13 @@ def test_leader_does_no_more_for_a_message_than_its_budget(work: MessageWork) ->
 
 def test_follower_does_no_more_for_a_message_than_its_budget(work: MessageWork) -> None:
     assert not over(work.follower, FOLLOWER_BOUNDS)
+
+
+def test_commit_of_ten_partitions_needs_no_more_than_its_budget() -> None:
+    """The coordinator, and the follower with the larger number: a commit is one batch to it."""
+    found = commit_work(partitions=10)
+    assert not over(found.leader, COMMIT_BOUNDS)
+    assert not over(found.follower, FOLLOWER_BOUNDS)
 
 
 def test_counts_are_equal_in_every_run(work: MessageWork) -> None:

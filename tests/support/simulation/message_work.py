@@ -1,7 +1,8 @@
-"""What the nodes do for one acks=all message, counted in a simulated cluster.
+"""What the nodes do for one acks=all message or one commit, counted in a simulated cluster.
 
 Three nodes, one partition with three replicas, one client that sends a batch when the one before it
-is acknowledged. Everything is counted, nothing is timed, so a busy machine changes nothing: equal
+is acknowledged; or a consumer without a group protocol, which commits when the commit before is
+answered. Everything is counted, nothing is timed, so a busy machine changes nothing: equal
 code and equal seeds give equal numbers. Work that belongs to no message (heartbeats, fetches of the
 metadata log) is left out by the median over the messages.
 """
@@ -10,11 +11,11 @@ import asyncio
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from statistics import median_low
 from types import FrameType
 from typing import Any, Final
@@ -31,10 +32,15 @@ from harness.simulation.world.world import World
 from harness.systems.node_roles import Layout
 from harness.zoo.schedules.load import Client, make_topics
 from nodes.log.batch import Record, encode_batch
+from nodes.server.apis import FIND_COORDINATOR, OFFSET_COMMIT
 from nodes.wire.versions import fill
 
 TOPIC: Final = "budget"
+GROUP: Final = "budget-group"
 PRODUCE_VERSION: Final = 9
+COMMIT_VERSION: Final = 9
+RETRY_S: Final = 0.1
+TRIES: Final = 100
 WARM_UP: Final = 20
 LARGE_BYTES: Final = 8 << 10
 """An allocation of this size or more can only be a copy of a message."""
@@ -56,10 +62,13 @@ FOLLOWER: Final = "follower"
 Key = tuple[int, str]
 """A node, and what is counted."""
 
+Operation = Callable[[], Awaitable[None]]
+"""Sends one message or one commit, and returns when it is acknowledged."""
+
 
 @dataclass(frozen=True, slots=True)
 class MessageWork:
-    """What a leader and one of its followers do for a message.
+    """What a leader and one of its followers do for a message, or for a commit.
 
     `leader` and `follower` have a number for each of WORK. `events` lists the callbacks that ran
     for a typical message, in order, with the role of the node.
@@ -109,17 +118,45 @@ def _name(callback: Callable[..., Any]) -> str:
 
 def message_work(*, messages: int = 20, size: int = 1000) -> MessageWork:
     """Return what one message of `size` bytes costs, as the median of this many."""
+
+    async def prepare(cluster: _MeasuredCluster) -> Operation:
+        return partial(cluster.send, size)
+
+    return _work(prepare, messages)
+
+
+def commit_work(*, commits: int = 20, partitions: int = 10) -> MessageWork:
+    """Return what one commit of so many partitions' offsets costs, as the median of this many.
+
+    The leader is the group's coordinator.
+    """
+
+    async def prepare(cluster: _MeasuredCluster) -> Operation:
+        await cluster.find_coordinator()
+        return partial(cluster.commit, partitions)
+
+    return _work(prepare, commits, partitions)
+
+
+def _work(
+    prepare: Callable[["_MeasuredCluster"], Awaitable[Operation]], times: int, partitions: int = 1
+) -> MessageWork:
+    """Return what an operation costs, as the median of `times`."""
     trace = _Counting()
     taken: list[Counter[Key]] = []
     with_memory: list[Counter[Key]] = []
     lists: list[list[tuple[int, str]]] = []
 
     async def measure(cluster: _MeasuredCluster) -> None:
+        operation = await prepare(cluster)
+        for _ in range(WARM_UP):
+            await operation()
+
         async def send(into: list[Counter[Key]]) -> None:
-            for _ in range(messages):
+            for _ in range(times):
                 before = trace.counts.copy()
                 trace.events_of_message = []
-                await cluster.send(size)
+                await operation()
                 into.append(trace.counts - before)
                 lists.append(trace.events_of_message)
 
@@ -138,7 +175,7 @@ def message_work(*, messages: int = 20, size: int = 1000) -> MessageWork:
         ):
             counted = _counted(getattr(owner, method), trace, what)
             stack.enter_context(patch.object(owner, method, counted))
-        cluster = stack.enter_context(_measured(trace, measure))
+        cluster = stack.enter_context(_measured(trace, measure, partitions))
     works = {
         node: {
             what: median_low([each[node, what] for each in counts])
@@ -224,17 +261,55 @@ class _MeasuredCluster:
         answer = await self.client.channel(self.leader).request(request)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
+    async def find_coordinator(self) -> None:
+        """Let the leader be the group's coordinator, which is asked until it serves."""
+        for _ in range(TRIES):
+            if await self._coordinates():
+                return
+            await asyncio.sleep(RETRY_S)
+        raise AssertionError("no coordinator serves")
+
+    async def _coordinates(self) -> bool:
+        found = await self.client.ask(1, FIND_COORDINATOR, 3, key=GROUP, key_type=0)
+        if found.error_code != 0:
+            return False
+        self.leader = found.node_id
+        return await self._committed(1)
+
+    async def commit(self, partitions: int) -> None:
+        """Commit an offset of each partition, and wait for the answer."""
+        assert await self._committed(partitions)
+
+    async def _committed(self, partitions: int) -> bool:
+        rows = [
+            {"partition_index": number, "committed_offset": 1, "committed_metadata": ""}
+            for number in range(partitions)
+        ]
+        answer = await self.client.ask(
+            self.leader,
+            OFFSET_COMMIT,
+            COMMIT_VERSION,
+            group_id=GROUP,
+            generation_id_or_member_epoch=-1,
+            topics=[{"name": TOPIC, "partitions": rows}],
+        )
+        return all(row.error_code == 0 for row in answer.topics[0].partitions)
+
 
 @contextmanager
-def _measured(trace: Trace, measure: Callable[[_MeasuredCluster], Any]) -> Iterator[Any]:
+def _measured(
+    trace: Trace, measure: Callable[[_MeasuredCluster], Any], partitions: int = 1
+) -> Iterator[Any]:
     """Run `measure` as a client of a cluster that has served some messages; yield the cluster."""
     world = World(1)
     world.trace = trace
-    cluster = SimCluster(world, Layout.combined([1, 2, 3]))
+    cluster = SimCluster(
+        world, Layout.combined([1, 2, 3]), overrides={"offsets.topic.num.partitions": 1}
+    )
     measured = _MeasuredCluster(tuple(cluster.nodes), Client(cluster))
 
     async def run() -> None:
-        await make_topics(cluster, {TOPIC: 1})
+        await make_topics(cluster, {TOPIC: partitions})
         measured.leader = await measured.client.leader(TOPIC, 0)
         for _ in range(WARM_UP):
             await measured.send(1000)

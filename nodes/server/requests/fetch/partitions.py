@@ -43,6 +43,7 @@ class FetchPartition:
         "max_bytes",
         "offset",
         "replica",
+        "same_topic",
         "sent_high_watermark",
         "sent_log_start",
         "topic_partition",
@@ -54,6 +55,8 @@ class FetchPartition:
         self.watcher: FetchPartitionSet | None = None  # None while not watching: no reference cycle
         self.topic_partition: TopicPartition | None = None
         self.replica: Replica | None = None
+        self.same_topic = False
+        """Whether the request names the replica's topic by its id."""
         self.offset = Offset(0)
         self.max_bytes = 0
         self.leader_epoch = NO_EPOCH
@@ -78,6 +81,7 @@ class FetchPartition:
         watcher = self.watcher
         self.unwatch()
         self.replica = replica
+        self.same_topic = replica is not None and replica.topic_id == self.key.topic
         if watcher is not None:
             self.watch(watcher)
 

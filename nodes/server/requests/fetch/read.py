@@ -12,7 +12,7 @@ The rules are Kafka's:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -50,15 +50,16 @@ class FetchParams:
     committed_only: bool = False
     """Whether a consumer wants no records of open and aborted transactions (read_committed)."""
 
-    @property
-    def is_follower(self) -> bool:
-        """Whether a replica fetches."""
-        return self.replica_id != NO_NODE
+    is_follower: bool = field(init=False)
+    """Whether a replica fetches."""
+    leader_only: bool = field(init=False)
+    """Whether only the leader may serve it."""
 
-    @property
-    def leader_only(self) -> bool:
-        """Whether only the leader may serve it."""
-        return self.is_follower or self.version < FOLLOWERS_SERVE_SINCE
+    def __post_init__(self) -> None:
+        follower = self.replica_id != NO_NODE
+        object.__setattr__(self, "is_follower", follower)
+        leader_only = follower or self.version < FOLLOWERS_SERVE_SINCE
+        object.__setattr__(self, "leader_only", leader_only)
 
 
 class FetchPartitionData(NamedTuple):
@@ -196,7 +197,7 @@ class PartitionReader:
             replica = partition.replica
             if replica is None:
                 return error
-        if params.version >= TOPIC_IDS_SINCE and replica.topic_id != partition.key.topic:
+        if params.version >= TOPIC_IDS_SINCE and not partition.same_topic:
             return ErrorCode.inconsistent_topic_id
         if replica.log.offline:
             return _storage_error(params)

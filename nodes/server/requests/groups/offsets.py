@@ -4,7 +4,8 @@ Newer versions name topics by their ids, the coordinator knows names. A partitio
 exist is refused here; the coordinator gets the others.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Container, Iterable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -24,12 +25,14 @@ from nodes.coordinators.groups.offset_requests import (
     TopicFetch,
     refused_commit,
 )
+from nodes.coordinators.machine import Answer
 from nodes.ids import NO_EPOCH, NO_OFFSET
 from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.shard import Access
 from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.requests.groups.many import side_by_side
+from nodes.wire.prompt import Converted
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -38,7 +41,6 @@ FETCH_TOPIC_IDS_SINCE = 10
 FETCH_GROUPS_SINCE = 8
 FETCH_ERROR_SINCE = 2
 
-_DEFAULT_RETENTION = timedelta(milliseconds=NO_RETENTION)
 _MS = timedelta(milliseconds=1)
 
 
@@ -51,26 +53,35 @@ class GroupOffsetsHandler:
 
     # -- OffsetCommit
 
-    async def offset_commit(self, request: Any, context: RequestContext) -> Any:
-        """OffsetCommit: the offsets of the partitions that exist, in one batch."""
+    def offset_commit(self, request: Any, context: RequestContext) -> Any:
+        """OffsetCommit: the offsets of the partitions that exist, in one batch.
+
+        Return the response, or a future of it.
+        """
         by_id = request.__version__ >= COMMIT_TOPIC_IDS_SINCE
         known, rows = split_commit(self._replicas, request.topics, by_id=by_id)
-        if known:
-            commit = OffsetCommit(_committer(request), tuple(known), _retention_ms(request))
-            rows += await self._commit(commit)
-        return respond(request, topics=merged(rows))
-
-    async def _commit(self, commit: OffsetCommit) -> list[Row]:
+        if not known:
+            return respond(request, topics=merged(rows))
+        commit = OffsetCommit(_committer(request), tuple(known), _retention_ms(request))
         try:
-            answer = await self._shards.perform(
+            answer = self._shards.perform(
                 commit.committer.group_id,
                 lambda coordinator, token, now: coordinator.commit_offsets(commit, token, now),
                 Access.WRITE,
             )
         except CoordinatorError as error:
-            return refused_commit(commit, commit_error(error.code))
-        rows: list[Row] = answer["topics"]
-        return rows
+            rows += refused_commit(commit, commit_error(error.code))
+            return respond(request, topics=merged(rows))
+
+        def response(answered: "asyncio.Future[Answer]") -> Any:
+            error = answered.exception()
+            if isinstance(error, CoordinatorError):
+                topics = refused_commit(commit, commit_error(error.code))
+            else:
+                topics = answered.result()["topics"]
+            return respond(request, topics=merged([*rows, *topics]))
+
+        return Converted(answer, response)
 
     # -- OffsetFetch
 
@@ -178,7 +189,7 @@ def split_commit(
         topic_id = topic.topic_id if by_id else None
         name = replicas.topic_name(topic_id) if by_id else topic.name
         found = None if name is None else replicas.image.topic(name)
-        there = frozenset[int]() if found is None else frozenset(found.partitions)
+        there: Container[int] = () if found is None else found.partitions
         error = ErrorCode.unknown_topic_or_partition
         if name is None:
             error = ErrorCode.unknown_topic_id
@@ -212,7 +223,8 @@ def _committer(request: Any) -> Committer:
 
 
 def _retention_ms(request: Any) -> int:
-    return int(getattr(request, "retention_time", _DEFAULT_RETENTION) / _MS)
+    given = getattr(request, "retention_time", None)
+    return NO_RETENTION if given is None else int(given / _MS)
 
 
 def commit_error(code: ErrorCode) -> ErrorCode:

@@ -3,6 +3,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
+from nodes.controller import configs
 from nodes.controller.configs import (
     AlterConfigResult,
     ConfigChange,
@@ -252,3 +253,20 @@ def test_an_unclean_election_begins_when_it_is_allowed(cluster: Cluster) -> None
     cluster.now_ms += 50
     cluster.tick()
     assert cluster.partition().leader == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("compression.type", "gzip", True),
+        ("compression.type", "1", False),
+        ("log.retention.hours", "-1", True),
+        ("log.retention.hours", "gzip", False),
+        ("log.retention.hours", "-2", False),
+    ],
+)
+def test_a_default_of_topics_is_checked_as_theirs_or_as_a_number_of_its_unit(
+    name: str, value: str, fits: bool
+) -> None:
+    check = configs._broker_configs()[name]  # anew: the others were made at the import
+    assert (check(value) is None) == fits

@@ -21,6 +21,7 @@ from nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    NoOpRecord,
     PartitionChangeRecord,
 )
 from tests.support.nodes.controller_cluster import (
@@ -466,3 +467,16 @@ def test_fencing_ten_thousand_partitions_is_one_batch() -> None:
     assert len(cluster.written) == 10_001
     assert led in range(3_300, 3_400)
     assert all(p.leader in (2, 3) for _, p in cluster.image.partitions())
+
+
+def test_an_idle_log_gets_a_record_after_each_interval() -> None:
+    """So brokers can distinguish an idle log from a dead one; other records begin it anew."""
+    cluster = Cluster(brokers=1, max_idle_interval_ms=500.0)
+    cluster.tick()
+    ends = []
+    for _ in range(6):
+        cluster.now_ms += 250
+        cluster.beat(1)
+        cluster.tick()
+        ends.append(cluster.written == [NoOpRecord()])
+    assert ends == [False, True, False, False, True, False]

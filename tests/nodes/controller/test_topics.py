@@ -6,7 +6,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.controller import MAX_PREFERRED_ELECTIONS
-from nodes.controller.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, create_topics
+from nodes.controller.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    NewPartitions,
+    NewTopic,
+    create_partitions,
+    create_topics,
+)
 from nodes.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from tests.support.nodes.controller_cluster import Cluster, node, nodes
 
@@ -36,6 +42,7 @@ def test_a_topic_is_created_in_one_batch(cluster: Cluster) -> None:
     topic = cluster.image.topic("t")
     assert topic is not None
     assert topic.topic_id == answer.topic_id
+    assert topic.topic_id.version == 4, "random, as Kafka's"
     for partition in topic.partitions.values():
         assert partition.isr == partition.replicas
         assert partition.leader == partition.preferred_leader
@@ -242,3 +249,37 @@ def test_a_topic_has_at_least_one_replica_and_one_partition(cluster: Cluster) ->
         assert answer.error.message.startswith("Replication factor must be larger than 0, or -1")
     for count in (0, -2):
         assert _error(cluster, "t", partitions=count) is ErrorCode.invalid_partitions
+
+
+def test_partitions_are_added_behind_those_that_are_there(cluster: Cluster) -> None:
+    """By placement or as assigned. Each topic of a request has its own result."""
+    for name in ("assigned", "placed", "same"):
+        cluster.create(name, nodes(1, 2))
+    cluster.create("less", nodes(1, 2), nodes(2, 1))
+    grown = create_partitions(
+        cluster.controller.state,
+        [
+            NewPartitions(name="assigned", count=3, assignments=(nodes(2, 3), nodes(3, 1))),
+            NewPartitions(name="placed", count=2),
+            NewPartitions(name="same", count=1),
+            NewPartitions(name="less", count=1),
+            NewPartitions(name="twice", count=2),
+            NewPartitions(name="twice", count=3),
+            NewPartitions(name="unknown", count=2),
+        ],
+    )
+    answers = cluster.take(grown)
+    assert [(each.name, each.error and each.error.code) for each in answers] == [
+        ("assigned", None),
+        ("placed", None),
+        ("same", ErrorCode.invalid_partitions),
+        ("less", ErrorCode.invalid_partitions),
+        ("twice", ErrorCode.invalid_request),
+        ("unknown", ErrorCode.unknown_topic_or_partition),
+    ]
+    assert "already has 1" in str(answers[2].error)
+    assert "currently has 2" in str(answers[3].error)
+    assert [cluster.partition("assigned", number).replicas for number in range(3)] == [
+        nodes(1, 2), nodes(2, 3), nodes(3, 1),
+    ]  # fmt: skip
+    assert len(cluster.partition("placed", 1).replicas) == 2

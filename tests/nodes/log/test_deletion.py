@@ -67,6 +67,15 @@ def test_a_crash_before_the_sweep_may_bring_it_back_whole() -> None:
     assert len(content(open_log(disk))) == 1
 
 
+def test_a_sweep_begins_when_the_new_name_is_on_disk() -> None:
+    """A log that comes back after a crash would have only a part of its files."""
+    disk = MemoryDisk()
+    deleted(disk)
+    assert Log.sweep_deleted(disk, max_files=1) == 1
+    disk.crash()
+    assert DIRECTORY not in disk.listdir("")
+
+
 def test_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
     """Topics may have 249 characters, directories 255: as in Kafka the name is cut."""
     disk = LocalDisk(tmp_path)

@@ -162,6 +162,22 @@ def test_a_truncation_removes_later_snapshots() -> None:
             log = open_log(disk, clean=True)
 
 
+def test_a_snapshot_does_not_outlive_its_records_in_a_power_loss() -> None:
+    """Not even that of a closed log, whose removal changes no other name."""
+    disk = MemoryDisk()
+    produced(disk).close()
+    log = open_log(disk, clean=True)
+    log.truncate_to(Offset(7))
+    disk.crash()
+    assert all(int(n[-29:-9]) <= 7 for n in snapshots(disk))
+
+
+def test_an_empty_log_has_no_snapshot() -> None:
+    disk = MemoryDisk()
+    open_log(disk).close()
+    assert snapshots(disk) == []
+
+
 def test_opening_after_a_clean_stop_reads_no_more_than_the_tail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,7 +14,7 @@ from nodes.log.batch import HEADER_BYTES, Record, decode_records, encode_batch
 from nodes.log.compression import compress
 from nodes.log.config import CompactionConfig
 from nodes.log.errors import CorruptBatch, InvalidBatch
-from nodes.log.record_validation import MAX_WALKED, check_records
+from nodes.log.record_validation import MAX_WALKED, MIN_RECORD_BYTES, check_records
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import SMALL, open_log
 
@@ -141,6 +141,22 @@ def test_at_most_max_walked_records_are_checked() -> None:
     """A batch of very many tiny records must not hold the loop: the rest of it is believed."""
     batch = encode_batch([Record()] * (MAX_WALKED + 10), timestamp_ms=1)
     check_records(batch + b"?", HEADER_BYTES, len(batch) + 1, 0, MAX_WALKED + 10)
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 127, 8_191, 8_192, 20_000, 2_000_000])
+def test_keys_and_values_may_have_any_size(size: int) -> None:
+    """Their lengths, and that of the record, take one to four bytes."""
+    records = [Record(key=b"k" * size), Record(value=b"v" * size), Record(key=b"")]
+    batch = encode_batch(records, timestamp_ms=1)
+    check_records(batch, HEADER_BYTES, len(batch), 0, len(records))
+
+
+def test_records_that_are_not_walked_must_fit_into_the_batch() -> None:
+    batch = encode_batch([Record()] * MAX_WALKED, timestamp_ms=1)
+    most = (len(batch) - HEADER_BYTES) // MIN_RECORD_BYTES
+    check_records(batch, HEADER_BYTES, len(batch), 0, most)
+    with pytest.raises(InvalidBatch):
+        check_records(batch, HEADER_BYTES, len(batch), 0, most + 1)
 
 
 @pytest.mark.parametrize("codec", range(5))

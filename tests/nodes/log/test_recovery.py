@@ -162,6 +162,14 @@ def test_zeros_from_a_batch_to_the_end_of_its_page_end_the_log() -> None:
     assert open_log(disk, config=BIG).end_offset == 3
 
 
+def test_zeros_up_to_the_end_of_a_segment_end_the_log() -> None:
+    """Its last page is a part of one."""
+    disk, one = written(20, config=SMALL), size_of_one()
+    second = segments(disk)[1]
+    overwrite(disk, second, one, bytes(len(disk.read(second)) - one))
+    assert open_log(disk).end_offset == int(second[-24:-4]) + 1
+
+
 def test_a_page_that_was_never_written_back_may_hold_the_zeros_of_an_intact_batch() -> None:
     """Seven of its offset's, which are all that the batch has there."""
     other = b"v" * 500
@@ -208,7 +216,7 @@ def test_indexes_are_rebuilt(clean: bool, suffix: str, damage: str) -> None:
             overwrite(disk, names[0], 0, b"\x01\xff\xff\xff")
     log = open_log(disk, clean=clean, config=config)
     noticed = not (clean and damage == "garbage")
-    assert (log.recovery.rebuilt_indexes >= 1) == noticed
+    assert log.recovery.rebuilt_indexes == noticed
     assert log.offset_for_timestamp(1003) == (6, 1003)
     for offset in range(log.end_offset):
         header = read_header(log.read(Offset(offset), 1, log.end_offset))
@@ -226,6 +234,7 @@ def test_index_files_without_their_log_are_removed() -> None:
     assert not disk.exists(f"{DIRECTORY}/{99:020d}.index")
 
 
+@pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize(
     "stored",
     [
@@ -237,13 +246,14 @@ def test_index_files_without_their_log_are_removed() -> None:
         b"0\n3\n1 0\n2 4\n3 4\n",
     ],
 )
-def test_epochs_are_rebuilt_from_the_batches(stored: bytes) -> None:
+def test_epochs_are_rebuilt_from_the_batches(stored: bytes, clean: bool) -> None:
     """A checkpoint that is damaged, ahead of the log or behind it does not matter."""
     disk = written(4)
     log = open_log(disk, config=BIG)
     log.append_as_leader(batch(2), Epoch(3))
+    log.close()
     disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", stored)
-    log = open_log(disk, config=BIG)
+    log = open_log(disk, config=BIG, clean=clean)
     assert log.epochs == ((1, 0), (3, 4))
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 4\n"
 
@@ -317,6 +327,18 @@ def test_an_epoch_without_records_is_kept_by_a_clean_stop(
     rows = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
     disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", f"0\n3\n{rows}".encode())
     assert open_log(disk, config=BIG, clean=True).epochs == epochs
+
+
+def test_an_epoch_without_records_is_forgotten_after_a_kill() -> None:
+    """It may be older than a truncation to its start."""
+    disk = written(20, config=SMALL)
+    last = segments(disk)[-1]
+    cut_file(disk, last, 0)
+    end = int(last[-24:-4])
+    stored = f"0\n2\n1 0\n2 {end}\n".encode()
+    disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", stored)
+    log = open_log(disk, recovery_point=end)
+    assert (log.end_offset, log.epochs) == (end, ((1, 0),))
 
 
 @pytest.mark.parametrize("start", [1 << 32, 3 << 32])

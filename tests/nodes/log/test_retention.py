@@ -193,6 +193,15 @@ def test_a_truncation_below_the_start_leaves_an_empty_log() -> None:
     assert (log.start_offset, log.end_offset) == (5, 5)
 
 
+def test_a_truncation_inside_the_first_batch_takes_the_start_back() -> None:
+    """The batch is removed whole, with the records before the start."""
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch(5), E1)
+    log.advance_start(Offset(2))
+    assert log.truncate_to(Offset(3)) == 0
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
 def test_a_segment_of_1970_expires_and_one_without_times_does_not() -> None:
     """The timestamp 0 is one; -1 is none."""
     segments = extents((100, 0), (100, -1), (100, 0))

@@ -1,10 +1,12 @@
 """Lookups by time agree with a search through all records."""
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import Record, encode_batch
+from nodes.log.batch import HEADER_BYTES, Record, assemble, encode_batch, read_header
+from nodes.log.compression import compress
 from nodes.log.config import LogConfig
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import open_log
@@ -75,3 +77,13 @@ def test_lookups_by_time_after_a_restart_and_a_truncation(
         assert log.offset_for_timestamp(wanted) == first
     most = max(s for _, s in stamps)
     assert log.max_timestamp() == next((o, s) for o, s in stamps if s == most)
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_the_largest_time_of_a_compressed_batch_is_told_with_its_last_offset(codec: int) -> None:
+    """As in Kafka: nothing is decompressed for it."""
+    plain = encode_batch([Record(timestamp=stamp) for stamp in (5, 9, 7)], timestamp_ms=5)
+    header = read_header(plain).with_compression(codec)
+    log = open_log(MemoryDisk(), config=LogConfig())
+    log.append_as_leader(assemble(header, compress(codec, plain[HEADER_BYTES:])), Epoch(0))
+    assert log.max_timestamp() == (2, 9)

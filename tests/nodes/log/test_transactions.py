@@ -280,6 +280,44 @@ def test_an_index_of_a_killed_log_is_rebuilt(torn: bool) -> None:
     assert log.recovery.rebuilt_indexes
 
 
+def test_every_index_of_a_killed_log_is_rebuilt() -> None:
+    """An index without an entry that it should have looks sound. The one behind it does not."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    interleaved(log)
+    for number in range(4, 12):
+        write_in_transaction(log, (P, 0, number), value=b"x" * 90)
+    end_transaction(log, P, coordinator_epoch=3)
+    everything = aborted(log)
+    indexes = [name for name in disk.listdir(DIRECTORY) if name.endswith(".txnindex")]
+    assert len(indexes) > 1
+    disk.unlink(FIRST)
+    last = f"{DIRECTORY}/{indexes[-1]}"
+    disk.write_atomic(last, disk.read(last)[:-1])
+    assert aborted(open_log(disk)) == everything
+
+
+def test_a_transaction_that_is_open_at_a_clean_stop_stays_open() -> None:
+    """Also one that began with the log."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    write_in_transaction(log, (P, 0, 0))
+    log.append_as_leader(batch(), Epoch(0))
+    log.close()
+    log = open_log(disk, clean=True)
+    assert (stable(log), log.end_offset) == (0, 2)
+
+
+def test_a_log_knows_whether_a_transaction_was_aborted() -> None:
+    log = open_log(MemoryDisk())
+    write_in_transaction(log, (P, 0, 0))
+    end_transaction(log, P, committed=True)
+    assert not log.has_aborted
+    write_in_transaction(log, (P, 0, 1))
+    end_transaction(log, P)
+    assert log.has_aborted
+
+
 def test_a_damaged_index_of_a_closed_log_is_rebuilt() -> None:
     """One with half an entry; the segments after it too, for a replay passes them anyway."""
     disk = MemoryDisk()

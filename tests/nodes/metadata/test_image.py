@@ -230,6 +230,7 @@ def test_configs_producer_ids_features_and_nothing() -> None:
 
 
 ELR = {"eligible_leader_replicas": nodes(2), "last_known_elr": nodes(3)}
+LAST_KNOWN = {"last_known_elr": nodes(3)}
 
 
 @pytest.mark.parametrize(("named", "cleared"), [("a", {"a"}), ("", {"a", "b"})])
@@ -241,7 +242,7 @@ def test_the_end_of_leader_eligibility_concerns_one_topic_or_all(
     image = _apply(
         image,
         PartitionChangeRecord(topic_id=A, partition_id=0, **ELR),
-        PartitionChangeRecord(topic_id=B, partition_id=1, **ELR),
+        PartitionChangeRecord(topic_id=B, partition_id=1, **LAST_KNOWN),
     )
     after, delta = image.apply([ClearElrRecord(topic_name=named)], Offset(20), Epoch(2))
     assert {key.topic for key in delta.partitions} == cleared

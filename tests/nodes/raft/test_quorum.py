@@ -50,6 +50,7 @@ def member(
     state: ElectionState | None = None,
     entries: MemoryLog | None = None,
     voters: tuple[NodeId, ...] = (A, B, C),
+    timing: QuorumTiming = TIMING,
 ) -> Quorum:
     """A member that started at time 0."""
     view = entries if entries is not None else log()
@@ -58,7 +59,7 @@ def member(
         node_id=node,
         state=state or ElectionState(),
         log=view,
-        timing=TIMING,
+        timing=timing,
         rng=random.Random(1),
         now_ms=0.0,
     )
@@ -238,6 +239,39 @@ def test_a_lost_round_backs_off_and_asks_again() -> None:
     assert quorum.role is Role.UNATTACHED
     assert LATE_MS < quorum.next_deadline_ms() <= LATE_MS + TIMING.election_backoff_max_ms
     assert quorum.epoch == 0
+
+
+def test_the_pauses_after_lost_rounds_begin_anew_with_a_victory() -> None:
+    counts: list[int] = []
+
+    class Noted(QuorumTiming):
+        def backoff_ms(self, rng: random.Random, lost_rounds: int) -> float:
+            counts.append(lost_rounds)
+            return super().backoff_ms(rng, lost_rounds)
+
+    entries = log()
+    quorum = member(entries=entries, timing=Noted())
+
+    def lose(now_ms: float) -> None:
+        request = sent(quorum.tick(now_ms))[0].request
+        assert isinstance(request, VoteRequest)
+        for peer in (B, C):
+            refusal = granted(quorum.epoch, yes=False)
+            quorum.on_vote_response(now_ms, peer, request, refusal)
+
+    lose(LATE_MS)
+    lose(2 * LATE_MS)
+    elect(quorum, entries, 3 * LATE_MS)
+    quorum.resign(3 * LATE_MS)
+    lose(4 * LATE_MS)
+    assert counts == [1, 2, 1]
+
+
+def test_the_leader_of_a_newer_epoch_replaces_the_one_before() -> None:
+    quorum = member(state=ElectionState(epoch=Epoch(1), leader_id=B))
+    answer, _ = quorum.on_begin_epoch(LATE_MS, begin(2, C))
+    assert answer.error is ErrorCode.none
+    assert (quorum.epoch, quorum.leader_id) == (2, C)
 
 
 def test_a_restarted_leader_never_leads_its_epoch_again() -> None:

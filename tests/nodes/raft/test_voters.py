@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, NodeId, Offset
+from nodes.raft import leadership
 from nodes.raft.control_records import message_of, record_of, voter_set, voters_record
 from nodes.raft.election_state import ElectionState
 from nodes.raft.membership import VoterChangeRefused
@@ -173,6 +174,34 @@ def test_a_voter_with_another_directory_does_not_count() -> None:
     assert quorum.high_watermark == 1
     assert quorum.leadership is not None
     assert sorted(quorum.leadership.observers) == [key(2, 9), key(3, 9)]
+
+
+def test_an_observer_that_becomes_a_voter_stands_for_election() -> None:
+    """And a voter that is removed does so no more."""
+    log = MemoryLog([], THREE)
+    quorum = Quorum(
+        node_id=NodeId(4),
+        directory_id=UUID(int=4),
+        state=ElectionState(),
+        log=log,
+        timing=QuorumTiming(),
+        rng=random.Random(1),
+        now_ms=0.0,
+    )
+    for voters, role in ((THREE.with_voter(voter(4)), Role.UNATTACHED), (THREE, Role.OBSERVER)):
+        log.entries.append((Epoch(1), voters))
+        quorum.log_advanced(0.0)
+        assert quorum.role is role
+        assert (quorum.next_deadline_ms() < LATE_MS) == (role is Role.UNATTACHED)
+
+
+def test_the_observer_that_was_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "MAX_OBSERVERS", 2)
+    quorum, _ = leader()
+    for number, node in enumerate((4, 5, 4, 6)):
+        quorum.on_fetch(LATE_MS + number, fetch(node, 1))
+    assert quorum.leadership is not None
+    assert sorted(quorum.leadership.observers) == [key(4), key(6)]
 
 
 def test_a_vote_request_for_another_directory_is_refused() -> None:

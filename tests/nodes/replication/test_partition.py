@@ -1,5 +1,7 @@
 """The replication rules of one partition, each with the bug that it prevents."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,16 @@ def test_a_new_leader_epoch_resets_follower_progress() -> None:
     state.apply(assignment(epoch=6, partition_epoch=11), Offset(120), now_ms=2)
     assert not state.advance_high_watermark(Offset(120))
     assert state.high_watermark == 100
+
+
+def test_a_replica_that_is_removed_changes_its_role_in_the_same_leader_epoch() -> None:
+    """A reassignment that leaves the leader as it is has no new leader epoch."""
+    state = PartitionState(LEADER, Offset(90))
+    assert state.apply(assignment(leader=2), Offset(100), now_ms=0)
+    assert state.role is Role.FOLLOWER
+    without = replace(assignment(leader=2, isr=(2, 3), partition_epoch=11), replicas=(B, C))
+    assert state.apply(without, Offset(100), now_ms=1)
+    assert state.role is Role.OFFLINE
 
 
 def test_high_watermark_waits_for_the_maximal_isr() -> None:

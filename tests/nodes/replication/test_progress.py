@@ -93,3 +93,16 @@ def test_an_omitted_partition_progresses_like_a_named_one(moves: list[tuple[str,
             state.proposal = None
             verdicts.append(proposal and proposal.isr)
         assert verdicts[0] == verdicts[1]
+
+
+def test_a_session_without_the_partition_says_nothing_about_it() -> None:
+    state, activity = leader(), SessionActivity()
+    activity.fetched_ms = 100
+    follower = FOLLOWERS[0]
+    state.record_fetch(follower, Offset(0), BrokerEpoch(7), Offset(0), 100, activity=activity)
+    state.left_session(follower, activity, Offset(0))
+    activity.fetched_ms = 900  # for other partitions
+    state.before_append(Offset(0))
+    proposal = state.shrunk_isr(Offset(1), LAG_MS, 900)
+    assert proposal is not None
+    assert [member for member, _ in proposal.isr] == [1]

@@ -7,6 +7,7 @@ missing. `--only MODULE:NUMBER` tries one.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -33,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=60, help="how many mutants")
     parser.add_argument("--draw", type=int, default=1, help="the seed that draws the sample")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first of the sample")
     parser.add_argument("--seeds", type=int, default=40, help="simulated seeds per mutant, from 1")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", nargs="*", default=[], metavar="MODULE:NUMBER")
@@ -54,15 +56,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin none after these")
     given = parser.parse_args()
     until_s = time.monotonic() + 60 * given.minutes
-    chosen = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
+    drawn = [*map(mutations.named, given.only)] or sample(given.sample, given.draw)
+    chosen = drawn[given.skip :]
     stored = map(Tried.from_json, _stored(given.json))
     tried = [each for each in stored if each.mutation in chosen]
     done = {each.mutation for each in tried}
     left = [each for each in chosen if each not in done]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         root = Path(folder)
         baselines = unmodified(range(1, given.seeds + 1), root, given.jobs)
         tests = UnitTests.measured(given.reached or root / "reached.json")
+        stack.callback(tests.close)
         try_one = partial(
             try_mutant, tests=tests, baselines=baselines, root=root, to_first=given.to_first
         )

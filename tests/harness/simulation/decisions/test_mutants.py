@@ -11,10 +11,11 @@ import pytest
 
 from harness.simulation.decisions import mutations
 from tests.tools.mutants import explained, patience
-from tests.tools.mutants.__main__ import trials
+from tests.tools.mutants.__main__ import main, sample, trials
 from tests.tools.mutants.patience import Patience
 from tests.tools.mutants.table import table
 from tests.tools.mutants.trial import Tried
+from tests.tools.mutants.unit_tests import UnitTests
 
 ENOUGH_S = 60
 """A test waits for so long for what must come at some time."""
@@ -118,6 +119,34 @@ def test_the_table_tells_explained_survivors_from_open_ones(
     lines = [" ".join(line) for line in rest]
     assert f"{first.name} {first.text()}: Both do the same." in lines
     assert f"{second.name} {second.text()}" in lines
+
+
+def test_one_session_of_tests_tries_mutant_after_mutant() -> None:
+    """None is there any more when the next one is tried."""
+    file = "tests/nodes/log/test_retention.py"
+    case = f"{file}::test_the_expected_segments_expire[-1-300-99-1]"
+    reaching = {f"nodes.log.retention:{name}": [case] for name in ("expired", "rolls_by_age")}
+    every = mutations.mutations("nodes.log.retention")
+    wrong = next(each for each in every if each.operator == "other extreme")
+    harmless = next(each for each in every if each.function == "rolls_by_age")
+    tests = UnitTests(reaching, file)
+    try:
+        found = [tests.first_failure(each) for each in (wrong, harmless, wrong)]
+    finally:
+        tests.close()
+    assert found == [case, None, case]
+
+
+def test_the_sample_may_be_continued(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(UnitTests, "measured", lambda path: UnitTests({}))
+    command = ["mutants", "--sample", "5", "--skip", "3", "--seeds", "0"]
+    monkeypatch.setattr(sys, "argv", command)
+    main()
+    printed = capsys.readouterr().out
+    for at, each in enumerate(sample(5, 1)):
+        assert (f" {each.name} " in printed) == (at >= 3)
 
 
 def test_no_trial_begins_after_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

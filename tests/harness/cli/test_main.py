@@ -1,6 +1,7 @@
-"""The command line in real processes: exit codes and messages."""
+"""The command line, some of it in processes of its own: exit codes and messages."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.recording import store
 from nemesis.conditions import FORMS
 from nemesis.faults.catalogue import FAULTS
 from nemesis.selectors import SELECTORS
+from tests.support.clusters.cluster_command import called
 
 KILL = '[[nemesis.events]]\nat_ms = 0\nfault = "kill"\nduration_ms = 100\n'
 
@@ -77,18 +79,24 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_bad_arguments_end_with_254_and_one_message(
-    tmp_path: Path, plan: str | None, arguments: list[str], message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plan: str | None,
+    arguments: list[str],
+    message: str,
 ) -> None:
     """There is no traceback, nothing on stdout, and no new file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it goes on with other privileges"))
     if plan is not None:
         (tmp_path / "my.toml").write_text('name = "mine"\nseed = 1\n' + plan)
     before = sorted(tmp_path.iterdir())
-    done = highwater(tmp_path, *arguments)
-    assert done.returncode == 254, done.stderr
-    assert message in done.stderr
-    assert done.stderr.count("highwater: ") == 1
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    done = called(*arguments)
+    assert done.code == 254, done.err
+    assert message in done.err
+    assert done.err.count("highwater: ") == 1
+    assert "Traceback" not in done.err
+    assert done.out == ""
     assert sorted(tmp_path.iterdir()) == before
 
 

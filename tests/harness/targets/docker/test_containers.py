@@ -242,6 +242,7 @@ def ended(address: str, path: Path, *arguments: str, store: Path | None = None) 
     return Ended(exit_code=done.returncode, verdict=verdict, faults=rows)
 
 
+@at_turn(0, 2, "harness/targets/ssh/test_runs.py::test_a_correct_broker_is_valid")
 def test_a_correct_broker_is_valid(tmp_path: Path, address: str) -> None:
     """A partition, a kill, a pause, a disk stall, a power loss and a clock jump, each proven."""
     run = ended(address, plan(tmp_path, *FAULTS))

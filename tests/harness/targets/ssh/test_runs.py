@@ -17,6 +17,7 @@ from nemesis.faults.fault import Ability
 from tests.scenarios import path_of
 from tests.support.require import require
 from tests.support.targets.ssh_hosts import Hosts, hosts
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,7 @@ def run(lab: Hosts, *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@at_turn(1, 2, "harness/targets/docker/test_containers.py::test_a_correct_broker_is_valid")
 def test_a_correct_broker_is_valid(lab: Hosts) -> None:
     """A partition, a kill, a pause, a disk stall, a power loss and a clock jump, each proven."""
     code, verdict = run(lab)

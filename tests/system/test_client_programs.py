@@ -35,24 +35,26 @@ def aiokafka_plan(path: Path) -> Path:
     return path
 
 
+CASES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "sample": (PROGRAM, "nodes", ()),
+    "aiokafka": ((), "nodes", ()),
+    "java": (JAVA, "nodes", ("java-client",)),
+    "java-on-kafka": (JAVA, "kafka", ("java-client", "kafka")),
+}
+"""Options of the client, the system, and what both need."""
+
+
 @pytest.mark.parametrize(
-    ("client", "system", "needs"),
+    "case",
     in_turn(
         "system/test_client_programs.py::test_all_workloads_run_in_a_program_and_are_valid",
-        [
-            (PROGRAM, "nodes", ()),
-            ((), "nodes", ()),
-            (JAVA, "nodes", ("java-client",)),
-            (JAVA, "kafka", ("java-client", "kafka")),
-        ],
+        CASES,
         of=4,
     ),
-    ids=str,
 )
-def test_all_workloads_run_in_a_program_and_are_valid(
-    client: tuple[str, ...], system: str, needs: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_all_workloads_run_in_a_program_and_are_valid(case: str, tmp_path: Path) -> None:
     """The plan `exactly-once`, shortened: rows of all kinds, and nothing forbidden."""
+    client, system, needs = CASES[case]
     require("root", "netns", *needs)
     plan = "exactly-once" if client else str(aiokafka_plan(tmp_path / "plan.toml"))
     short = ("--duration", "15s", "--system", system, "--store", str(tmp_path))

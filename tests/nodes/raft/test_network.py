@@ -14,6 +14,7 @@ from nodes.raft.roles import Role
 from nodes.raft.voters import ReplicaKey
 from tests.support.nodes.quorum_chaos import chaos
 from tests.support.nodes.quorum_network import Network, Violation, Weather
+from tests.support.tiers import a_third_fast
 
 STORM = Weather(drop=0.05, duplicate=0.05, delay_ms=60, crash_in_action=0.002, flush_ms=120)
 HEAL_MS = 10_000
@@ -49,7 +50,12 @@ def test_elects_and_replicates_without_faults(voters: int) -> None:
     assert len(network.committed) == 23, "a leader's, the voters', 20 appended, one to settle"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    a_third_fast(
+        "nodes/raft/test_network.py::test_safe_under_chaos_and_live_after_it", range(20), of=3
+    ),
+)
 def test_safe_under_chaos_and_live_after_it(seed: int) -> None:
     """Crashes, power losses, cuts, drops and duplicates break no invariant; healing ends them."""
     network = Network(seed, voters=(3, 3, 5, 4)[seed % 4], weather=STORM)
@@ -57,7 +63,12 @@ def test_safe_under_chaos_and_live_after_it(seed: int) -> None:
     settle(network)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    a_third_fast(
+        "nodes/raft/test_network.py::test_safe_under_upheaval_and_live_after_it", range(20), of=3
+    ),
+)
 def test_safe_under_upheaval_and_live_after_it(seed: int) -> None:
     """So do snapshots, lost disks and changing voters, on top of all that."""
     network = Network(seed, voters=(3, 3, 5, 4)[seed % 4], observers=2, weather=STORM)

@@ -9,6 +9,7 @@ time of the schema's.
 
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
@@ -160,25 +161,31 @@ def read_commit(record: CoordinatorRecord) -> ReadCommit | None:
     if value is None:
         return None
     try:
-        number, size = _NUMBER_AND_LENGTH.unpack_from(key)
-        topic_at = _NUMBER_AND_LENGTH.size + size + _LENGTH.size
-        (topic_size,) = _LENGTH.unpack_from(key, topic_at - _LENGTH.size)
-        topic_end = topic_at + topic_size
-        if number != OFFSET_COMMIT.number or size < 0 or topic_size < 0:
-            return None
-        if len(key) != topic_end + _PARTITION.size:
-            return None
+        names = _group_and_topic(key[: -_PARTITION.size])
         read = _read_value(value)
-        if read is None:
+        if names is None or read is None:
             return None
-        return ReadCommit(
-            key[_NUMBER_AND_LENGTH.size : topic_at - _LENGTH.size].decode(),
-            key[topic_at:topic_end].decode(),
-            _PARTITION.unpack_from(key, topic_end)[0],
-            *read,
-        )
+        group, topic = names
+        (partition,) = _PARTITION.unpack_from(key, len(key) - _PARTITION.size)
+        return ReadCommit(group, topic, partition, *read)
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
+
+
+@lru_cache(maxsize=1024)
+def _group_and_topic(head: bytes) -> tuple[str, str] | None:
+    """What a key says before its partition. A group commits the same few topics all the time.
+
+    Raises struct.error, UnicodeDecodeError.
+    """
+    number, size = _NUMBER_AND_LENGTH.unpack_from(head)
+    topic_at = _NUMBER_AND_LENGTH.size + size + _LENGTH.size
+    (topic_size,) = _LENGTH.unpack_from(head, topic_at - _LENGTH.size)
+    usual = number == OFFSET_COMMIT.number and size >= 0 and len(head) == topic_at + topic_size
+    if not usual or topic_size < 0:
+        return None
+    group = head[_NUMBER_AND_LENGTH.size : topic_at - _LENGTH.size]
+    return group.decode(), head[topic_at:].decode()
 
 
 def _read_value(value: bytes) -> tuple[Offset, Epoch, str, int, UUID | None] | None:

@@ -53,7 +53,7 @@ COMMIT_BOUNDS = {
     APPENDS: 1,
     PREADS: 2,
     LOOKUPS: 2,
-    CALLS: 1_440,
+    CALLS: 1_400,
     MEMORY: 25_500,
 }
 COPIES = {

@@ -193,22 +193,20 @@ def split_commit(
         error = ErrorCode.unknown_topic_or_partition
         if name is None:
             error = ErrorCode.unknown_topic_id
-        missing = [each for each in topic.partitions if each.partition_index not in there]
+        missing: list[Row] = []
+        commits: list[PartitionCommit] = []
+        for each in topic.partitions:
+            number = each.partition_index
+            if number in there:
+                leader_epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
+                offset, metadata = each.committed_offset, each.committed_metadata
+                commits.append(PartitionCommit(number, offset, leader_epoch, metadata))
+            else:
+                missing.append({"partition_index": number, "error_code": error})
         if missing:
-            rows = [{"partition_index": p.partition_index, "error_code": error} for p in missing]
-            refused.append({"name": name, "topic_id": topic_id, "partitions": rows})
-        commits = tuple(
-            PartitionCommit(
-                each.partition_index,
-                each.committed_offset,
-                getattr(each, "committed_leader_epoch", NO_EPOCH),
-                each.committed_metadata,
-            )
-            for each in topic.partitions
-            if each.partition_index in there
-        )
+            refused.append({"name": name, "topic_id": topic_id, "partitions": missing})
         if commits and name is not None:
-            known.append(TopicCommit(name, commits, topic_id))
+            known.append(TopicCommit(name, tuple(commits), topic_id))
     return known, refused
 
 

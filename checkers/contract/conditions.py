@@ -34,6 +34,8 @@ COMMIT_LOST: Final = "commit-lost"
 WENT_BACK: Final = "generation-went-back"
 """The aspect of a commit by a member that got its partition, in a lower generation, after another
 member had had it in a higher one."""
+SENT_AGAIN: Final = "sent-again"
+"""The aspect of a position that went back to a commit which its client may have sent twice."""
 BOTH_COMMITTED: Final = "both-committed"
 """The aspect of two owners of a partition of which both committed."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"

@@ -182,6 +182,10 @@ OLD_TRANSACTIONS: Final = by_event(
     settings(transaction_version=2),
     advice("a client that knows transaction.version=2"),
 )
+SENT_TWICE: Final = by_event(
+    "a client that sends a commit again when its answer is late, and a delayed request",
+    advice("consumers that tell repeated records by a key of their own"),
+)
 AT_MOST_ONCE: Final = by_settings(
     {"processing": processing.AT_MOST_ONCE},
     settings(processing=processing.AT_LEAST_ONCE),

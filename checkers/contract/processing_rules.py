@@ -19,6 +19,7 @@ from checkers.contract.conditions import (
     DELIVERED_AGAIN,
     IN_TRANSACTION,
     MEMBER_CUT,
+    SENT_AGAIN,
     WENT_BACK,
     Condition,
     otherwise,
@@ -202,6 +203,15 @@ PROCESSING_RULES: tuple[Rule, ...] = (
     *_DELIVERIES,
     *_repetition_rules("copied-twice"),
     *_repetition_rules("copied-out-of-order"),
+    rule(
+        Condition(
+            "a fault held up the commit of that position, and its client sends such a commit again",
+            lambda c: c.aspect == SENT_AGAIN,
+        ), LOST_COMMIT, _PERMITTED,
+        "requests on two connections have no order, so the first one may arrive last",
+        "Kafka: OffsetCommit",
+        permissions.SENT_TWICE,
+    ),
     *_forgotten(LOST_COMMIT, "the commit"),
     rule(
         ANY, LOST_COMMIT, _FORBIDDEN,

@@ -7,19 +7,31 @@ commits, and the offsets that the coordinator has after the run.
 from collections.abc import Iterator
 from typing import Final
 
+import pyarrow as pa
+
 from checkers.causes.cause import SLACK_NS
-from checkers.contract.conditions import IN_TRANSACTION, WENT_BACK
+from checkers.contract.conditions import IN_TRANSACTION, SENT_AGAIN, WENT_BACK
 from checkers.contract.processing_rules import LOST_COMMIT
 from checkers.detectors.forgotten import with_lost_state
-from checkers.engines.engine import Frame, left_join
+from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.history.history import TP
-from checkers.history.settings import FOREVER_NS
+from checkers.history.recorded_faults import read_fault
+from checkers.history.settings import FOREVER_NS, repeating_groups
 
 STALE: Final = "stale-commit"
 NOTHING: Final = -1
 _GROUP: Final = ["group", *TP]
+_AGAIN: Final = pa.schema(
+    [
+        ("op", pa.int64()),
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("again", pa.bool_()),
+    ]
+)
 
 
 def _commits(frames: Frames) -> Frame:
@@ -36,7 +48,8 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
 
     offset: the position (-1: the coordinator has none); other_offset: the greatest acknowledged
     offset above it. aspect final: the coordinator's answer after the run; assigned: the position
-    from which a member went on.
+    from which a member went on; sent-again: either, if the client may have sent the commit of that
+    position twice, and the first request may have arrived last.
     """
     F, engine = frames.engine.functions, frames.engine
     seen = frames.rare_rows.where(F.col("f").isin("final-committed", "assigned"))
@@ -78,8 +91,41 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
         ids = engine.materialize(ids.withColumnRenamed("begun_ns", "since_ns"))
         found = left_join(found, ids, on=[*_GROUP, "since_ns"])
         found = found.withColumn("seen_ns", F.coalesce("complete_ns", F.lit(FOREVER_NS)))
+        found = _with_commits_sent_again(frames, engine.materialize(found), commits)
         found = with_lost_state(frames, found, ["op", *_GROUP], of_transactions=True)
         yield evidence(engine, found, kind=F.lit(LOST_COMMIT))
+
+
+def _with_commits_sent_again(frames: Frames, found: Frame, commits: Frame) -> Frame:
+    """Set the aspect of lost commits that a commit sent twice explains: a fault held up requests
+    while the client waited for its answer, and until the acknowledged one above it began."""
+    F, engine = frames.engine.functions, frames.engine
+    faults = [fault for row in frames.fault_rows if (fault := read_fault(row)) is not None]
+    holding = [fault for fault in faults if fault.holds_up]
+    repeating = repeating_groups(frames.plan)
+    if not holding or not repeating:
+        return found
+    sent = commits.where(F.col("type") == F.lit("ok")).drop("transactional_id")
+    pairs = found.select("op", *_GROUP, "offset", "since_ns").join(sent, on=_GROUP, how="inner")
+    pairs = pairs.where(
+        (F.col("committed") == F.col("offset")) & F.col("group").isin(*sorted(repeating))
+    )
+    again = {
+        tuple(row[name] for name in ("op", *_GROUP))
+        for row in engine.rows(pairs)
+        if any(
+            fault.started_ns < row["ended_ns"]
+            and row["begun_ns"] < fault.healed_ns
+            and row["since_ns"] <= fault.healed_ns + SLACK_NS
+            for fault in holding
+        )
+    }
+    if not again:
+        return found
+    rows = [{**dict(zip(_AGAIN.names, key, strict=False)), "again": True} for key in sorted(again)]
+    marked = left_join(found, as_frame(engine, rows, _AGAIN), on=["op", *_GROUP])
+    aspect = F.when(F.col("again").isNotNull(), F.lit(SENT_AGAIN)).otherwise(F.col("aspect"))
+    return engine.materialize(marked.withColumn("aspect", aspect).drop("again"))
 
 
 def stale_commits(frames: Frames) -> Iterator[Frame]:

@@ -203,6 +203,17 @@ def of_group(settings: Settings, plan: Mapping[str, Any], group: str | None) -> 
     return settings
 
 
+def repeating_groups(plan: Mapping[str, Any]) -> frozenset[str]:
+    """Return the groups whose clients send a commit again, on a new connection, when its answer is
+    late."""
+    workloads: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
+    return frozenset(
+        each["group"]
+        for each in workloads
+        if each.get("group") is not None and each.get("client", "own") != "own"
+    )
+
+
 def transaction_timeout_ms(plan: Mapping[str, Any]) -> int:
     """Return after how long a coordinator aborts a transaction of the plan's clients."""
     workloads = [plan.get("workload") or {}, *(plan.get("more_workloads") or ())]

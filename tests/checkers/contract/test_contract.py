@@ -117,6 +117,7 @@ NOT_RECORDED = {"cause_recorded": False}
         ("copied-out-of-order", Context(acks=-1, processing="exactly-once"), "forbidden"),
         ("copied-out-of-order", Context(acks=-1, processing="at-least-once", **AGAIN), "permitted"),
         ("lost-commit", Context(acks=None), "forbidden"),
+        ("lost-commit", Context(acks=None, aspect="sent-again"), "permitted"),
         ("lost-commit", Context(acks=None, **NOT_RECORDED), "unknown"),
         ("lost-commit", Context(acks=None, cause=SOLE), "permitted"),
         ("lost-commit", Context(acks=None, cause=SOLE, min_insync_replicas=2), "forbidden"),

@@ -93,6 +93,40 @@ def member_went_on_while_a_commit_was_in_flight(s: Story) -> None:
     _read(s, 23, 5, 6, client=SECOND)
 
 
+def _held_up(s: Story, until_s: float, *, client: str = "librdkafka") -> None:
+    """From 19.5 s on a fault holds commits up. That of 5 is answered after 0.6 s."""
+    _safe(s)
+    s.plan["more_workloads"] = [{"kind": "group", "group": GROUP, "client": client}]
+    delays = {"fault_id": 1, "fault": "request-delayed", "label": "request-delayed OffsetCommit"}
+    times = {"started_ns": int(19.5 * S), "effective_ns": int(19.6 * S)}
+    s.faults.append({**s.faults[0], **delays, **times, "healed_ns": int(until_s * S)})
+    _commit(s, 20, 5, complete_ns=int(20.6 * S))
+
+
+@golden("VALID", {("lost-commit", "sent-again"): (P, 1)})
+def request_of_a_repeated_commit_arrived_last(s: Story) -> None:
+    """The client sent the commit of 5 again; the first request was held up until 22 s."""
+    _held_up(s, 22)
+    _commit(s, 21, 7)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def request_of_a_repeated_commit_arrived_long_before(s: Story) -> None:
+    """Near miss: nothing was held up any more when the commit of 7 began."""
+    _held_up(s, 20.5)
+    _commit(s, 23, 7)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def commit_of_a_client_that_repeats_none_is_lost(s: Story) -> None:
+    """Near miss: highwater's own client sends each commit once."""
+    _held_up(s, 22, client="own")
+    _commit(s, 21, 7)
+    s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
 BOTH = {("two-owners", None): (INFO, 1)}
 """Nobody told the first member of the second one."""
 

@@ -9,7 +9,7 @@ from tests.support.tiers import LONGEST, a_third_fast, at_turn, in_turn, place, 
 
 ROOT = Path(__file__).parents[1]
 USE = re.compile(
-    r'(?:nightly|in_turn|a_third_fast|at_turn)\((?:\d, \d,)?\s*"([^":]+)(?:"\s*")?::(\w+)"'
+    r'(?:nightly|in_turn|a_third_fast|at_turn)\((?:\s*\d,\s*\d,)?\s*"([^":]+)(?:"\s*")?::(\w+)"'
 )
 TEXTS = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
 USES = sorted({found for text in TEXTS.values() for found in USE.findall(text)})

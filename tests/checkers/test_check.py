@@ -25,7 +25,7 @@ from checkers.verdict import Outcome, Status
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.story import ALL, ONE, healthy, v
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import at_turn, nightly
 
 
 @pytest.fixture
@@ -228,20 +228,16 @@ def test_percentiles_by_nearest_rank() -> None:
 
 
 AS_IN_TESTS = (
-    *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    *("--driver-java-options", "-XX:TieredStopAtLevel=1"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
-    *(
-        "--conf",
-        "spark.sql.optimizer.excludedRules="
-        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
-    ),
 )
 """Nothing is compiled for the few rows of a test: that takes three times as long."""
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "highwater/test_examples.py::test_the_example_on_spark_runs")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -11,6 +11,7 @@ import highwater
 from checkers.engines.spark_sessions import local_spark_session
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.tools.anomaly_reports import write_run
 
 GOLDEN = ALL_GOLDEN["replica_has_other_bytes"]
@@ -82,6 +83,7 @@ def test_the_example_of_every_public_name_runs(name: str, names: dict[str, Any])
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "checkers/test_check.py::test_spark_job")
 def test_the_example_on_spark_runs(names: dict[str, Any]) -> None:
     session = local_spark_session([])
     try:

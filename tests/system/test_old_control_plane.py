@@ -19,7 +19,7 @@ from tests.support.clusters.cluster_command import highwater
 from tests.support.nodes.cluster import free_ports
 from tests.support.nodes.real_zookeeper import real_zookeeper
 from tests.support.require import require
-from tests.support.tiers import in_turn
+from tests.support.tiers import at_turn, nightly
 
 pytestmark = pytest.mark.slow
 
@@ -212,14 +212,18 @@ def test_broker_without_zookeeper_ends_with_one_message(tmp_path: Path) -> None:
     assert "start ZooKeeper first" in done.stderr
 
 
+@at_turn(1, 2, "system/test_whole_runs.py::test_truncation_to_the_high_watermark_is_caught")
 @pytest.mark.parametrize(
     ("module", "code", "verdict"),
-    in_turn(
-        "system/test_old_control_plane.py"
-        "::test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too",
-        [("nodes", 0, "VALID"), ("truncate_to_high_watermark", 1, "INVALID")],
-        of=2,
-    ),
+    [
+        pytest.param(
+            *("nodes", 0, "VALID"),
+            marks=nightly(
+                "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract"
+            ),
+        ),
+        ("truncate_to_high_watermark", 1, "INVALID"),
+    ],
 )
 def test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too(
     module: str, code: int, verdict: str, tmp_path: Path

@@ -14,6 +14,7 @@ from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes import certificates
 from tests.support.nodes.secured import PASSWORD, USER, SecuredCluster
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -166,6 +167,7 @@ events = [{ at_ms = 500, fault = "app.cut", duration_ms = 4000 }]
     assert not any(row["f"] == "app-output" for row in meanwhile)
 
 
+@at_turn(1, 2, "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract")
 def test_program_keeps_its_claim_on_a_cluster_beside_zookeeper(tmp_path: Path) -> None:
     """One ZooKeeper node, which is killed, too."""
     require("netns", "zookeeper")

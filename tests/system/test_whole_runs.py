@@ -22,7 +22,7 @@ from harness.run.prepare import prepare
 from tests.scenarios import NAMES, path_of, prepared
 from tests.support.require import require
 from tests.support.targets.machine import leftovers, marked
-from tests.support.tiers import in_turn
+from tests.support.tiers import at_turn, nightly
 from tests.tools.failovers import failovers
 
 RUN_TIMEOUT_S = 280
@@ -147,16 +147,22 @@ def test_partitions_of_a_killed_leader_accept_writes_again(sound: Ended) -> None
         assert failover.acked_ms < 3 * (SESSION_TIMEOUT_MS + 500), failover
 
 
+@pytest.mark.slow
+@at_turn(
+    0,
+    2,
+    "system/test_old_control_plane.py"
+    "::test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too",
+)
 @pytest.mark.parametrize(
     ("broker_module", "verdict", "exit_code"),
-    in_turn(
-        "system/test_whole_runs.py::test_truncation_to_the_high_watermark_is_caught",
-        [
-            ("harness.zoo.mutants.truncate_to_high_watermark", "INVALID", 1),
-            ("nodes", "VALID", 0),
-        ],
-        of=2,
-    ),
+    [
+        ("harness.zoo.mutants.truncate_to_high_watermark", "INVALID", 1),
+        pytest.param(
+            *("nodes", "VALID", 0),
+            marks=nightly("system/test_whole_runs.py::test_a_sound_broker_is_valid"),
+        ),
+    ],
 )
 def test_truncation_to_the_high_watermark_is_caught(
     store: Path, broker_module: str, verdict: str, exit_code: int

@@ -140,7 +140,7 @@ def test_failed_phase_is_named_in_the_recording() -> None:
 ABSENT = {Ability.MACHINE_POWER, Ability.PROGRAM_SIGNALS}
 POSSIBLE = {name: fault for name, fault in FAULTS.items() if not fault.needs & ABSENT}
 """A world has no hypervisor, and no program of a user."""
-PARAMS = {"request-delayed": {"api": "Produce"}}
+PARAMS = {"request-delayed": {"api": "Produce"}, "elect": {"topic": "acks-all"}}
 LASTING = {"disk.stale-copy": 6_000, "cut.flapping": 5_000, "crash-loop": 5_000}
 APART_MS = 14_000
 

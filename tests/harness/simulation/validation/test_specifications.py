@@ -111,13 +111,23 @@ def test_short_behaviours_of_a_specification_keep_its_invariants(
 
 @pytest.mark.parametrize(
     ("specification", "old", "new", "broken"),
-    [
-        ("Quorum", "  /\\ IsAtLeast(c, s.log)\n", "", "LeaderHasAllCommitted"),
-        ("Quorum", "  /\\ s.vote = 0\n", "", "OneVotePerEpoch"),
-        ("Quorum", "ELSE End(s.log)\n", "ELSE 0\n", "MajorityHasCommitted"),
-        ("Replication", "Max(s.hw, leaders[s.epoch].start)", "s.hw", "MembersHaveAllCommitted"),
-        ("Replication", ": Claimed(s.epoch, m) >= end\n", ": TRUE\n", "MembersHaveAllCommitted"),
-    ],
+    in_turn(
+        "harness/simulation/validation/test_specifications.py"
+        "::test_invariants_find_a_rule_that_is_missing",
+        [
+            ("Quorum", "  /\\ IsAtLeast(c, s.log)\n", "", "LeaderHasAllCommitted"),
+            ("Replication", "Max(s.hw, leaders[s.epoch].start)", "s.hw", "MembersHaveAllCommitted"),
+            ("Quorum", "  /\\ s.vote = 0\n", "", "OneVotePerEpoch"),
+            ("Quorum", "ELSE End(s.log)\n", "ELSE 0\n", "MajorityHasCommitted"),
+            (
+                "Replication",
+                ": Claimed(s.epoch, m) >= end\n",
+                ": TRUE\n",
+                "MembersHaveAllCommitted",
+            ),
+        ],
+        of=3,
+    ),
 )
 def test_invariants_find_a_rule_that_is_missing(
     tmp_path: Path, specification: str, old: str, new: str, broken: str

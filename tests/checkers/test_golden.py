@@ -108,7 +108,7 @@ def test_golden_histories_in_one_run() -> None:
     "name",
     [
         *ALONE_ON_SPARK,
-        *a_third_fast("checkers/test_golden.py::test_golden_history", MIXED, of=3),
+        *a_third_fast("checkers/test_golden.py::test_golden_history", MIXED, of=1),
     ],
 )
 def test_golden_history(name: str) -> None:

@@ -103,7 +103,7 @@ def in_turn(daily: str, values: Iterable[T], of: int) -> list[Any]:
 
 def a_third_fast(daily: str, values: Sequence[T], of: int) -> list[Any]:
     """Return the parameters of a test that has too many for `make check`: every third is fast, and
-    the others are slow, in turn."""
+    the others are slow. A change runs one of `of` shares of these: with 1, all of them."""
     others = [value for number, value in enumerate(values) if number % 3]
     return [*values[::3], *in_turn(daily, others, of)]
 

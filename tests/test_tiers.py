@@ -15,9 +15,24 @@ TEXTS = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_
 USES = sorted({found for text in TEXTS.values() for found in USE.findall(text)})
 
 
+AT_TURN = re.compile(r'@at_turn\(\s*(\d),\s*(\d),\s*"([^":]+)(?:"\s*")?::(\w+)"')
+TURNS = {
+    f"{path.relative_to(ROOT / 'tests')}::{function[1]}": (
+        found[1],
+        found[2],
+        "::".join(found.group(3, 4)),
+    )
+    for path, text in TEXTS.items()
+    for block in text.split("\n\n\n")
+    if (found := AT_TURN.search(block)) and (function := re.search(r"def (\w+)\(", block))
+}
+"""By test that has a turn of its own: the turn, of how many, and the test that it names."""
+
+
 def test_there_are_some() -> None:
     """The pattern finds the marks."""
     assert len(USES) > 5
+    assert len(TURNS) > 5
 
 
 @pytest.mark.parametrize(("file", "name"), USES)
@@ -27,6 +42,15 @@ def test_what_only_the_night_runs_names_a_test_of_every_change(file: str, name: 
     assert found
     decorators = above.rpartition("\n\n\n")[2]
     assert "@pytest.mark.nightly" not in decorators
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_a_test_names_one_that_has_another_turn(name: str) -> None:
+    """Or one that has no turn of its own, so that every change runs one of its kind."""
+    turn, of, daily = TURNS[name]
+    other_turn, other_of, _ = TURNS.get(daily, ("none", of, ""))
+    assert (turn, of) != (other_turn, other_of)
+    assert of == other_of
 
 
 def test_nightly_functions_are_slow() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.targets.linux import processes
 from tests.support.require import KAFKA_JARS, require
-from tests.support.tiers import nightly
+from tests.support.tiers import at_turn, nightly
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_TIMEOUT_S = 240
@@ -52,6 +52,11 @@ def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
     return done.returncode, json.loads(done.stdout)
 
 
+@at_turn(
+    0,
+    2,
+    "system/test_programs.py::test_program_gets_the_credentials_of_a_secured_cluster_that_already_runs",
+)
 @pytest.mark.parametrize(
     ("example", "kind", "faults"),
     [

@@ -107,6 +107,7 @@ def check(plan: Plan, where: str) -> None:
     _check_sessions(plan, where)
     _check_acks(plan, where)
     _check_compacted(plan, where)
+    _check_topics_each(plan, where)
     present = written(plan)
     if idle := [topic.name for topic in plan.topics if topic.name not in present]:
         raise PlanError(
@@ -232,6 +233,18 @@ def _check_acks(plan: Plan, where: str) -> None:
                 f"{where}: topic {topic.name}: transactions and copies are written with acks = "
                 f'"all", not {acks_name(topic.acks)}; set it so'
             )
+
+
+def _check_topics_each(plan: Plan, where: str) -> None:
+    """Check that transactions have as many topics as each of them writes to."""
+    for each in plan.more_workloads:
+        if isinstance(each, TransactionWorkload):
+            names = [topic.name for topic in of_transactions(plan, each)]
+            if each.topics_each > len(names):
+                raise PlanError(
+                    f"{where}: workload transactions: topics_each is {each.topics_each}, and the "
+                    f"workload has {len(names)} topics: {', '.join(names)}"
+                )
 
 
 def _check_compacted(plan: Plan, where: str) -> None:

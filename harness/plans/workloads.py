@@ -218,7 +218,9 @@ class TransactionWorkload(_Kind):
     records: int = Field(default=4, ge=1, le=10_000)
     """Records of a transaction."""
     partitions: int = Field(default=2, ge=1, le=1_000)
-    """Partitions that a transaction writes to."""
+    """Partitions of each topic that a transaction writes to."""
+    topics_each: int = Field(default=1, ge=1, le=100)
+    """Topics that a transaction writes to: the one of its producer, and others of the workload."""
     abort_share: _Share = 0.2
     """Share of the transactions that their producer aborts."""
     open_share: _Share = 0.02
@@ -228,6 +230,15 @@ class TransactionWorkload(_Kind):
     """Size of a record's value, bytes."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)
     """After this time the coordinator aborts a transaction."""
+
+    @model_validator(mode="after")
+    def _each_topic_has_a_record(self) -> Self:
+        if self.topics_each > self.records:
+            raise ValueError(
+                f"topics_each is {self.topics_each}, and a transaction has {self.records} records: "
+                "write more records, or fewer topics"
+            )
+        return self
 
 
 class CompactedWorkload(_Clients):

@@ -428,6 +428,8 @@ def _run_id(prepared: Prepared) -> str:
             del each["client_command"]
         if each.get("isolation") == "read_committed":
             del each["isolation"]
+        if each.get("topics_each") == 1:
+            del each["topics_each"]
     if not plan["more_workloads"]:
         del plan["more_workloads"]
     text = json.dumps(plan, sort_keys=True).encode()

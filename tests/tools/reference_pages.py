@@ -136,6 +136,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "rate_per_s": 50,
         "records": 10,
         "partitions": 3,
+        "topics_each": 2,
         "abort_share": 0.5,
         "open_share": 0.1,
         "value_bytes": 128,

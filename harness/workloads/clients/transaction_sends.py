@@ -81,12 +81,15 @@ class TransactionSends(ClientHistory):
         self.transaction = value_of(self.client, self._begun)
         return self.transaction
 
-    def send(self, partition: int, *, copies: int | None = None) -> tuple[int, bytes]:
-        """Begin a send in the transaction; return its value and its payload."""
+    def send(
+        self, partition: int, *, topic: str | None = None, copies: int | None = None
+    ) -> tuple[int, bytes]:
+        """Begin a send in the transaction, to the producer's topic or to another one; return its
+        value and its payload."""
         self._sequence += 1
         value = value_of(self.client, self._sequence)
         self._sent[value] = _Sent(
-            self.writer.next_op(), self.now_ns(), self.topic, partition, value, copies
+            self.writer.next_op(), self.now_ns(), topic or self.topic, partition, value, copies
         )
         self.tally.sent += 1
         return value, self.codec.encode(self.client, self._sequence)

@@ -4,9 +4,10 @@ Pure: the stop, the clock and the randomness come from outside.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
 
+from harness.plans.workloads import TransactionWorkload
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.reads import Read
 
@@ -67,6 +68,32 @@ def member_life_s(life_s: float, rng: random.Random, *, replaceable: bool) -> fl
 def leaves(stop: Stop, rng: random.Random) -> bool:
     """Return whether a member leaves the group at its end."""
     return stop.is_set() or rng.random() < LEAVES
+
+
+class Place(NamedTuple):
+    """Where a transaction writes, and how many records."""
+
+    topic: str
+    partition: int
+    records: int
+
+
+def places_of(
+    wanted: TransactionWorkload, own: str, partitions: Mapping[str, int], rng: random.Random
+) -> list[Place]:
+    """Return where a transaction writes: to some partitions of its producer's `own` topic and of
+    others. partitions: the number of each topic. Each of the topics gets a record."""
+    others = [topic for topic in partitions if topic != own]
+    topics = [own, *rng.sample(others, wanted.topics_each - 1)]
+    chosen = []
+    for topic in topics:
+        count = min(wanted.partitions, partitions[topic], wanted.records)
+        chosen.append([(topic, each) for each in rng.sample(range(partitions[topic]), count)])
+    most = max(map(len, chosen))
+    in_turn = [each[turn] for turn in range(most) for each in chosen if turn < len(each)]
+    places = in_turn[: wanted.records]
+    each, more = divmod(wanted.records, len(places))
+    return [Place(*place, each + (index < more)) for index, place in enumerate(places)]
 
 
 def positions_behind(taken: Iterable[Taken]) -> dict[int, int]:

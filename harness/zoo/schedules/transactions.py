@@ -65,7 +65,7 @@ async def late_end(stage: Stage) -> None:
         await answered(partial(producer.write, 0, [b"1"], NOW_MS))
         late = TransactionalProducer(slow, ID, TIMEOUT_S, second=True)
         late.producer_id, late.epoch = producer.producer_id, producer.epoch
-        late._added[0] = None
+        late._added[TOPIC.topic, 0] = None
         hold(stage, RequestFilter(APIS["EndTxn"], name=ID))
         ending = asyncio.ensure_future(_refused(answered(partial(late.end, commit=True))))
         await stage.until("the end is held", lambda: is_held(stage))
@@ -113,7 +113,7 @@ async def marker_before_append(stage: Stage) -> None:
         seen = stage.links.watched_requests((leader, found), LATE)
         assert seen is not None
         answers = Cut(found, leader, int(seen.noted[0].connection.rpartition(":")[2]))
-        await answered(partial(producer._add, 0))
+        await answered(partial(producer._add, TOPIC.topic, 0))
         stage.cut(answers)
         writing = asyncio.ensure_future(_refused(producer.write(0, [b"2"], NOW_MS)))
         await asyncio.sleep(0.1)

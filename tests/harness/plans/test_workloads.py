@@ -71,6 +71,27 @@ def test_producers_leave_topics_alone_that_others_write_to() -> None:
     assert names(workload_topics.of_producers(plan)) == ["in", "txn"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"topics_each": 2},
+            "workload transactions: topics_each is 2, and the workload has 1 topics",
+        ),
+        ({"topics_each": 3, "records": 2}, "topics_each is 3, and a transaction has 2 records"),
+    ],
+)
+def test_transactions_that_cannot_have_as_many_topics_are_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    """The error names the topics."""
+    with pytest.raises(PlanError) as refused:
+        prepare(plan_with({}, {**TRANSACTIONS, **changes}))
+    assert said in str(refused.value)
+    several = {**TRANSACTIONS, "topics": ["in", "txn"], "topics_each": 2}
+    prepare(plan_with({}, several, COPY))
+
+
 def test_compacted_topics_are_left_to_their_producers() -> None:
     """Neither the ordinary producers nor transactions in all topics write to them."""
     plan = compacted({}, {"kind": "transactions"})

@@ -104,6 +104,26 @@ def final_values(recording: Recording, topic: str) -> set[int]:
     return {row["value"] for row in rows_of(recording, "final-read") if row["topic"] == topic}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_transactions_write_to_several_topics_or_to_none(version: int, tmp_path: Path) -> None:
+    """Each transaction has records in as many topics as the plan says, and what is committed is in
+    all of their logs."""
+    wide = {**TRANSACTIONS, "topics": ["a", "b", "c"], "topics_each": 2, "producers": 1}
+    broker = {**SHORT, "transaction.version": str(version)}
+    recording = run(plan_with(wide, broker=broker))
+    written: dict[tuple[int, str], set[tuple[str, int]]] = defaultdict(set)
+    for row in rows_of(recording, "send"):
+        written[row["txn"], row["type"]].add((row["topic"], row["value"]))
+    committed = [places for (_, type_), places in written.items() if type_ == "ok"]
+    assert len(committed) > 50
+    assert {len({topic for topic, _ in places}) for places in committed} == {2}
+    final = {topic: final_values(recording, topic) for topic in ("a", "b", "c")}
+    for (_, type_), places in written.items():
+        kept = [value in final[topic] for topic, value in places]
+        assert all(kept) or (type_ != "ok" and not any(kept))
+    assert verdict_of(recording, tmp_path)["verdict"] == "VALID"
+
+
 def values_below_commits(recording: Recording) -> set[int]:
     """The values of the topic `in` below the final committed offsets of its only group."""
     final = {row["partition"]: row["offset"] or 0 for row in rows_of(recording, "final-committed")}

@@ -47,8 +47,14 @@ OLD_OFFSET_COMMIT: Final = 4
 FEATURE: Final = "transaction.version"
 SECOND_VERSION: Final = 2
 SOFTWARE: Final = "highwater"
+OFFSETS: Final = "offsets"
+"""Stands for the offsets of a group among the partitions that a transaction has."""
 UNKNOWN_EPOCH: Final = -1
 REQUEST_S: Final = 2.0
+
+
+_Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class Fenced(Exception):
@@ -61,7 +67,8 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class TransactionalProducer:
-    """Writes to the partitions of the cluster's topic in transactions.
+    """Writes to the partitions of the cluster's topic in transactions, and to the topics of
+    `others`, which are views of the same cluster.
 
     `second`: speak the second version of the protocol; None: if the cluster has finalized it, which
     `init` asks.
@@ -71,10 +78,11 @@ class TransactionalProducer:
     transactional_id: str
     timeout_s: float
     second: bool | None
+    others: Sequence[Cluster] = ()
     producer_id: int = -1
     epoch: int = UNKNOWN_EPOCH
-    _added: dict[int, None] = field(default_factory=dict)
-    _sequences: dict[int, int] = field(default_factory=dict)
+    _added: dict[_Place | str, None] = field(default_factory=dict)
+    _sequences: dict[_Place, int] = field(default_factory=dict)
     _coordinator: Coordinator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,17 +116,21 @@ class TransactionalProducer:
         values: Sequence[bytes | None],
         timestamp_ms: int,
         key: bytes | None = None,
+        topic: str | None = None,
     ) -> int:
-        """Append one batch to a partition; return its base offset. It may be repeated.
+        """Append one batch to a partition of a topic (the cluster's, unless it is given); return
+        its base offset. It may be repeated.
 
         A value of None deletes the key in a compacted topic.
         """
-        if not self.second and partition not in self._added:
-            await self._add(partition)
-        batch = self._batch(partition, values, timestamp_ms, key)
-        answer = await self._produce(self._leader(partition), {partition: batch})
+        cluster = next((each for each in self.others if each.topic == topic), self.cluster)
+        if not self.second and (cluster.topic, partition) not in self._added:
+            await self._add(cluster.topic, partition)
+        batch = self._batch((cluster.topic, partition), values, timestamp_ms, key)
+        node = self._leader(cluster, partition)
+        answer = await self._produce(cluster, node, {partition: batch})
         row = answer.responses[0].partition_responses[0]
-        return self._written(partition, len(values), answer, row)
+        return self._written(cluster, partition, len(values), answer, row)
 
     async def write_all(
         self, values: Mapping[int, Sequence[bytes]], timestamp_ms: int
@@ -130,9 +142,9 @@ class TransactionalProducer:
         by_leader: dict[int, dict[int, bytes]] = {}
         for partition, given in values.items():
             if (leader := self.cluster.leader(partition)) is not None:
-                batch = self._batch(partition, given, timestamp_ms, None)
+                batch = self._batch((self.cluster.topic, partition), given, timestamp_ms, None)
                 by_leader.setdefault(leader.node, {})[partition] = batch
-        asked = [self._produce(node, batches) for node, batches in by_leader.items()]
+        asked = [self._produce(self.cluster, node, batches) for node, batches in by_leader.items()]
         rest = dict(values)
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, Unavailable):
@@ -142,13 +154,13 @@ class TransactionalProducer:
             for row in answer.responses[0].partition_responses:
                 partition = int(row.index)
                 with contextlib.suppress(Unavailable):
-                    self._written(partition, len(values[partition]), answer, row)
+                    self._written(self.cluster, partition, len(values[partition]), answer, row)
                     del rest[partition]
         return rest
 
     def _batch(
         self,
-        partition: int,
+        place: _Place,
         values: Sequence[bytes | None],
         timestamp_ms: int,
         key: bytes | None,
@@ -158,12 +170,12 @@ class TransactionalProducer:
             timestamp_ms=timestamp_ms,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=self._sequences.get(partition, 0),
+            base_sequence=self._sequences.get(place, 0),
             transactional=True,
         )
 
-    async def _add(self, partition: int) -> None:
-        topics = [{"name": self.cluster.topic, "partitions": [partition]}]
+    async def _add(self, topic_name: str, partition: int) -> None:
+        topics = [{"name": topic_name, "partitions": [partition]}]
         answer = await self._coordinator.ask(
             "add_partitions_to_txn",
             v3_and_below_transactional_id=self.transactional_id,
@@ -174,17 +186,18 @@ class TransactionalProducer:
         for topic in answer.results_by_topic_v3_and_below:
             for row in topic.results_by_partition:
                 self._check(row.partition_error_code)
-        self._added[partition] = None
+        self._added[topic_name, partition] = None
 
-    def _leader(self, partition: int) -> int:
-        leader = self.cluster.leader(partition)
+    @staticmethod
+    def _leader(cluster: Cluster, partition: int) -> int:
+        leader = cluster.leader(partition)
         if leader is None:
             raise Unavailable("LEADER_NOT_AVAILABLE")
         return leader.node
 
-    async def _produce(self, node: int, batches: Mapping[int, bytes]) -> Any:
+    async def _produce(self, cluster: Cluster, node: int, batches: Mapping[int, bytes]) -> Any:
         """Send the batches of these partitions to their leader; return its answer."""
-        connection = self.cluster.connection(node)
+        connection = cluster.connection(node)
         if connection is None:
             raise Unavailable("LEADER_NOT_AVAILABLE")
         rows = [{"index": partition, "records": batch} for partition, batch in batches.items()]
@@ -195,19 +208,20 @@ class TransactionalProducer:
                 transactional_id=self.transactional_id,
                 acks=-1,
                 timeout=timedelta(seconds=REQUEST_S),
-                topic_data=[{"name": self.cluster.topic, "partition_data": rows}],
+                topic_data=[{"name": cluster.topic, "partition_data": rows}],
             )
         except ChannelError as error:
-            self.cluster.refresh()
+            cluster.refresh()
             raise Unavailable(type(error).__name__) from error
 
-    def _written(self, partition: int, count: int, answer: Any, row: Any) -> int:
+    def _written(self, cluster: Cluster, partition: int, count: int, answer: Any, row: Any) -> int:
         """Take note of an answer to a batch of `count` records; return its base offset."""
-        if row.error_code is not ErrorCode.none and not self.cluster.hint(partition, answer, row):
-            self.cluster.refresh()
+        if row.error_code is not ErrorCode.none and not cluster.hint(partition, answer, row):
+            cluster.refresh()
         self._check(row.error_code)
-        self._added[partition] = None
-        self._sequences[partition] = self._sequences.get(partition, 0) + count
+        place = cluster.topic, partition
+        self._added[place] = None
+        self._sequences[place] = self._sequences.get(place, 0) + count
         return int(row.base_offset)
 
     async def add_offsets(self, group: str) -> None:
@@ -249,7 +263,7 @@ class TransactionalProducer:
             for row in topic.partitions:
                 coordinator.check(row.error_code)
                 self._check(row.error_code)
-        self._added[-1] = None
+        self._added[OFFSETS] = None
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort. It may be repeated with the same `commit`."""

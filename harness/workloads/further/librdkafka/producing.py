@@ -23,7 +23,7 @@ from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.further.librdkafka.subscribed import without_member
 from harness.workloads.further.rules import Patience
-from harness.workloads.further.threads.library import Broken, NotWritten
+from harness.workloads.further.threads.library import Broken, NotWritten, Written
 
 CALL_S: Final = 2.0
 """How long one call may block."""
@@ -86,11 +86,11 @@ class TransactionalProducer:
         except KafkaException as error:
             raise Broken(_name(error)) from error
 
-    def write(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Write records (partition, payload), and wait for all. Raises Broken, NotWritten."""
-        for partition, payload in records:
+    def write(self, records: Sequence[Written]) -> None:
+        """Write records, and wait for all. Raises Broken, NotWritten."""
+        for topic, partition, payload in records:
             try:
-                self._producer.produce(self._sends.topic, payload, partition=partition)
+                self._producer.produce(topic, payload, partition=partition)
             except (KafkaException, BufferError) as error:
                 raise NotWritten(_name(error)) from error
         try:

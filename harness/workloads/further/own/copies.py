@@ -39,6 +39,7 @@ from harness.workloads.further.own.transactions import (
 from harness.workloads.further.rules import (
     ABORTS,
     COPIED_AT_A_TIME,
+    Place,
     copies_of,
     leaves,
     positions_behind,
@@ -186,9 +187,8 @@ class _ExactlyOnce:
             by_partition.setdefault(partition, []).append(made)
         for partition, records in by_partition.items():
             now_ms = self._members.world.wall_clock_ms()
-            await write_batch(
-                self._producer, self._sends, self._patience, partition, records, now_ms
-            )
+            place = Place(self._sends.topic, partition, len(records))
+            await write_batch(self._producer, self._sends, self._patience, place, records, now_ms)
 
     async def _send_offsets(self, subscribed: Subscribed, taken: Sequence[Taken]) -> None:
         wanted, member = self._wanted, subscribed.member

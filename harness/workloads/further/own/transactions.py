@@ -24,7 +24,7 @@ from harness.workloads.clients.own.transactions import Fenced, Refused, Transact
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.further.rules import Patience
+from harness.workloads.further.rules import Patience, Place, places_of
 from harness.workloads.pacing import Pace
 
 RETRY_S: Final = 0.05
@@ -50,9 +50,7 @@ async def run_transactions(
             for number in range(wanted.producers):
                 tally = Tally()
                 tallies.append(tally)
-                each = _Writer(
-                    config, wanted, histories, world, stop, tally, topic, partitions, number
-                )
+                each = _Writer(config, wanted, histories, world, stop, tally, topic, number)
                 group.create_task(each.run())
             for _ in range(wanted.consumers):
                 tally = Tally()
@@ -152,7 +150,6 @@ class _Writer:
         stop: asyncio.Event,
         tally: Tally,
         topic: str,
-        partitions: int,
         number: int,
     ) -> None:
         self._config = config
@@ -162,7 +159,6 @@ class _Writer:
         self._stop = stop
         self._tally = tally
         self._topic = topic
-        self._partitions = partitions
         self._transactional_id = f"{config.name}-{topic}-{number}"
         self._rng = random.Random(world.rng.getrandbits(64))
         self._patience = patience_of(stop, config.drain_ms / 1000)
@@ -189,15 +185,21 @@ class _Writer:
         sends = self._histories.transactions(
             client, self._topic, self._transactional_id, self._tally
         )
-        cluster = self._world.connect(self._config.bootstrap, self._topic, client)
+        connect = partial(self._world.connect, self._config.bootstrap, client=client)
+        cluster = connect(self._topic)
+        several = self._wanted.topics_each > 1
+        others = [topic for topic in self._config.partitions if topic != self._topic and several]
         timeout_s = self._wanted.transaction_timeout_ms / 1000
-        producer = TransactionalProducer(cluster, self._transactional_id, timeout_s, second=None)
+        producer = TransactionalProducer(
+            cluster, self._transactional_id, timeout_s, second=None, others=[*map(connect, others)]
+        )
         return producer, sends
 
     async def _close(self, producer: TransactionalProducer, sends: TransactionSends) -> None:
         sends.left_open()
         sends.close()
-        await producer.cluster.close()
+        for cluster in (producer.cluster, *producer.others):
+            await cluster.close()
 
     async def _write(
         self, producer: TransactionalProducer, sends: TransactionSends, pace: Pace
@@ -234,17 +236,11 @@ class _Writer:
         self, producer: TransactionalProducer, sends: TransactionSends, patience: Patience
     ) -> None:
         """Write the records of a transaction: a batch to each of some partitions."""
-        count = min(self._wanted.partitions, self._partitions, self._wanted.records)
-        chosen = self._rng.sample(range(self._partitions), count)
-        for index, partition in enumerate(chosen):
-            share = self._wanted.records // count + (index < self._wanted.records % count)
+        places = places_of(self._wanted, self._topic, self._config.partitions, self._rng)
+        for place in places:
+            records = [sends.send(place.partition, topic=place.topic) for _ in range(place.records)]
             await write_batch(
-                producer,
-                sends,
-                patience,
-                partition,
-                [sends.send(partition) for _ in range(share)],
-                self._world.wall_clock_ms(),
+                producer, sends, patience, place, records, self._world.wall_clock_ms()
             )
 
     async def _come_back(self, producer: TransactionalProducer, sends: TransactionSends) -> None:
@@ -263,14 +259,14 @@ async def write_batch(
     producer: TransactionalProducer,
     sends: TransactionSends,
     patience: Patience,
-    partition: int,
+    place: Place,
     records: list[tuple[int, bytes]],
     timestamp_ms: int,
 ) -> None:
     """Append records (value, payload) to a partition as one batch. Raises Fenced, Refused,
     Unavailable."""
     payloads = [payload for _, payload in records]
-    write = partial(producer.write, partition, payloads, timestamp_ms)
+    write = partial(producer.write, place.partition, payloads, timestamp_ms, topic=place.topic)
     base_offset = await until_answered(patience, write)
     for index, (value, _) in enumerate(records):
         sends.appended(value, base_offset + index)

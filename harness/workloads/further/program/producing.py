@@ -5,6 +5,8 @@ ended with an error is of unknown outcome, unless the program says that it is de
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from harness.workloads.clients.options import ProducerOptions
@@ -28,7 +30,7 @@ from harness.workloads.clients.program.protocol import (
 )
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.further.rules import Patience
-from harness.workloads.further.threads.library import Broken, NotWritten
+from harness.workloads.further.threads.library import Broken, NotWritten, Written
 
 
 def open_transactional(options: ProducerOptions, sends: TransactionSends) -> dict[str, Any]:
@@ -74,14 +76,15 @@ class TransactionalProducer:
         if failure is not None:
             raise Broken(failure.name)
 
-    def write(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Write records (partition, payload), and wait for all. Raises Broken, NotWritten."""
-        sends = [record_of(*each) for each in records]
-        self._unsettled.update(number for number, *_ in sends)
-        for index in range(0, len(sends), BATCH):
-            batch = encode_records(sends[index : index + BATCH])
-            values = {"topic": self._sends.topic, "records": batch}
-            self._program.tell(self._sends.client, "send", values)
+    def write(self, records: Sequence[Written]) -> None:
+        """Write records, and wait for all. Raises Broken, NotWritten."""
+        for topic, several in groupby(records, attrgetter("topic")):
+            sends = [record_of(each.partition, each.payload) for each in several]
+            self._unsettled.update(number for number, *_ in sends)
+            for index in range(0, len(sends), BATCH):
+                batch = encode_records(sends[index : index + BATCH])
+                values = {"topic": topic, "records": batch}
+                self._program.tell(self._sends.client, "send", values)
         self._raise(self._ask("flush", {}).failure)
         while self._unsettled:
             if self.patience.over:

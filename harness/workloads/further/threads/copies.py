@@ -29,6 +29,7 @@ from harness.workloads.further.threads.library import (
     NotWritten,
     Subscribed,
     Taken,
+    Written,
 )
 from harness.workloads.further.threads.members import Members
 from harness.workloads.pacing import CONNECT_RETRY_S
@@ -132,7 +133,7 @@ class _ExactlyOnce:
             producer.begin()
             producer.write(
                 [
-                    (partition, sends.send(partition, copies=value)[1])
+                    Written(wanted.output, partition, sends.send(partition, copies=value)[1])
                     for partition, value in copies_of(taken, sends, self._partitions)
                 ]
             )

@@ -78,6 +78,14 @@ class Subscribed(Protocol):
         ...
 
 
+class Written(NamedTuple):
+    """A record of a transaction."""
+
+    topic: str
+    partition: int
+    payload: bytes
+
+
 class TransactionalProducer(Protocol):
     """A producer with a transactional id that records its transactions."""
 
@@ -89,8 +97,8 @@ class TransactionalProducer(Protocol):
         """Begin a transaction. Raises Broken."""
         ...
 
-    def write(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Write records (partition, payload), and wait for all. Raises Broken, NotWritten."""
+    def write(self, records: Sequence[Written]) -> None:
+        """Write records, and wait for all. Raises Broken, NotWritten."""
         ...
 
     def send_offsets(

@@ -7,7 +7,7 @@ leave a transaction open, and come back when another one has taken over their tr
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -18,12 +18,13 @@ from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
-from harness.workloads.further.rules import Patience
+from harness.workloads.further.rules import Patience, places_of
 from harness.workloads.further.threads.library import (
     Broken,
     Library,
     NotWritten,
     TransactionalProducer,
+    Written,
 )
 from harness.workloads.pacing import CONNECT_RETRY_S, Pace
 from harness.workloads.threads import WorkloadConsumer
@@ -59,7 +60,7 @@ class Writers:
         for topic, partitions in self._config.partitions.items():
             for number in range(self._wanted.producers):
                 transactional_id = f"{self._config.name}-{topic}-{number}"
-                run = partial(self._write, topic, partitions, transactional_id)
+                run = partial(self._write, topic, transactional_id)
                 found.append((transactional_id, run))
             reads = partial(self._read, topic, partitions)
             found += [(f"{topic}-{number}", reads) for number in range(self._wanted.consumers)]
@@ -86,7 +87,7 @@ class Writers:
                 self._stop.wait(CONNECT_RETRY_S)
         return None
 
-    def _write(self, topic: str, partitions: int, transactional_id: str) -> None:
+    def _write(self, topic: str, transactional_id: str) -> None:
         """Be one producer after the other until the stop."""
         tally, pace = self._tally(), Pace(self._wanted.rate_per_s, time.monotonic())
         patience = Patience(self._stop, self._config.drain_ms / 1000, time.monotonic)
@@ -96,7 +97,7 @@ class Writers:
             sends = self._histories.transactions(client, topic, transactional_id, tally)
             timeout_ms = self._wanted.transaction_timeout_ms
             producer = self._library.transactional(sends, timeout_ms, patience)
-            writer = _Writer(self._wanted, producer, sends, partitions)
+            writer = _Writer(self._wanted, producer, sends, self._config.partitions)
             may_vanish = self._histories.is_replaceable(client)
             if producer.begin_producer() and writer.write(self._stop, pace, may_vanish=may_vanish):
                 zombie = threading.Thread(target=writer.come_back, args=(self._stop,))
@@ -117,7 +118,7 @@ class _Writer:
         wanted: TransactionWorkload,
         producer: TransactionalProducer,
         sends: TransactionSends,
-        partitions: int,
+        partitions: Mapping[str, int],
     ) -> None:
         self._wanted = wanted
         self._producer = producer
@@ -151,11 +152,13 @@ class _Writer:
         return False
 
     def _write_records(self) -> None:
-        wanted = self._wanted
-        count = min(wanted.partitions, self._partitions, wanted.records)
-        chosen = random.sample(range(self._partitions), count)
-        places = [chosen[index % count] for index in range(wanted.records)]
-        self._producer.write([(place, self._sends.send(place)[1]) for place in sorted(places)])
+        sends = self._sends
+        places = places_of(self._wanted, sends.topic, self._partitions, random.Random())
+        records = []
+        for topic, partition, count in sorted(places):
+            payloads = (sends.send(partition, topic=topic)[1] for _ in range(count))
+            records += [Written(topic, partition, payload) for payload in payloads]
+        self._producer.write(records)
 
     def come_back(self, stop: threading.Event) -> None:
         """Be a zombie: go on with a transaction after another producer has taken over."""

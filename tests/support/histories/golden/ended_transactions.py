@@ -61,6 +61,32 @@ def committed_transaction_is_whole(s: Story) -> None:
     _transaction(s, "commit-transaction", visible=(97, 98))
 
 
+def _in_two_topics(s: Story, *, kept: bool) -> None:
+    """A committed transaction writes a record to ALL and one to ONE, which the log may lack. Both
+    topics have acks=all."""
+    s.set_topic(ONE, acks="all")
+    for row in s.rows("send", ONE):
+        row["acks"] = -1
+    _send(s, 97, 20, 20)
+    _send(s, 98, 20, 20.01)["topic"] = ONE
+    s.row("commit-transaction", PRODUCER[ALL], 20.1, txn=1, transactional_id=ID)
+    s.read_in_the_end(ALL, 20, v(ALL, 97), isolation=1)
+    if kept:
+        s.read_in_the_end(ONE, 20, v(ALL, 98), isolation=1)
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)}, because="torn-transaction in one-0")
+def transaction_is_torn_across_topics(s: Story) -> None:
+    """One of its topics has its record, and the other one has not."""
+    _in_two_topics(s, kept=False)
+
+
+@golden("VALID")
+def transaction_is_whole_in_both_topics(s: Story) -> None:
+    """Near miss: both have it."""
+    _in_two_topics(s, kept=True)
+
+
 @golden("INVALID", {("lost-write", "tail"): (F, 2)})
 def committed_transaction_is_lost(s: Story) -> None:
     """Near miss: nothing of it is there, so it is not torn."""

@@ -12,7 +12,7 @@ from harness.workloads.clients.access import OPEN
 from harness.workloads.further.librdkafka.producing import TransactionalProducer, returned
 from harness.workloads.further.librdkafka.subscribed import generation_of, without_member
 from harness.workloads.further.rules import Patience
-from harness.workloads.further.threads.library import Broken, NotWritten
+from harness.workloads.further.threads.library import Broken, NotWritten, Written
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.workloads import NOWHERE
 
@@ -95,7 +95,7 @@ def test_transaction_that_is_only_aborted_surely_failed(
     """Whatever is answered to the abort."""
     made, seen = producer([None, *answers])
     made.begin()
-    made.write([(0, made._sends.send(0)[1])])
+    made.write([Written("t", 0, made._sends.send(0)[1])])
     assert made.abort() == (answers == [None])
     assert seen.writer.of("send", "type") == [("fail",)]
 
@@ -108,7 +108,7 @@ def test_producer_that_breaks_while_it_writes_cannot_go_on(
     made, seen = producer([error])
     made.begin()
     with pytest.raises(raised):
-        made.write([(0, made._sends.send(0)[1])])
+        made.write([Written("t", 0, made._sends.send(0)[1])])
     made.close()
     assert seen.writer.of("send", "type") == [("fail",)]
     assert seen.writer.of("end", "client") == [(1,)]

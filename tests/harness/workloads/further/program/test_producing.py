@@ -10,7 +10,7 @@ import pytest
 from harness.workloads.clients.program.protocol import Failure, Sent
 from harness.workloads.further.program.producing import TransactionalProducer
 from harness.workloads.further.rules import Patience
-from harness.workloads.further.threads.library import Broken, NotWritten
+from harness.workloads.further.threads.library import Broken, NotWritten, Written
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.scripted_program import (
     ABORT,
@@ -92,13 +92,28 @@ def test_write_waits_for_all_outcomes() -> None:
     """They may come after the answer to `flush`."""
     made, program, seen = producer()
     made.begin()
-    records = [(0, made._sends.send(0)[1]), (1, made._sends.send(1)[1])]
+    records = [Written("t", 0, made._sends.send(0)[1]), Written("t", 1, made._sends.send(1)[1])]
     program.before("flush", Sent(client=1, acked=[(2, 8)]))
     program.waiting = [Sent(client=1, acked=[(1, 7)])]
     made.write(records)
     made.commit()
     assert program.commands()[1:] == ["begin-transaction", "send", "flush", "commit-transaction"]
     assert seen.writer.of("send", "offset") == [(7,), (8,)]
+
+
+def test_records_of_several_topics_go_out_in_a_line_for_each() -> None:
+    """They are of one transaction."""
+    made, program, seen = producer()
+    made.begin()
+    sends = made._sends
+    records = [Written("t", 0, sends.send(0)[1]), Written("u", 3, sends.send(3, topic="u")[1])]
+    program.before("flush", Sent(client=1, acked=[(1, 7), (2, 8)]))
+    made.write(records)
+    made.commit()
+    sent = [values for do, values in program.asked if do == "send"]
+    assert [(each["topic"], len(each["records"])) for each in sent] == [("t", 1), ("u", 1)]
+    rows = seen.writer.of("send", "topic", "partition", "offset", "txn")
+    assert rows == [("t", 0, 7, rows[0][3]), ("u", 3, 8, rows[0][3])]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +127,7 @@ def test_record_that_was_not_written_makes_the_transaction_one_to_abort(
     made.begin()
     program.before("flush", Sent(client=1, failed=[(1, failure)]))
     with pytest.raises(raised, match=failure.name):
-        made.write([(0, made._sends.send(0)[1])])
+        made.write([Written("t", 0, made._sends.send(0)[1])])
 
 
 @pytest.mark.parametrize(("failure", "raised"), [(ABORT, NotWritten), (FENCED, Broken)])

@@ -190,7 +190,7 @@ def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    in_turn("system/test_scenarios.py::test_scenario_of_groups", OF_GROUPS, of=3),
+    in_turn("system/test_scenarios.py::test_scenario_of_groups", OF_GROUPS, of=6),
     ids=named,
 )
 def test_scenario_of_groups(scenario: OfGroups, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkers.transaction_history import KINDS, Size
+from tests.support.tiers import at_turn
 from tests.tools.transaction_scale import Measured, differences, measure, write
 
 
@@ -42,6 +43,7 @@ def test_missed_and_invented_anomalies_are_named(run_dir: Path, measured: Measur
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "checkers/elle/test_graph.py::test_names_circles_on_spark")
 def test_spark_finds_the_same(run_dir: Path, measured: Measured) -> None:
     """As many of each kind."""
     assert measure(run_dir, "spark").found == measured.found

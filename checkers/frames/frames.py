@@ -284,8 +284,7 @@ class Frames:
 
     @cached_property
     def rare_rows(self) -> Frame:
-        """The rows of the history that are neither sends, nor records read, nor ends of
-        transactions; there are few."""
+        """The few rows of the history that are no sends, records read or ends of transactions."""
         F = self.engine.functions
         frequent = F.col("f").isin(*FREQUENT, *ENDS)
         return self.engine.materialize(self.history.where(~frequent))

@@ -52,8 +52,9 @@ MIXED = [
 TOGETHER = [*SHARED, *MIXED]
 ENOUGH = enough(TOGETHER)
 ALONE_ON_SPARK = [name for name in ALONE if name not in MIXED]
-DAILY = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong")
-"""A run with metadata logs, and one of a program."""
+DAILY = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
+         "request_of_a_repeated_commit_arrived_last")  # fmt: skip
+"""A run with metadata logs, one of a program, and one of a client that sends commits again."""
 
 
 def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:

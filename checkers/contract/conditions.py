@@ -51,7 +51,8 @@ class Context(Settings):
     the final leader epochs are recorded too, and nothing contradicts them.) state_lost: a fault of
     the run made a node lose state for good. state_loss_uncertain: such a fault began, and its
     result is not recorded. quorum_lost: at some time of the run a majority of the voters lacked
-    their disks at once. zookeeper_lost: ZooKeeper lost transactions that it had acknowledged.
+    their disks at once. zookeeper_lost: ZooKeeper lost transactions, or discarded some that it
+    may have acknowledged.
     settled: all replicas were in sync again. removal: why the records below the start of the final
     log are gone, for an anomaly that is about one of them. requests_delayed: a fault that may delay
     requests began before the anomaly ended.
@@ -183,7 +184,8 @@ QUORUM_LOST_SINCE: Final = Condition(_QUORUM_LOST, lambda c: c.explained_by_quor
 """The same, and it explains this very anomaly."""
 
 ZOOKEEPER_LOST: Final = Condition(
-    "ZooKeeper lost transactions that it had acknowledged", lambda c: c.zookeeper_lost
+    "ZooKeeper lost transactions, or discarded some that it may have acknowledged",
+    lambda c: c.zookeeper_lost,
 )
 
 REMOVED_BY_RETENTION: Final = Condition(

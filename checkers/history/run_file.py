@@ -33,7 +33,8 @@ class RunFile:
     broken: the invariant that stopped the run. settled, final_reads_complete: what the harness
     observed. ended_ns: when the last files were read. zookeeper_logs: the ZooKeeper nodes whose
     logs were read. zookeeper_lost: what ZooKeeper lost after it had acknowledged it, a sentence
-    each. plan_digest: of the plan that was run; see `plan_file.digest`."""
+    each. zookeeper_discarded: what it discarded, and may have acknowledged. plan_digest: of the
+    plan that was run; see `plan_file.digest`."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
@@ -45,12 +46,18 @@ class RunFile:
     ended_ns: int | None = None
     zookeeper_logs: tuple[str, ...] | None = None
     zookeeper_lost: tuple[str, ...] = ()
+    zookeeper_discarded: tuple[str, ...] = ()
     plan_digest: str | None = None
 
     @property
     def cut_short(self) -> bool:
         """Whether the run certainly ended before its leaders were asked for their epochs."""
         return self.finished is not None and self.epoch_problems is None
+
+    @property
+    def zookeeper_lost_something(self) -> bool:
+        """Whether ZooKeeper took back, or may have taken back, what it had acknowledged."""
+        return bool(self.zookeeper_lost or self.zookeeper_discarded)
 
     def why_epochs_unread(self, partition: str) -> str:
         """Why the final leader epochs of a partition (`topic-0`) are not recorded."""
@@ -91,6 +98,7 @@ def parse_run_file(text: str) -> RunFile:
         ended_ns=_of(int, found.get("ended_ns")),
         zookeeper_logs=_texts(found, "zookeeper_logs"),
         zookeeper_lost=_texts(found, "zookeeper_lost") or (),
+        zookeeper_discarded=_texts(found, "zookeeper_discarded") or (),
         plan_digest=_of(str, found.get("plan_digest")),
     )
 

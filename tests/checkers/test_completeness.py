@@ -92,6 +92,17 @@ def test_what_zookeeper_lost_is_no_fault_of_the_broker() -> None:
     assert [e.judgement.value for e in found.anomalies if e.kind == "isr-broken"] == ["unknown"]
 
 
+def test_what_zookeeper_discarded_matters_only_where_something_is_forbidden() -> None:
+    """A replaced leader's proposals are discarded often, and mostly nobody had seen them."""
+    discarded = ("transaction 0x200000001 wrote version 2 of /brokers/topics/t/partitions/0/state",)
+    for name, outcome in (("outsider_is_elected", "UNKNOWN"), (None, "VALID")):
+        story = healthy() if name is None else ALL_GOLDEN[name].story()
+        story.plan |= {"control_plane": "zookeeper", "zookeepers": 1}
+        told = replace(story.run_file, zookeeper_logs=("101",), plan_digest=None)
+        story.run_file = replace(told, zookeeper_discarded=discarded)
+        assert check(story.sources(), story.plan).outcome.value == outcome
+
+
 def test_files_are_missed_where_a_consumer_read_a_record() -> None:
     """A record was there once, so a node without files lost them, whoever acknowledged it."""
     story = healthy()

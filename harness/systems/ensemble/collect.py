@@ -6,8 +6,7 @@ from typing import Final
 
 from harness.recording.store import Run
 from harness.systems.ensemble.history import decisions, read_directory
-from harness.systems.ensemble.lost import lost_transactions
-from harness.systems.ensemble.transactions import merged
+from harness.systems.ensemble.lost import compared
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.systems.observer.watcher import Rows
 
@@ -15,6 +14,8 @@ READ_KEY: Final = "zookeeper_logs"
 """The key of run.json with the nodes whose logs were read: the verdict needs every server's."""
 LOST_KEY: Final = "zookeeper_lost"
 """The key of run.json with the transactions that ZooKeeper lost, a sentence each."""
+DISCARDED_KEY: Final = "zookeeper_discarded"
+"""The same of transactions that were discarded, whether or not they had been committed."""
 
 
 def collect_znodes(
@@ -30,10 +31,10 @@ def collect_znodes(
     `directories` has each server's logs, by node. Raises TransactionLogError, ZnodeError.
     """
     logs = {node: list(read_directory(path)) for node, path in directories.items()}
-    transactions = merged(logs.values())
-    for row in decisions(transactions, run.started_wall_ns, times):
+    found = compared(list(logs.values()), times.read)
+    for row in decisions(found.transactions, run.started_wall_ns, times):
         if row["at_ns"] <= until_ns:
             cluster.append_named(**row)
     cluster.flush()
-    lost = lost_transactions(transactions, times.read)
-    run.update(**{READ_KEY: [node for node, log in logs.items() if log], LOST_KEY: lost})
+    read = [node for node, log in logs.items() if log]
+    run.update(**{READ_KEY: read, LOST_KEY: found.lost, DISCARDED_KEY: found.discarded})

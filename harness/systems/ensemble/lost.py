@@ -1,54 +1,88 @@
-"""Finds transactions that ZooKeeper acknowledged and lost later. Pure.
+"""Finds transactions that the servers' logs have and the ensemble went on without. Pure.
 
-Each version of a znode is written once. If the servers' logs have it twice, the ensemble went on
-without the first of the two. If a client read a change that no log has, the servers truncated it.
-ZooKeeper before 3.9.3 does both after unlucky kills (ZOOKEEPER-3911, -4394, -4643, -4646, -4685),
-3.9.3 itself too (ZOOKEEPER-4925). Brokers have then acted on decisions that were taken back, which
-is no mistake of theirs.
+Each version of a znode is written once. If the logs have it twice, a leader began its epoch without
+the first of the two, and without all later ones of that epoch. There are two ways to that:
+
+- Nobody had committed them. A leader that is replaced may have proposals that no other server has,
+  and keeps them in its log if it later gets a snapshot from the new leader.
+- They were committed, and ZooKeeper lost them: ZooKeeper before 3.9.3 does that after unlucky kills
+  (ZOOKEEPER-3911, -4394, -4643, -4646, -4685), 3.9.3 itself too (ZOOKEEPER-4925). Then brokers have
+  acted on decisions that were taken back, which is no mistake of theirs.
+
+A transaction was committed if a client read its effect, or if most logs have it, and so were all
+earlier ones of its epoch. Of other discarded transactions it is not known.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from harness.systems.ensemble.transactions import Change, Transaction
+from harness.systems.ensemble.transactions import Transaction, merged
 
 
-def lost_transactions(transactions: Sequence[Transaction], read: Mapping[int, str]) -> list[str]:
-    """Return what was lost, a sentence each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ensemble:
+    """What the logs of an ensemble's servers say together."""
 
-    `transactions` has those of all servers, by zxid. `read` has the znodes that a client read
-    during the run, by the zxid of their last change.
+    transactions: Sequence[Transaction]
+    """By zxid: all that were committed or may have been, without the discarded ones."""
+    lost: Sequence[str]
+    """Sentences about transactions that were committed and then lost."""
+    discarded: Sequence[str]
+    """Sentences about transactions that were discarded, whether or not they had been committed."""
+
+
+def compared(logs: Sequence[Sequence[Transaction]], read: Mapping[int, str]) -> Ensemble:
+    """Compare the logs of all servers with each other, and with what a client read meanwhile.
+
+    `read` has the znodes that were read, by the zxid of their last change.
     """
-    known = {each.zxid for each in transactions}
-    return [
-        *_written_twice(transactions),
-        *(
-            f"a client read {path} as transaction {zxid:#x} left it, and no server's log has that "
-            "transaction"
-            for zxid, path in sorted(read.items())
-            if zxid not in known
-        ),
+    transactions = merged(logs)
+    copies = Counter(each.zxid for log in logs for each in log)
+    committed = _ends(
+        zxid for zxid, count in copies.items() if zxid in read or 2 * count > len(logs)
+    )
+    lost = [
+        f"a client read {path} as transaction {zxid:#x} left it, and no server's log has that "
+        "transaction"
+        for zxid, path in sorted(read.items())
+        if zxid not in copies
     ]
+    discarded: list[str] = []
+    begins: dict[int, int] = {}  # epoch -> the first transaction that was discarded
+    for zxid, sentence in _overwritten(transactions):
+        if zxid <= committed.get(zxid >> 32, 0):
+            lost.append(sentence)
+        else:
+            discarded.append(sentence)
+            begins[zxid >> 32] = min(begins.get(zxid >> 32, zxid), zxid)
+    kept = [each for each in transactions if each.zxid < begins.get(each.epoch, each.zxid + 1)]
+    return Ensemble(transactions=kept, lost=lost, discarded=discarded)
 
 
-def _written_twice(transactions: Iterable[Transaction]) -> Iterator[str]:
-    newest: dict[str, tuple[int, int]] = {}  # path -> version, zxid
+def _ends(zxids: Iterable[int]) -> dict[int, int]:
+    """Return the last zxid of each epoch."""
+    ends: defaultdict[int, int] = defaultdict(int)
+    for zxid in zxids:
+        ends[zxid >> 32] = max(ends[zxid >> 32], zxid)
+    return ends
+
+
+def _overwritten(transactions: Iterable[Transaction]) -> Iterator[tuple[int, str]]:
+    """Yield the transactions whose version of a znode a later one wrote again: zxid, sentence."""
+    written: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # version, zxid
     for transaction in transactions:
         for change in transaction.changes:
-            version, zxid = newest.get(change.path, (-1, 0))
-            if _replaces(change, version):
+            versions = written[change.path]
+            # The end of a session deletes ephemeral znodes without a change of their own.
+            if change.data is None or change.ephemeral:
+                versions.clear()
+            while versions and versions[-1][0] >= change.version:
+                version, zxid = versions.pop()
                 yield (
+                    zxid,
                     f"transaction {transaction.zxid:#x} wrote version {change.version} of "
-                    f"{change.path}, which had version {version} since transaction {zxid:#x}"
+                    f"{change.path}, which had version {version} since transaction {zxid:#x}",
                 )
-            if change.data is None:
-                newest.pop(change.path, None)
-            else:
-                newest[change.path] = change.version, transaction.zxid
-
-
-def _replaces(change: Change, version: int) -> bool:
-    """Whether a change of a znode with this version contradicts it. The end of a session deletes
-    ephemeral znodes without a change of their own."""
-    if change.data is None or change.ephemeral:
-        return False
-    return change.version <= version
+            if change.data is not None:
+                versions.append((change.version, transaction.zxid))

@@ -145,11 +145,10 @@ def _changes(kind: int, reader: _Reader) -> Iterator[Change]:
 
 
 def merged(logs: Iterable[Iterable[Transaction]]) -> list[Transaction]:
-    """Return what the ensemble has committed, by the logs of all its servers.
+    """Return the transactions of all servers' logs, by zxid.
 
-    A server that was far behind got a snapshot, so its log lacks transactions that others have. A
-    server that comes back truncates what was never committed. So once all servers are back, each
-    transaction of any log was committed. ZooKeeper may have lost it since: see `lost`.
+    A server that was far behind got a snapshot, so its log lacks transactions that others have.
+    Some may have been discarded later: see `lost`.
     """
     found = {each.zxid: each for log in logs for each in log}
     return [found[zxid] for zxid in sorted(found)]

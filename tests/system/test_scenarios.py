@@ -90,6 +90,8 @@ OF_TRANSACTIONS = (
     "client-with-one-epoch-for-all-transactions",
 )
 """What a late end does to the next transaction, its prevention, and a client that has none."""
+RUNS = 4
+"""How often a run is repeated until it shows something."""
 TORN_OR_READ = {"torn-transaction", "aborted-read", "false-abort"}
 
 
@@ -176,16 +178,26 @@ def test_pairs_share_their_schedule(loses: str, loses_nothing: str) -> None:
     in_turn("system/test_scenarios.py::test_scenario_of_transactions", OF_TRANSACTIONS, of=3),
 )
 def test_scenario_of_transactions(name: str, tmp_path: Path) -> None:
-    """KAFKA-17754 is permitted and its cause is named; or every transaction is whole."""
+    """KAFKA-17754 is permitted and its cause is named; or every transaction is whole. Whether a
+    late request meets the next transaction is chance, so a run may show nothing."""
     require("root", "netns", "bad-links")
-    verdict = run(name, tmp_path)
+    if name == OF_TRANSACTIONS[1]:
+        assert torn_or_read(name, tmp_path) == []
+    else:
+        assert any(torn_or_read(name, tmp_path / str(number)) for number in range(RUNS))
+
+
+def torn_or_read(name: str, place: Path) -> list[dict[str, Any]]:
+    """Return the anomalies of transactions in one run, all with their cause."""
+    place.mkdir(exist_ok=True)
+    verdict = run(name, place)
     assert verdict["verdict"] == "VALID", verdict["reasons"]
     faults = pq.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()
     assert [row["fault"] for row in faults] == ["request-delayed"] * 3
     assert any(row["took_effect"] for row in faults), faults
     found = [each for each in verdict["anomalies"] if each["kind"] in TORN_OR_READ]
     assert all("a fault had delayed requests" in each["rule"] for each in found), found
-    assert bool(found) is (name != OF_TRANSACTIONS[1])
+    return found
 
 
 @pytest.mark.parametrize(

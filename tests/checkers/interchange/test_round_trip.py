@@ -23,7 +23,7 @@ from tests.support.checkers.judge_imports import judged, judged_together
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.multiplex import multiplex, prefix
 from tests.support.histories.story import Story
-from tests.support.tiers import in_turn
+from tests.support.tiers import in_turn, share
 
 TIMES = {"unavailable", "recovery", "stale-read"}
 """What every run has."""
@@ -106,14 +106,24 @@ def assert_same(name: str, before: Places, after: Places) -> None:
     assert (before == after) == (name not in LEFT_BEHIND), (name, before, after)
 
 
-@pytest.mark.slow
-def test_golden_histories_there_and_back() -> None:
-    """Those that can share a run, in one."""
-    stories = {name: numbered(name) for name in SHARED}
+PARTS = 3
+
+
+@pytest.mark.parametrize(
+    "part",
+    in_turn(
+        "checkers/interchange/test_round_trip.py::test_golden_histories_there_and_back",
+        range(PARTS),
+        of=PARTS,
+    ),
+)
+def test_golden_histories_there_and_back(part: int) -> None:
+    """Those that can share a run, a third of them in one."""
+    stories = {name: numbered(name) for name in share(SHARED, PARTS, turn=part)}
     before = check((run := multiplex([*stories.values()])).sources(), run.plan)
     there = {name: exported(story) for name, story in stories.items()}
     after = judged_together({name: back(each.ops, name) for name, each in there.items()})
-    for number, name in enumerate(SHARED):
+    for number, name in enumerate(stories):
         keys = there[name].keys
         shared = [(prefix(number) + topic, partition) for topic, partition in keys]
         here = [(name, key) for key in range(len(keys))]

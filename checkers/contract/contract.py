@@ -416,14 +416,13 @@ _KEYS = key_rules([row for row in _LOST if row.anomaly == "lost-write"])
 
 
 def _left_open_by_zookeeper(rows: Sequence[Rule]) -> Iterator[Rule]:
-    """Yield the rows. Whatever a quorum without its data permits is open where ZooKeeper lost
-    transactions: brokers obeyed them."""
+    """Yield the rows. What a quorum without its data permits, and a row forbids, is open where
+    ZooKeeper lost transactions: brokers obeyed them."""
     anomalies = {row.anomaly for row in rows if row.permission is permissions.QUORUM_LOST}
     for row in rows:
         if row.judgement is FORBIDDEN and row.anomaly in anomalies:
-            anomalies.remove(row.anomaly)
             yield rule(
-                ZOOKEEPER_LOST, row.anomaly, UNKNOWN,
+                ZOOKEEPER_LOST & Condition(row.configuration, row.applies), row.anomaly, UNKNOWN,
                 "brokers may have obeyed decisions that ZooKeeper took back",
                 "ZOOKEEPER-4394, -4643, -4646, -4925",
             )  # fmt: skip

@@ -264,6 +264,8 @@ NOT_RECORDED = {"cause_recorded": False}
         ("divergent-replicas", Context(acks=0, aspect="bytes", zookeeper_lost=True), "unknown"),
         ("lost-write", Context(acks=-1, min_insync_replicas=2, zookeeper_lost=True), "unknown"),
         ("lost-write", Context(acks=0, zookeeper_lost=True), "permitted"),
+        ("reordered-send", Context(acks=1, max_in_flight=5, zookeeper_lost=True), "permitted"),
+        ("reordered-send", Context(acks=1, idempotence=True, zookeeper_lost=True), "unknown"),
         ("phantom", Context(acks=-1, zookeeper_lost=True), "forbidden"),
         ("unequal-ends", Context(acks=0), "informational"),
         ("unavailable", Context(acks=1), "informational"),

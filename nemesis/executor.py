@@ -65,6 +65,12 @@ class _ActiveFault:
         """Whether the fault is not over and no task works on it."""
         return not self.over and (self.work is None or self.work.done())
 
+    @property
+    def holds(self) -> bool:
+        """Whether what it shares with other faults is its own to undo: not before its injection,
+        which may come too late to find anything."""
+        return self.record.started_ns is not None and not self.healing and not self.over
+
 
 class Nemesis:
     """Runs one schedule, once.
@@ -340,7 +346,7 @@ class Nemesis:
     def _heal(self, active: _ActiveFault) -> None:
         """Heal one fault, except for what another fault still holds; never raises."""
         active.healing = True
-        holding = [a for a in self._in_force if not a.healing and not a.over]
+        holding = [a for a in self._in_force if a.holds]
         same = [a.injection for a in holding if a.fault is active.fault]
         injection = active.injection.without([a.injection for a in holding], same_fault=same)
         self._work(active, lambda _: self._undo(active, injection))

@@ -262,6 +262,37 @@ def test_overlapping_faults_do_not_heal_each_other(world: World) -> None:
     world.assert_whole()
 
 
+def test_a_fault_before_its_injection_holds_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first kill is healed while the second is still prepared. Found by a run in which the
+    second then met a node that was down, and nobody started it."""
+    monkeypatch.setattr(executor, "LONGEST_WAIT_S", 0.02)
+    started, journal, start = (
+        threading.Event(),
+        world.journal.record,
+        world.machines.processes.start,
+    )
+
+    def slow(kind: str, **columns: Any) -> None:
+        if (kind, columns.get("planned_ms")) == ("fault", 2_900):
+            started.wait(5)
+        journal(kind, **columns)
+
+    def first(node: int) -> None:
+        start(node)
+        started.set()
+
+    world.journal.record = slow  # type: ignore[method-assign]
+    world.machines.processes.start = first  # type: ignore[method-assign]
+    world.run(
+        event("kill", targets="node:2"),
+        event("kill", targets="node:2", at_ms=2_900),
+    )
+    assert world.trace.of("start")[0] == ("start", 2)
+    assert world.machines.processes.states[2] == "S"
+
+
 def test_an_unresolved_selector_is_retried_and_then_skipped(world: World) -> None:
     """A leaderless moment delays a fault; a leaderless cluster leaves it out within a bound."""
     world.view.leaders.clear()

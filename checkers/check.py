@@ -274,7 +274,7 @@ def _anomaly(
         state_lost=frames.state_losses.certain(*kept),
         state_loss_uncertain=frames.state_losses.possible(*kept),
         quorum_lost=frames.state_losses.quorum,
-        zookeeper_lost=frames.sources.run_file.zookeeper_lost_something,
+        zookeeper_lost=frames.sources.run_file.zookeeper_lost_or_discarded,
         settled=settled,
         removal=removal,
         requests_delayed=frames.first_delay_ns <= _first_end_ns(examples),

@@ -28,7 +28,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _tables_present(frames),
         *required.examined(frames),
         *_replicas_read(frames),
-        *_zookeeper_kept_its_word(frames),
+        *_zookeeper_lost_nothing(frames),
         _values_sent_once(frames),
         _histories_ended(frames),
         _clocks_monotonic(census),
@@ -69,7 +69,7 @@ def _replicas_read(frames: Frames) -> list[Assumption]:
     ]
 
 
-def _zookeeper_kept_its_word(frames: Frames) -> list[Assumption]:
+def _zookeeper_lost_nothing(frames: Frames) -> list[Assumption]:
     """Only beside ZooKeeper: brokers act on what it acknowledged."""
     if frames.plan.get("control_plane") != "zookeeper":
         return []

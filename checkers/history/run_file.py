@@ -55,7 +55,7 @@ class RunFile:
         return self.finished is not None and self.epoch_problems is None
 
     @property
-    def zookeeper_lost_something(self) -> bool:
+    def zookeeper_lost_or_discarded(self) -> bool:
         """Whether ZooKeeper took back, or may have taken back, what it had acknowledged."""
         return bool(self.zookeeper_lost or self.zookeeper_discarded)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.recording.store import Run
+from harness.systems.ensemble.comparison import compare
 from harness.systems.ensemble.history import decisions, read_directory
-from harness.systems.ensemble.lost import compared
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.systems.observer.watcher import Rows
 
@@ -31,7 +31,7 @@ def collect_znodes(
     `directories` has each server's logs, by node. Raises TransactionLogError, ZnodeError.
     """
     logs = {node: list(read_directory(path)) for node, path in directories.items()}
-    found = compared(list(logs.values()), times.read)
+    found = compare(list(logs.values()), times.read)
     for row in decisions(found.transactions, run.started_wall_ns, times):
         if row["at_ns"] <= until_ns:
             cluster.append_named(**row)

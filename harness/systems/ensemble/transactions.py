@@ -148,7 +148,7 @@ def merged(logs: Iterable[Iterable[Transaction]]) -> list[Transaction]:
     """Return the transactions of all servers' logs, by zxid.
 
     A server that was far behind got a snapshot, so its log lacks transactions that others have.
-    Some may have been discarded later: see `lost`.
+    Some may have been discarded later: see `comparison`.
     """
     found = {each.zxid: each for log in logs for each in log}
     return [found[zxid] for zxid in sorted(found)]

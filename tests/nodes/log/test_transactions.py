@@ -52,6 +52,14 @@ def interleaved(log: Log) -> None:
     log.append_as_leader(batch(), Epoch(0))
 
 
+def interleaved_in_segments(log: Log) -> None:
+    """`interleaved`, and a transaction that was aborted in later segments."""
+    interleaved(log)
+    for number in range(4, 12):
+        write_in_transaction(log, (P, 0, number), value=b"x" * 90)
+    end_transaction(log, P, coordinator_epoch=3)
+
+
 INTERLEAVED = [(P, 0, 4, 1), (P, 5, 8, 9)]
 
 
@@ -284,10 +292,7 @@ def test_every_index_of_a_killed_log_is_rebuilt() -> None:
     """An index without an entry that it should have looks sound. The one behind it does not."""
     disk = MemoryDisk()
     log = open_log(disk)
-    interleaved(log)
-    for number in range(4, 12):
-        write_in_transaction(log, (P, 0, number), value=b"x" * 90)
-    end_transaction(log, P, coordinator_epoch=3)
+    interleaved_in_segments(log)
     everything = aborted(log)
     indexes = [name for name in disk.listdir(DIRECTORY) if name.endswith(".txnindex")]
     assert len(indexes) > 1
@@ -322,10 +327,7 @@ def test_a_damaged_index_of_a_closed_log_is_rebuilt() -> None:
     """One with half an entry; the segments after it too, for a replay passes them anyway."""
     disk = MemoryDisk()
     log = open_log(disk)
-    interleaved(log)
-    for number in range(4, 12):
-        write_in_transaction(log, (P, 0, number), value=b"x" * 90)
-    end_transaction(log, P, coordinator_epoch=3)
+    interleaved_in_segments(log)
     everything = aborted(log)
     log.close()
     disk.write_atomic(FIRST, disk.read(FIRST)[:-1])

@@ -1,4 +1,4 @@
-"""Finds transactions that the servers' logs have and the ensemble went on without. Pure.
+"""Compares the servers' logs: what they say together, and what was lost or discarded. Pure.
 
 Each version of a znode is written once. If the logs have it twice, a leader began its epoch without
 the first of the two, and without all later ones of that epoch. There are two ways to that:
@@ -21,7 +21,7 @@ from harness.systems.ensemble.transactions import Transaction, merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ensemble:
+class Comparison:
     """What the logs of an ensemble's servers say together."""
 
     transactions: Sequence[Transaction]
@@ -32,7 +32,7 @@ class Ensemble:
     """Sentences about transactions that were discarded, whether or not they had been committed."""
 
 
-def compared(logs: Sequence[Sequence[Transaction]], read: Mapping[int, str]) -> Ensemble:
+def compare(logs: Sequence[Sequence[Transaction]], read: Mapping[int, str]) -> Comparison:
     """Compare the logs of all servers with each other, and with what a client read meanwhile.
 
     `read` has the znodes that were read, by the zxid of their last change.
@@ -57,7 +57,7 @@ def compared(logs: Sequence[Sequence[Transaction]], read: Mapping[int, str]) -> 
             discarded.append(sentence)
             begins[zxid >> 32] = min(begins.get(zxid >> 32, zxid), zxid)
     kept = [each for each in transactions if each.zxid < begins.get(each.epoch, each.zxid + 1)]
-    return Ensemble(transactions=kept, lost=lost, discarded=discarded)
+    return Comparison(transactions=kept, lost=lost, discarded=discarded)
 
 
 def _ends(zxids: Iterable[int]) -> dict[int, int]:

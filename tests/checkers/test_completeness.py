@@ -88,8 +88,17 @@ def test_what_zookeeper_lost_is_no_fault_of_the_broker() -> None:
     story.run_file = replace(told, zookeeper_lost=(lost,))
     found = check(story.sources(), story.plan)
     assert found.outcome.value == "UNKNOWN"
-    assert [each.detail for each in found.assumptions if lost in each.detail]
+    assert [each.holds for each in found.assumptions if lost in each.detail] == [False]
     assert [e.judgement.value for e in found.anomalies if e.kind == "isr-broken"] == ["unknown"]
+
+
+def test_what_zookeeper_lost_is_told_where_nothing_is_forbidden() -> None:
+    """What brokers did after it is not judged, so the run is not VALID."""
+    story = healthy()
+    story.plan |= {"control_plane": "zookeeper", "zookeepers": 1}
+    told = replace(story.run_file, zookeeper_logs=("101",), plan_digest=None)
+    story.run_file = replace(told, zookeeper_lost=("transaction 0x50000000d",))
+    assert check(story.sources(), story.plan).outcome.value == "UNKNOWN"
 
 
 def test_what_zookeeper_discarded_matters_only_where_something_is_forbidden() -> None:

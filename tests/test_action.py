@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from checkers.verdict import Outcome
+from harness.reports.summary import LOOKS
 from tests.support.require import require
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +84,16 @@ def test_verdict_is_the_summary_and_decides(runner: Runner) -> None:
     assert "chaos" in ended.stdout
 
 
+@pytest.mark.parametrize("sign", ["", *(f"{sign} " for sign, _ in LOOKS.values())])
+@pytest.mark.parametrize("verdict", Outcome)
+def test_summary_begins_with_every_verdict(runner: Runner, sign: str, verdict: Outcome) -> None:
+    """Also with the sign of permitted losses, and without signs on an ASCII terminal."""
+    line = f"{sign}{verdict}: WHAT IT MEANS"
+    runner.command(FAKE.replace("✕ INVALID: CONTRACT BROKEN", line))
+    runner.run(plan="quick")
+    assert runner.summary.read_text().startswith(f"```\n{line}\n")
+
+
 def test_program_is_tested_by_its_file(runner: Runner) -> None:
     """A path with a space stays one word."""
     runner.run(test_app="my app/APP.toml")
@@ -106,6 +118,6 @@ def test_real_run_in_a_job(tmp_path: Path) -> None:
     )
     ended = runner.run(plan="quick", arguments="--duration 12 --seed 3 --faults pause")
     assert ended.returncode == 0, ended.stdout
-    assert "✓ VALID" in runner.summary.read_text()
+    assert " VALID: " in runner.summary.read_text()
     run = runner.output.read_text().strip().removeprefix("run=")
     assert (tmp_path / run / "report.html").stat().st_size > 10_000

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from harness.systems.brokers import BrokerSystem
 from harness.targets.local import LocalTarget
+from tests.support.clients.steady_senders import PATIENCE_S, Answers
 from tests.support.require import require
-from tests.tools.leader_moves import PATIENCE_S, Sender, cluster, sending, settled
+from tests.tools.leader_moves import cluster, sending, settled
 
 RATE_PER_S = 200.0
 SETTLE_S = 0.5
@@ -43,25 +44,25 @@ def read_all(target: LocalTarget, system: BrokerSystem, count: int) -> dict[int,
 
 
 def under_load(
-    place: Path, outage: Callable[[LocalTarget, BrokerSystem, Sender], None]
-) -> tuple[Sender, dict[int, bytes]]:
+    place: Path, outage: Callable[[LocalTarget, BrokerSystem, Answers], None]
+) -> tuple[Answers, dict[int, bytes]]:
     """Send all the while that `outage` lasts, and read everything afterwards."""
     require("root", "netns")
     with cluster(place) as (target, system):
-        with sending(target, system, RATE_PER_S) as sender:
+        with sending(target, system, RATE_PER_S) as answers:
             time.sleep(SETTLE_S)
-            outage(target, system, sender)
+            outage(target, system, answers)
             time.sleep(SETTLE_S)
         settled(target, system, 1)
-        return sender, read_all(target, system, max(sender.offsets) + 1)
+        return answers, read_all(target, system, max(answers.offsets) + 1)
 
 
-def check(sender: Sender, found: dict[int, bytes]) -> None:
+def check(answers: Answers, found: dict[int, bytes]) -> None:
     """Every acknowledged record is at its offset, and nothing is there twice."""
-    assert sender.failures == []
-    assert len(sender.offsets) > 10 * SETTLE_S
-    acknowledged = dict(zip(sender.offsets, sender.values, strict=True))
-    assert len(acknowledged) == len(sender.offsets)
+    assert answers.failures == []
+    assert len(answers.offsets) > 10 * SETTLE_S
+    acknowledged = dict(zip(answers.offsets, answers.values, strict=True))
+    assert len(acknowledged) == len(answers.offsets)
     assert {offset: found.get(offset) for offset in acknowledged} == acknowledged
     assert len(set(found.values())) == len(found)
 
@@ -70,7 +71,7 @@ def check(sender: Sender, found: dict[int, bytes]) -> None:
 def test_every_node_in_turn(tmp_path: Path) -> None:
     """A rolling restart by SIGTERM: leaderships are handed over, and nobody notices."""
 
-    def roll(target: LocalTarget, system: BrokerSystem, sender: Sender) -> None:
+    def roll(target: LocalTarget, system: BrokerSystem, answers: Answers) -> None:
         for node in target.node_ids():
             other = node % len(target.node_ids()) + 1
             assert target.stop(node, PATIENCE_S)
@@ -84,15 +85,15 @@ def test_every_node_in_turn(tmp_path: Path) -> None:
 def test_all_nodes_at_once(tmp_path: Path) -> None:
     """SIGKILL to every node: what was acknowledged was on all of them, and they know it again."""
 
-    def kill(target: LocalTarget, system: BrokerSystem, sender: Sender) -> None:
-        before = len(sender.offsets)
+    def kill(target: LocalTarget, system: BrokerSystem, answers: Answers) -> None:
+        before = len(answers.offsets)
         for node in target.node_ids():
             target.kill(node)
         for node in target.node_ids():
             target.start(node)
         settled(target, system, 1)
         deadline_s = time.monotonic() + PATIENCE_S
-        while len(sender.offsets) <= before + 10 and time.monotonic() < deadline_s:
+        while len(answers.offsets) <= before + 10 and time.monotonic() < deadline_s:
             time.sleep(0.05)
 
     check(*under_load(tmp_path, kill))

@@ -1,12 +1,12 @@
 """How long acknowledgements pause when a leader hands over in order.
 
-    python -m tests.tools.leader_moves [--rounds 10] [--rate 500] [--json FILE]
+    python -m tests.tools.leader_moves [--rounds 10] [--rate 500] [--client own] [--json FILE]
 
-Three nodes on the local target, one librdkafka producer (acks=all, idempotent) that sends at a
-steady rate to one partition. In every round the partition's leader gets SIGTERM, hands over and
-ends; the gap is the longest time between two acknowledgements around that. Then it is started
-again and awaited in the ISR. Every acknowledged offset must be distinct: nothing may be written
-over. Needs what the local target needs (root or a user namespace).
+Three nodes on the local target, one producer (librdkafka, or highwater's own client; acks=all,
+idempotent) that sends at a steady rate to one partition. In every round the partition's leader
+gets SIGTERM, hands over and ends; the gap is the longest time between two acknowledgements around
+that. Then it is started again and awaited in the ISR. Every acknowledged offset must be distinct:
+nothing may be written over. Needs what the local target needs (root or a user namespace).
 """
 
 import argparse
@@ -14,16 +14,13 @@ import json
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness.plans.plan import build
@@ -34,31 +31,21 @@ from harness.targets.local import LocalTarget
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
+from tests.support.clients.steady_senders import (
+    LIBRDKAFKA,
+    PATIENCE_S,
+    Answers,
+    LibrdkafkaSender,
+    OwnSender,
+    Sender,
+)
 from tests.support.targets.machine import local_target
 
 NODES = 3
-PATIENCE_S = 30.0
 QUIET_MS = 1_000.0
 """How long after the node's end its move may still show in the acknowledgements."""
 
-CLIENT: Mapping[str, Any] = {
-    "acks": "all",
-    "enable.idempotence": True,
-    "linger.ms": 0,
-    "retry.backoff.ms": 1,
-    "retry.backoff.max.ms": 10,
-    "topic.metadata.refresh.fast.interval.ms": 10,
-    "topic.metadata.refresh.interval.ms": 1_000,
-    "reconnect.backoff.ms": 10,
-    "reconnect.backoff.max.ms": 100,
-    # As a client that writes to many partitions has it: a connection to every broker. Otherwise
-    # librdkafka, told of a new leader to which it has none, may connect only a second later.
-    "enable.sparse.connections": False,
-    "socket.nagle.disable": True,
-    "broker.address.family": "v4",
-    "log.connection.close": False,
-    "log_level": 2,  # a node that is down refuses connections
-}
+CLIENTS = ("librdkafka", "own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,57 +60,6 @@ class Move:
     """The longest time without an acknowledgement, from SIGTERM to QUIET_MS after the end."""
     usual_ms: float
     """The same over as long a time without a move."""
-
-
-class Sender:
-    """Sends to partition 0 at a steady rate on a thread of its own; remembers every answer."""
-
-    def __init__(self, producer: Producer, topic: str, rate_per_s: float) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._period_s = 1 / rate_per_s
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sender")
-        self.acked_s: list[float] = []
-        self.offsets: list[int] = []
-        self.values: list[bytes] = []
-        self.failures: list[str] = []
-
-    def __enter__(self) -> "Sender":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._ending.set()
-        self._thread.join()
-        self._producer.flush(PATIENCE_S)
-
-    def _run(self) -> None:
-        due_s = time.monotonic()
-        number = 0
-        while not self._ending.is_set():
-            self._producer.produce(
-                self._topic, b"%d" % number, partition=0, on_delivery=self._delivered
-            )
-            number += 1
-            due_s += self._period_s
-            while (left_s := due_s - time.monotonic()) > 0:
-                self._producer.poll(left_s)
-            self._producer.poll(0)
-
-    def _delivered(self, error: object, message: Message) -> None:
-        if error is None:
-            self.acked_s.append(time.monotonic())
-            self.offsets.append(int(message.offset() or 0))
-            self.values.append(bytes(message.value() or b""))
-        else:
-            self.failures.append(str(error))
-
-    def longest_gap_ms(self, since_s: float, until_s: float) -> float:
-        """The longest time without an acknowledgement between two instants."""
-        inside = [at for at in self.acked_s.copy() if since_s <= at <= until_s]
-        marks = [since_s, *inside, until_s]
-        return 1000 * max(after - before for before, after in pairwise(marks))
 
 
 def leader_and_isr(target: LocalTarget, system: BrokerSystem, asked: int) -> tuple[int, int]:
@@ -156,12 +92,17 @@ def settled(target: LocalTarget, system: BrokerSystem, asked: int) -> int:
         time.sleep(0.05)
 
 
-def measure(directory: Path, *, rounds: int, rate_per_s: float) -> tuple[list[Move], Sender]:
+def measure(
+    directory: Path, *, rounds: int, rate_per_s: float, client: str
+) -> tuple[list[Move], Answers]:
     """Make `rounds` hand-overs on a cluster whose files are below `directory`."""
-    with cluster(directory) as (target, system), sending(target, system, rate_per_s) as sender:
+    with (
+        cluster(directory) as (target, system),
+        sending(target, system, rate_per_s, client) as answers,
+    ):
         time.sleep(1.0)
-        moves = [_move(target, system, sender) for _ in range(rounds)]
-    return moves, sender
+        moves = [_move(target, system, answers) for _ in range(rounds)]
+    return moves, answers
 
 
 @contextmanager
@@ -192,15 +133,24 @@ def cluster(directory: Path) -> Iterator[tuple[LocalTarget, BrokerSystem]]:
 
 
 @contextmanager
-def sending(target: LocalTarget, system: BrokerSystem, rate_per_s: float) -> Iterator[Sender]:
+def sending(
+    target: LocalTarget, system: BrokerSystem, rate_per_s: float, client: str = CLIENTS[0]
+) -> Iterator[Answers]:
     """One producer at work; its every send is answered when this ends."""
+    with _sender(target, system, rate_per_s, client) as sender:
+        yield sender.answers
+
+
+def _sender(target: LocalTarget, system: BrokerSystem, rate_per_s: float, client: str) -> Sender:
+    if client == "own":
+        brokers = list(system.brokers.values())
+        return OwnSender(brokers, "t", rate_per_s, target.in_client_netns())
     with target.in_client_netns():
-        producer = Producer({**CLIENT, "bootstrap.servers": system.bootstrap})
-    with Sender(producer, "t", rate_per_s) as sender:
-        yield sender
+        producer = Producer({**LIBRDKAFKA, "bootstrap.servers": system.bootstrap})
+    return LibrdkafkaSender(producer, "t", rate_per_s)
 
 
-def _move(target: LocalTarget, system: BrokerSystem, sender: Sender) -> Move:
+def _move(target: LocalTarget, system: BrokerSystem, answers: Answers) -> Move:
     """Let the leader hand over and end, and bring it back."""
     quiet_s = QUIET_MS / 1000
     leader = settled(target, system, 1)
@@ -210,7 +160,7 @@ def _move(target: LocalTarget, system: BrokerSystem, sender: Sender) -> Move:
     target.stop(leader, PATIENCE_S)
     ended_s = time.monotonic()
     time.sleep(quiet_s)
-    gap_ms = sender.longest_gap_ms(began_s, ended_s + quiet_s)
+    gap_ms = answers.longest_gap_ms(began_s, ended_s + quiet_s)
     successor, _ = leader_and_isr(target, system, other)
     target.start(leader)
     settled(target, system, other)
@@ -219,7 +169,7 @@ def _move(target: LocalTarget, system: BrokerSystem, sender: Sender) -> Move:
         successor=successor,
         stop_ms=1000 * (ended_s - began_s),
         gap_ms=gap_ms,
-        usual_ms=sender.longest_gap_ms(began_s - quiet_s, began_s),
+        usual_ms=answers.longest_gap_ms(began_s - quiet_s, began_s),
     )
 
 
@@ -228,23 +178,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--rate", type=float, default=500.0, help="sends per second")
+    parser.add_argument("--client", choices=CLIENTS, default=CLIENTS[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path, help="an empty directory for the nodes' output")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         place = options.keep or Path(scratch)
-        moves, sender = measure(place, rounds=options.rounds, rate_per_s=options.rate)
+        moves, answers = measure(
+            place, rounds=options.rounds, rate_per_s=options.rate, client=options.client
+        )
     for move in moves:
         print(
             f"node {move.node} to {move.successor}: longest gap {move.gap_ms:.1f} ms "
             f"(usually {move.usual_ms:.1f} ms), stopped in {move.stop_ms:.0f} ms"
         )
     gaps = sorted(move.gap_ms for move in moves)
-    twice = len(sender.offsets) - len(set(sender.offsets))
+    twice = len(answers.offsets) - len(set(answers.offsets))
     print(
         f"{len(moves)} moves: median {statistics.median(gaps):.1f} ms, "
         f"90th percentile {gaps[9 * (len(gaps) - 1) // 10]:.1f} ms, at most {gaps[-1]:.1f} ms; "
-        f"{len(sender.offsets)} acknowledged, {len(sender.failures)} failed, {twice} offsets twice"
+        f"{len(answers.offsets)} acknowledged, {len(answers.failures)} failed, "
+        f"{twice} offsets twice"
     )
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(move) for move in moves], indent=1))

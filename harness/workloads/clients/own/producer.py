@@ -304,8 +304,10 @@ class Producer:
             offset = int(row.base_offset)
             self._send_zombie(node, sent)
             return self._ended(sent, result, None, node, offset if offset >= 0 else None)
-        at_once = self._cluster.hint(sent.partition, answer, row)
-        return self._ended(sent, result, row.error_code.name.upper(), node, at_once=at_once)
+        self._cluster.hint(sent.partition, answer, row)
+        leader = self._cluster.leader(sent.partition)
+        moved = leader is not None and leader.node != node
+        return self._ended(sent, result, row.error_code.name.upper(), node, at_once=moved)
 
     def _all(
         self, sent: Sequence[_Sent], result: AttemptResult, error: str | None, node: int | None
@@ -323,7 +325,9 @@ class Producer:
         *,
         at_once: bool = False,
     ) -> None:
-        """Record that an attempt has ended. With `at_once` the next one needs no backoff."""
+        """Record that an attempt has ended. With `at_once` the next one needs no backoff: another
+        broker leads now (KIP-951).
+        """
         again_s = self._loop.time()
         if result is not AttemptResult.APPENDED and not at_once:
             cluster = self._cluster

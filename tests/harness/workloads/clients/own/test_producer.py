@@ -1,5 +1,6 @@
 """Our own producer, with scripted brokers and with clusters under faults."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.partition_queue import Limits, MessageOutcome
 from harness.workloads.clients.own.producer import Producer, ProducerSettings
+from harness.workloads.clients.own.waiting import Backoff
 from nodes.log.batch import read_header
 from nodes.wire.errors import Unanswerable
 from tests.support.clients.scripted_brokers import PRODUCE, Script
@@ -58,6 +60,8 @@ class Partition(Script):
         timeout_s: float = 3.0,
         drain_s: float = 10.0,
         idempotence: bool = True,
+        messages_of_a_batch: int = Limits().messages,
+        timing: Timing = TIMING,
     ) -> None:
         """Send some messages and wait for their outcomes."""
 
@@ -65,7 +69,9 @@ class Partition(Script):
             producer = Producer(
                 cluster,
                 ProducerSettings(
-                    acks=acks, idempotence=idempotence, limits=Limits(timeout_s=timeout_s)
+                    acks=acks,
+                    idempotence=idempotence,
+                    limits=Limits(messages=messages_of_a_batch, timeout_s=timeout_s),
                 ),
                 wall_clock_ms=itertools.count(1).__next__,
                 on_ended=lambda _, ended, __: self.outcomes.update(
@@ -78,7 +84,7 @@ class Partition(Script):
             await producer.close(drain_s)
             assert producer.pending == 0
 
-        self.run(client, TIMING)
+        self.run(client, timing)
 
 
 OK: Callable[[Outcome], bool] = lambda outcome: outcome == (MessageOutcome.OK, 40, None)  # noqa: E731
@@ -107,22 +113,40 @@ def test_refused_or_unanswered_batch_is_sent_again_unchanged() -> None:
     assert len({bytes(each) for each in sent}) == 1
 
 
+def _led_by_the_first(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Old metadata: broker 1 still leads."""
+    old = {"partition_index": 0, "leader_id": 1, "leader_epoch": 2}
+    return {**metadata, "topics": [{**metadata["topics"][0], "partitions": [old]}]}
+
+
 def test_answer_names_the_new_leader() -> None:
     """KIP-951: the next attempt goes to the new leader at once, without a metadata request."""
     partition = Partition(current_leader={"leader_id": 2, "leader_epoch": 3})
     partition.leader = (2, 3)
     metadata = partition._metadata
-    partition.answers[3] = lambda node, request: {
-        **metadata(node, request),
-        "topics": [
-            {
-                **metadata(node, request)["topics"][0],
-                "partitions": [{"partition_index": 0, "leader_id": 1, "leader_epoch": 2}],
-            }
-        ],
-    }
+    partition.answers[3] = lambda node, request: _led_by_the_first(metadata(node, request))
     partition.send()
     assert [node for node, r in partition.seen if int(r.__api_key__) == PRODUCE] == [1, 2]
+    assert all(OK(outcome) for outcome in partition.outcomes.values())
+
+
+def test_every_batch_in_flight_follows_the_new_leader_at_once() -> None:
+    """KIP-951: the second answer says nothing new, and its batch still needs no backoff."""
+    partition = Partition(current_leader={"leader_id": 2, "leader_epoch": 3})
+    partition.leader = (2, 3)
+    metadata = partition._metadata
+    partition.answers[3] = lambda node, request: _led_by_the_first(metadata(node, request))
+    asked_s: list[float] = []
+
+    def produce(node: int, request: Any) -> Mapping[str, Any]:
+        asked_s.append(asyncio.get_running_loop().time())
+        return partition.produce(node, request)
+
+    partition.answers[PRODUCE] = produce
+    slow = Timing(retry=Backoff(first_s=2.0, last_s=2.0))
+    partition.send(2, messages_of_a_batch=1, timing=slow, timeout_s=30, drain_s=60)
+    assert [node for node, r in partition.seen if int(r.__api_key__) == PRODUCE] == [1, 1, 2, 2]
+    assert asked_s[-1] - asked_s[0] < 1
     assert all(OK(outcome) for outcome in partition.outcomes.values())
 
 

@@ -16,10 +16,12 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     """Find positions that a consumer did not reach by going on one record.
 
     kind poll-skip: the consumer skipped offsets that hold records (other_offset: the greatest of
-    them). It may skip offsets without records (control batches, aborted data). Another client
-    must have read the skipped record and then the one that the consumer went on to: a log that was
-    cut and written again holds records where the old one had none. kind
-    nonmonotonic-poll: the consumer went back without an assignment (other_offset: the position
+    them). It may skip offsets without records (control batches), and records of transactions that
+    are not known to be committed. Another client must have read the skipped record and then the one
+    that the consumer went on to: a log that was cut and written again holds records where the old
+    one had none.
+
+    kind nonmonotonic-poll: the consumer went back without an assignment (other_offset: the position
     before). detail: inside one poll, or between polls. The records of one operation are ordered by
     offset; a step back inside a poll is recorded as another operation.
     """
@@ -109,11 +111,11 @@ def _jumps(frames: Frames, odd: Frame) -> Frame:
 
 def _predecessors(frames: Frames, jumps: Frame) -> Frame:
     """Return topic, partition, offset, before: the last record below each offset that was jumped
-    to, among all records that any read returned. The search goes bucket by bucket, so that no task
-    needs a whole partition."""
+    to, among all `_due` records. The search goes bucket by bucket, so that no task needs a whole
+    partition."""
     F = frames.engine.functions
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
-    known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
+    known = _due(frames).select(*TP, F.col("offset").alias("known"), bucket)
     wanted = frames.engine.materialize(jumps.select(*TP, "offset", bucket).distinct())
     nearest = frames.engine.materialize(
         known.join(wanted, on=[*TP, "bucket"], how="inner")
@@ -129,6 +131,17 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
     tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("before"))
     below = farther.join(frames.engine.materialize(tops), on=[*TP, "bucket"], how="inner")
     return nearest.unionByName(below.select(*TP, "offset", "before"))
+
+
+def _due(frames: Frames) -> Frame:
+    """Return the records that every reader must be given: all that any read returned, without those
+    of transactions that are not known to be committed. A consumer may pass over such a record, as
+    aborted, and another one may be given it later, because the log lost the marker."""
+    if not frames.ended_transactions.recorded:
+        return frames.reads
+    F = frames.engine.functions
+    doubtful = frames.send_outcomes.where(F.col("txn").isNotNull() & (F.col("type") != F.lit("ok")))
+    return frames.reads.join(doubtful.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
 
 
 def _witnessed(frames: Frames, skipped: Frame) -> Frame:

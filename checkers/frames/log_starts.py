@@ -53,9 +53,10 @@ def log_starts(
     cut = first_offsets.where(F.col("log_start") > F.lit(0)).select(*TP, "log_start")
     cut = engine.materialize(cut)
     found = cut.join(ends.select(*TP, "read_ns"), on=TP, how="inner")
+    removed = engine.materialize(_newest_removed(engine, cut, sends))
     for known in (
-        _newest_removed(engine, cut, sends),
-        _left_bytes(engine, cut, replicas, replica_ends),
+        removed.select(*TP, "newest_ns"),
+        _left_bytes(engine, cut, removed, replicas, replica_ends),
         _once_ends(engine, sends),
         _epochs(engine, cluster),
     ):
@@ -78,19 +79,33 @@ def log_starts(
 
 
 def _newest_removed(engine: Engine, cut: Frame, sends: Frame) -> Frame:
-    """Return when the newest send before the log's start began: topic, partition, newest_ns."""
+    """Return when the newest send before the log's start began, and the offset of the newest record
+    there that was acknowledged or read: topic, partition, newest_ns, newest_offset."""
     F = engine.functions
     gone = sends.where(F.col("final_offset").isNull()).join(cut, on=TP, how="inner")
-    before = F.coalesce("offset", "first_offset") < F.col("log_start")
-    return gone.where(before).groupBy(*TP).agg(F.max("invoke_ns").alias("newest_ns"))
+    place = F.coalesce("offset", "first_offset")
+    missed = (F.col("type") == F.lit("ok")) | F.col("first_offset").isNotNull()
+    return (
+        gone.where(place < F.col("log_start"))
+        .groupBy(*TP)
+        .agg(
+            F.max("invoke_ns").alias("newest_ns"),
+            F.max(F.when(missed, place)).alias("newest_offset"),
+        )
+    )
 
 
-def _left_bytes(engine: Engine, cut: Frame, replicas: Frame, replica_ends: Frame) -> Frame:
-    """Return the most bytes that a replica has which starts no earlier than the final log: topic,
-    partition, left_bytes."""
+def _left_bytes(
+    engine: Engine, cut: Frame, removed: Frame, replicas: Frame, replica_ends: Frame
+) -> Frame:
+    """Return the most bytes that a replica has without the removed records: topic, partition,
+    left_bytes. It may start before the final log, which begins with the first record that a reader
+    is given: aborted records and markers come before. removed: the result of `_newest_removed`."""
     F = engine.functions
     starts = replica_ends.select("node", *TP, "start_offset").join(cut, on=TP, how="inner")
-    late = engine.materialize(starts.where(F.col("start_offset") >= F.col("log_start")))
+    starts = left_join(engine.materialize(starts), removed.select(*TP, "newest_offset"), on=TP)
+    newest = F.coalesce(F.col("newest_offset"), F.col("log_start") - F.lit(1))
+    late = engine.materialize(starts.where(F.col("start_offset") > newest))
     batches = replicas.join(late, on=["node", *TP], how="inner")
     batches = batches.where(F.col("last_offset") >= F.col("start_offset"))
     filled = batches.groupBy("node", *TP).agg(F.sum("size").cast("bigint").alias("bytes"))

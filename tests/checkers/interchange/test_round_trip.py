@@ -60,6 +60,10 @@ LEFT_BEHIND = {
 }
 """By golden history, what else has no form."""
 
+ACCUSED_BY_JEPSEN = {"consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"}}
+"""What its rules forbid and ours do not: they do not know that a transaction may have been aborted
+when a consumer passed over it, and committed after its log had lost the marker."""
+
 Places = set[tuple[str, int]]
 """Kinds of anomalies, and the number of the key."""
 
@@ -200,4 +204,5 @@ def test_what_is_valid_is_valid_for_jepsen() -> None:
         assert invoked * 2 == len(ops), name
         kinds = {kind for kind, _ in golden.expect}
         if golden.outcome == "VALID" and kinds <= WITHOUT_A_FORM.keys():
-            assert errors(ops) <= {"unseen"}, (name, errors(ops))
+            known = {"unseen"} | ACCUSED_BY_JEPSEN.get(name, set())
+            assert errors(ops) <= known, (name, errors(ops))

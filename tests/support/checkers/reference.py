@@ -100,10 +100,10 @@ def _of_partition(
     yield from _reads(sends, final, polls, complete)
     asks = [r for r in rows if r["f"] == "watermark"]
     yield from _real_time(acked, told, final, _lasting(polls, final, complete), polls, asks)
+    doubtful = {r["value"] for r in sends if r.get("txn") and r["type"] != "ok"}
+    held = {r["offset"] for r in final + polls if r["value"] not in doubtful}
     for client in {r["client"] for r in rows}:
-        yield from _jumps(
-            [r for r in rows if r["client"] == client], {r["offset"] for r in final + polls}
-        )
+        yield from _jumps([r for r in rows if r["client"] == client], held)
         yield from _watermarks([r for r in rows if r["client"] == client and r["f"] == "watermark"])
 
 

@@ -33,6 +33,13 @@ def _early_polls(s: Story) -> None:
     s.poll(ALL, 20.05, {20: v(ALL, 97), 21: v(ALL, 98)}, isolation=0)
 
 
+def _passed_over(s: Story) -> None:
+    """A consumer of committed records goes on to offset 22, without the transaction's records."""
+    s.send(ALL, 99, 22, 20.2)
+    s.poll(ALL, 21, {22: v(ALL, 99)}, isolation=1)
+    s.read_in_the_end(ALL, 22, v(ALL, 99), isolation=1)
+
+
 def old_transactions(s: Story) -> None:
     """The cluster has transaction version 1, and a link was slow."""
     s.plan["broker"] = {"transaction.version": "1"}
@@ -53,6 +60,27 @@ def committed_transaction_is_torn(s: Story) -> None:
 def transaction_of_unknown_end_is_torn(s: Story) -> None:
     """Nobody answered the commit, and the log has one half."""
     _transaction(s, "commit-transaction", "info", visible=(98,))
+
+
+@golden("INVALID", {("aborted-read", "transaction"): (F, 1)})
+def consumer_passes_over_an_aborted_record_that_is_read_later(s: Story) -> None:
+    """It was right to: the record should never have been read."""
+    _transaction(s, "abort-transaction", visible=(98,))
+    _passed_over(s)
+
+
+@golden("VALID")
+def consumer_passes_over_a_transaction_of_unknown_end(s: Story) -> None:
+    """It may have been aborted then. What committed it later is not the consumer's fault."""
+    _transaction(s, "commit-transaction", "info", visible=(97, 98))
+    _passed_over(s)
+
+
+@golden("INVALID", {("poll-skip", None): (F, 1)})
+def consumer_passes_over_a_committed_record(s: Story) -> None:
+    """Near miss of both: the commit was acknowledged."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+    _passed_over(s)
 
 
 @golden("VALID")

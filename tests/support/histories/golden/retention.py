@@ -58,6 +58,30 @@ def retention_by_size_before_a_truncation(s: Story) -> None:
     _configs(s, ALL, retention_bytes=1501)
 
 
+def _first_record_is_not_read(s: Story, **send: object) -> None:
+    """The files of all replicas start with a record that no reader was given."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1500)
+    s.forget(topic=ALL, values={v(ALL, GONE + 1)})
+    for row in s.rows("send", ALL):
+        if row["value"] == v(ALL, GONE + 1):
+            row.update(send)
+
+
+@golden("VALID", BOTH, cause="the rest has 1,500 bytes, and retention.bytes=1500")
+def retention_leaves_an_aborted_record_first(s: Story) -> None:
+    """The log starts in the files before the first record that readers of committed records get."""
+    _first_record_is_not_read(s, type="fail", txn=1, transactional_id="id")
+
+
+@golden(
+    "UNKNOWN", {("lost-write", "prefix"): (U, GONE + 1), ("truncated-read", "prefix"): (U, GONE)}
+)
+def retention_does_not_remove_what_the_files_have(s: Story) -> None:
+    """Near miss: the record was acknowledged, so what the files have is not all that was left."""
+    _first_record_is_not_read(s)
+
+
 @golden(
     "VALID",
     {("lost-write", "prefix"): (P, GONE), ("truncated-read", "prefix"): (P, GONE),

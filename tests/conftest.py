@@ -101,8 +101,11 @@ def _open_descriptors() -> Counter[str]:
     return found
 
 
-PASSED = "highwater/passed"
-"""Where the cache keeps what passed in a session that was told to remember it."""
+PASSED, DONE = "highwater/passed", "highwater/done"
+"""Where the cache keeps what passed in a session that was told to remember it, and the files of
+which nothing is left: a session for the rest need not import them."""
+LEFT_OUT = "left out"
+"""What a worker tells the session: the tests that the command line leaves out."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,15 +118,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has passed, if the command line says so; begin with what takes longest."""
-    cache = getattr(config, "cache", None)
-    if cache and config.getoption("--leave-out-passed"):
-        passed = frozenset(cache.get(PASSED, []))
-        config.hook.pytest_deselected(items=[each for each in items if each.nodeid in passed])
-        items[:] = [each for each in items if each.nodeid not in passed]
-    items.sort(key=lambda each: tiers.place(each.nodeid.partition("::")[0]))
+def _remembered(config: pytest.Config, what: str) -> frozenset[str]:
+    """What an earlier session has left in the cache, if the command line says to leave it out."""
+    cache = getattr(config, "cache", None)  # `-p no:cacheprovider` leaves none
+    asked = cache is not None and config.getoption("--leave-out-passed")
+    return frozenset(cache.get(what, [])) if asked else frozenset()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file of which all has passed."""
+    done = _remembered(config, DONE) if collection_path.suffix == ".py" else ()
+    return True if str(collection_path.relative_to(config.rootpath)) in done else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Leave out what has passed; begin with what takes longest."""
+    passed = _remembered(config, PASSED)
+    config.hook.pytest_deselected(items=[each for each in items if each.nodeid in passed])
+    items[:] = [each for each in items if each.nodeid not in passed]
+    every = {each.nodeid for each in items}
+    yield
+    items.sort(key=lambda each: tiers.place(tiers.file_of(each.nodeid)))
+    if hasattr(config, "workeroutput"):  # that of a worker of pytest-xdist
+        config.workeroutput[LEFT_OUT] = sorted(every - {each.nodeid for each in items})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker ends. All have left out the same; one that crashed does not say what."""
+    if hasattr(node, "workeroutput"):
+        node.config.stash[_LEFT_OUT] = node.workeroutput[LEFT_OUT]
+
+
+_LEFT_OUT = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_finish() -> None:
@@ -144,8 +174,14 @@ def pytest_terminal_summary(
     wanted = wanting(reasons)
     cache = getattr(config, "cache", None)  # `-p no:cacheprovider` leaves none
     if cache and config.getoption("--remember-passed"):
-        passed = terminalreporter.stats.get("passed", ())
-        cache.set(PASSED, sorted({report.nodeid for report in passed}))
+        stats = terminalreporter.stats
+        passed = {report.nodeid for report in stats.get("passed", ())}
+        others = [each for kind in stats.keys() - {"", "passed"} for each in stats[kind]]
+        left = [report.nodeid for report in others if report.nodeid] + config.stash.get(
+            _LEFT_OUT, []
+        )
+        cache.set(PASSED, sorted(passed))
+        cache.set(DONE, tiers.done(passed, left))
     if lines := summary(wanted):
         terminalreporter.section("skipped, since this machine lacks something")
         for line in lines:

@@ -1,11 +1,15 @@
 """What only the night runs is more of what every change shows."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from tests.support.tiers import LONGEST, a_third_fast, at_turn, in_turn, place, share
+from tests.support.tiers import LONGEST, a_third_fast, at_turn, done, in_turn, place, share
 
 ROOT = Path(__file__).parents[1]
 USE = re.compile(
@@ -97,3 +101,59 @@ def test_a_session_begins_with_files_that_exist() -> None:
     """In the order in which they are named; all others come after them."""
     assert all((ROOT / each).is_file() for each in LONGEST)
     assert sorted(["tests/a.py", *reversed(LONGEST)], key=place) == [*LONGEST, "tests/a.py"]
+
+
+def test_a_file_is_done_when_none_of_its_tests_is_left() -> None:
+    """One that was skipped, failed or left out keeps its file in the next session."""
+    assert done(["a.py::one", "a.py::two[1]", "b.py::one"], ["b.py::two", "c.py::one"]) == ["a.py"]
+
+
+OF_THREE_KINDS = {
+    "test_all.py": "def test_it(): pass",
+    "test_slow.py": """
+        import pytest
+        def test_it(): pass
+        @pytest.mark.slow
+        def test_slow(): pass
+    """,
+    "test_wants.py": """
+        import os, pytest
+        def test_other(): pass
+        @pytest.mark.skipif("TOOL" not in os.environ, reason="no tool")
+        def test_it(): pass
+    """,
+}
+
+
+def test_a_second_session_leaves_out_what_has_passed(tmp_path: Path) -> None:
+    """It imports no file of which all has passed, and runs what was left out or skipped."""
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
+    for name, text in OF_THREE_KINDS.items():
+        (tmp_path / name).write_text(dedent(text))
+
+    def session(*options: str, **variables: str) -> str:
+        argv = (
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "xdist",
+            "--numprocesses",
+            "1",
+            *options,
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+        done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    first = session("-m", "not slow", "--remember-passed")
+    assert "3 passed, 1 skipped" in first
+    (tmp_path / "test_all.py").write_text("raise AssertionError('imported again')")
+    second = session("--leave-out-passed", TOOL="1")
+    assert sorted(re.findall(r"PASSED (\S+)", second)) == [
+        "test_slow.py::test_slow",
+        "test_wants.py::test_it",
+    ]

@@ -79,6 +79,19 @@ def place(file: str) -> int:
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)
 
 
+def file_of(test: str) -> str:
+    """Return the file of a test's id."""
+    return test.partition("::")[0]
+
+
+def done(passed: Iterable[str], left: Iterable[str]) -> list[str]:
+    """Return the files that a session for what is left need not import.
+
+    passed, left: ids of tests. Of these files some passed, and none is left.
+    """
+    return sorted({*map(file_of, passed)} - {*map(file_of, left)})
+
+
 TURN: Final = int(os.environ.get("HIGHWATER_TURN", "0"))
 """Whose turn it is: any number. `.ci/run` makes it of the commit's hash, and prints it."""
 

@@ -57,11 +57,18 @@ def bootstrap(
         yield up.bootstrap
 
 
-@pytest.fixture
-def clients(bootstrap: str, classes: Path) -> Iterator[Driven]:
-    """A process of Kafka's clients."""
+@pytest.fixture(scope="module")
+def process(bootstrap: str, classes: Path) -> Iterator[Driven]:
+    """A process for Kafka's clients: it starts once, and what it has compiled stays."""
     with driven(bootstrap, classes) as found:
         yield found
+
+
+@pytest.fixture
+def clients(process: Driven) -> Iterator[Driven]:
+    """The process, without the clients of other tests."""
+    yield process
+    process.close_all()
 
 
 def created(bootstrap: str, topic: str) -> str:

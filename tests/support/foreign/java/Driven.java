@@ -36,8 +36,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * line for each command, {"id": 1, "result": ...} or {"id": 1, "error": class, "message": ...},
  * and lines for what happens to consumers: {"client": "c", "event": "assigned", ...}. Partitions
  * are written "topic-0". A client does its commands in order; clients run side by side. A consumer
- * that has subscribed polls all the time between its commands. The end of the input ends the program at once, as a kill
- * does.
+ * that has subscribed polls all the time between its commands. After "close" its name is free for
+ * another client. The end of the input ends the program at once, as a kill does.
  */
 public final class Driven {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -58,6 +58,12 @@ public final class Driven {
       setDaemon(true);
     }
 
+    /** Ends the thread; the next command with this name makes another client. */
+    Object closed() {
+      clients.remove(getName());
+      return closed = true;
+    }
+
     /** Does something between commands; returns how long to wait for the next one. */
     abstract long idleMs();
 
@@ -73,7 +79,6 @@ public final class Driven {
           event(getName(), "error", Map.of("error", name(error), "message", text(error)));
         }
       }
-      clients.remove(getName());
     }
   }
 
@@ -102,7 +107,7 @@ public final class Driven {
       deeds.put("member", command -> member());
       deeds.put("close", command -> {
         consumer.close();
-        return closed = true;
+        return closed();
       });
     }
 
@@ -185,7 +190,7 @@ public final class Driven {
       deeds.put("send_offsets", this::sentOffsets);
       deeds.put("close", command -> {
         producer.close(Duration.ofSeconds(10));
-        return closed = true;
+        return closed();
       });
     }
 

@@ -1,6 +1,7 @@
 """Kafka's own consumers and producers in one Java process, driven by a test: `Driven.java`.
 
-A test makes clients, gives them commands, and waits for what happens to them.
+A test makes clients, gives them commands, and waits for what happens to them. Tests may use one
+process after each other: `close_all` ends the clients of one.
 """
 
 import json
@@ -38,6 +39,7 @@ class Driven:
         self._changed = threading.Condition()
         self._answers: dict[int, Event] = {}
         self._events: list[Event] = []
+        self._open: set[str] = set()
         self._has_ended = False
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -77,7 +79,21 @@ class Driven:
 
     def call(self, client: str, do: str, **values: Any) -> Any:
         """Send a command and return its result. Raises Refused."""
-        return self.end(self.begin(client, do, **values))
+        result = self.end(self.begin(client, do, **values))
+        if do in ("consumer", "producer"):
+            self._open.add(client)
+        elif do == "close":
+            self._open.discard(client)
+        return result
+
+    def close_all(self) -> None:
+        """Close the clients that are open, side by side, and forget what has happened."""
+        closing = [self.begin(client, "close") for client in sorted(self._open)]
+        for number in closing:
+            self.end(number)
+        self._open.clear()
+        with self._changed:
+            self._events.clear()
 
     def consumer(self, client: str, group: str, *topics: str, **config: str) -> None:
         """Make a consumer that subscribes to topics; underscores in `config` stand for dots.

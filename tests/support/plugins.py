@@ -12,11 +12,12 @@ ROOT = Path(__file__).parents[2]
 
 def install(folder: Path, *names: str) -> None:
     """Install examples/plugin-NAME into `folder`/site, with the metadata of their entry points."""
-    for name in names:
-        source = folder / f"source-{name}"
+    sources = [folder / f"source-{name}" for name in names]
+    for name, source in zip(names, sources, strict=True):
         shutil.copytree(ROOT / f"examples/plugin-{name}", source)
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--target", str(folder / "site"), str(source)], check=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    subprocess.run([*command, str(folder / "site"), *map(str, sources)], check=True)
+    for source in sources:
         shutil.rmtree(source)
 
 

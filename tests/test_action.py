@@ -12,6 +12,7 @@ import yaml
 from checkers.verdict import Outcome
 from harness.reports.summary import LOOKS
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -109,6 +110,7 @@ def test_one_of_two_inputs_is_needed(runner: Runner, inputs: dict[str, str]) -> 
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "harness/run/test_runner.py::test_real_run_ends_in_a_verdict_and_can_be_replayed")
 def test_real_run_in_a_job(tmp_path: Path) -> None:
     """A short run is VALID, and the report is where the next step uploads it."""
     require("root", "netns")

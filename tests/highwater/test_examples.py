@@ -83,7 +83,7 @@ def test_the_example_of_every_public_name_runs(name: str, names: dict[str, Any])
 
 
 @pytest.mark.slow
-@at_turn(1, 2, "checkers/test_check.py::test_spark_job")
+@at_turn(2, 4, "checkers/test_check.py::test_spark_job")
 def test_the_example_on_spark_runs(names: dict[str, Any]) -> None:
     session = local_spark_session([])
     try:

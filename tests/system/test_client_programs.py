@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.clients.workloads import SAMPLE
 from tests.support.require import require
-from tests.support.tiers import in_turn
+from tests.support.tiers import at_turn, in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +78,7 @@ def compacted_plan(path: Path) -> Path:
     return path
 
 
+@at_turn(1, 2, "system/test_client_programs.py::test_all_workloads_run_in_a_program_and_are_valid")
 def test_keys_of_compacted_topics_are_written_by_programs_and_are_valid(tmp_path: Path) -> None:
     """Both programs write and delete keys while brokers break and clean their logs."""
     require("root", "netns", "java-client")

@@ -34,6 +34,7 @@ from tests.nemesis.faults.test_clock import aimed
 from tests.support.clients.producers import sure_producer
 from tests.support.require import require
 from tests.support.targets.machine import local_target
+from tests.support.tiers import at_turn
 
 NODES = (1, 2, 3)
 PATIENCE_S = 40.0
@@ -254,6 +255,7 @@ duration_ms = 6000
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "system/test_clocks.py::test_a_node_that_restarts_with_a_wrong_clock_comes_back")
 def test_a_run_times_its_causes_by_its_own_clock(tmp_path: Path) -> None:
     """With all controllers an hour ahead a leader is cut off: when it was deposed is told right."""
     require("root", "netns", "faketime")

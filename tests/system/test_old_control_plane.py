@@ -212,7 +212,7 @@ def test_broker_without_zookeeper_ends_with_one_message(tmp_path: Path) -> None:
     assert "start ZooKeeper first" in done.stderr
 
 
-@at_turn(1, 2, "system/test_whole_runs.py::test_truncation_to_the_high_watermark_is_caught")
+@at_turn(3, 4, "system/test_whole_runs.py::test_truncation_to_the_high_watermark_is_caught")
 @pytest.mark.parametrize(
     ("module", "code", "verdict"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.plugins import ROOT, highwater, install
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,7 @@ def test_rows_of_a_detector_are_in_the_contract(folder: Path) -> None:
     assert [row["judgement"] for row in rows] == ["informational", "forbidden"]
 
 
+@at_turn(0, 2, "system/test_plugins.py::test_workload_of_another_package_is_judged")
 def test_system_target_client_and_detector_make_one_run(folder: Path) -> None:
     """A leader pauses, so that acknowledgements come late. The verdict and the report say so, and
     the plan keeps the names."""
@@ -71,6 +73,7 @@ def test_system_target_client_and_detector_make_one_run(folder: Path) -> None:
     assert "our callers" in (run / "report.html").read_text()
 
 
+@at_turn(1, 2, "system/test_plugins.py::test_system_target_client_and_detector_make_one_run")
 def test_workload_of_another_package_is_judged(folder: Path) -> None:
     """Every request has a reply in the end, and our contract holds for both topics; only the
     package's detector may find late acknowledgements. The run can be judged without the packages.

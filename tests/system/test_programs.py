@@ -98,6 +98,7 @@ events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
 
 
+@at_turn(0, 2, "system/test_programs.py::test_program_alone_is_cut_off_from_the_cluster")
 def test_clock_of_the_program_alone_jumps(tmp_path: Path) -> None:
     """By two hours, and back, as a process with the program's environment shows.
 
@@ -130,6 +131,7 @@ events = [
     assert max(hours) - min(hours) >= 2
 
 
+@at_turn(1, 2, "system/test_programs.py::test_clock_of_the_program_alone_jumps")
 def test_program_alone_is_cut_off_from_the_cluster(tmp_path: Path) -> None:
     """The producers go on meanwhile. Its output reaches highwater from its own network, too."""
     require("netns", "nftables")
@@ -167,7 +169,7 @@ events = [{ at_ms = 500, fault = "app.cut", duration_ms = 4000 }]
     assert not any(row["f"] == "app-output" for row in meanwhile)
 
 
-@at_turn(1, 2, "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract")
+@at_turn(1, 4, "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract")
 def test_program_keeps_its_claim_on_a_cluster_beside_zookeeper(tmp_path: Path) -> None:
     """One ZooKeeper node, which is killed, too."""
     require("netns", "zookeeper")

@@ -20,6 +20,7 @@ from tests.support.nodes.cluster import Cluster
 from tests.support.require import require
 from tests.support.targets import docker_daemon, program_image
 from tests.support.targets.machine import leftovers
+from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -180,15 +181,19 @@ def run_id_of(journal: Path) -> str:
 
 @pytest.mark.parametrize(
     ("change", "code", "said"),
-    [
-        (
-            (IMAGE, "no-such-image:1"),
-            254,
-            "has no image no-such-image:1: run `docker pull no-such-image:1`, or build it",
-        ),
-        ((IMAGE, docker_daemon.BASE), 255, "exec --group failed: No such file"),
-        (("HIGHWATER_X =", "PYTHONPATH = '/nowhere', HIGHWATER_X ="), 255, "No module named"),
-    ],
+    in_turn(
+        "system/test_programs_in_containers.py::test_program_that_cannot_work_is_one_message",
+        [
+            (
+                (IMAGE, "no-such-image:1"),
+                254,
+                "has no image no-such-image:1: run `docker pull no-such-image:1`, or build it",
+            ),
+            ((IMAGE, docker_daemon.BASE), 255, "exec --group failed: No such file"),
+            (("HIGHWATER_X =", "PYTHONPATH = '/nowhere', HIGHWATER_X ="), 255, "No module named"),
+        ],
+        of=3,
+    ),
     ids=["no-image", "no-entry-point", "ends-at-once"],
 )
 def test_program_that_cannot_work_is_one_message(

@@ -137,7 +137,7 @@ def named(scenario: Scenario | OfGroups) -> str:
 
 @pytest.mark.parametrize(
     "scenario",
-    in_turn("system/test_scenarios.py::test_scenario", (*SCENARIOS, *REGRESSIONS), of=4),
+    in_turn("system/test_scenarios.py::test_scenario", (*SCENARIOS, *REGRESSIONS), of=9),
     ids=named,
 )
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:

@@ -149,8 +149,8 @@ def test_partitions_of_a_killed_leader_accept_writes_again(sound: Ended) -> None
 
 @pytest.mark.slow
 @at_turn(
-    0,
-    2,
+    1,
+    4,
     "system/test_old_control_plane.py"
     "::test_truncation_to_the_high_watermark_loses_writes_beside_zookeeper_too",
 )

@@ -81,7 +81,7 @@ def check(path: Path, verdict: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @at_turn(
-    0, 2, "system/test_zookeeper.py::test_kafka_beside_zookeeper_is_judged_by_the_same_history"
+    0, 4, "system/test_zookeeper.py::test_kafka_beside_zookeeper_is_judged_by_the_same_history"
 )
 def test_built_in_broker_beside_zookeeper_keeps_its_contract(tmp_path: Path) -> None:
     """Sessions end, controllers and the ensemble's leader are replaced; acks=all loses nothing."""
@@ -90,7 +90,7 @@ def test_built_in_broker_beside_zookeeper_keeps_its_contract(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@at_turn(1, 2, "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract")
+@at_turn(2, 4, "system/test_zookeeper.py::test_built_in_broker_beside_zookeeper_keeps_its_contract")
 def test_kafka_beside_zookeeper_is_judged_by_the_same_history(tmp_path: Path) -> None:
     """Kafka 3.9, the last that can: its znodes have the same paths and values."""
     require("kafka-zookeeper", "netns", "nftables")

@@ -31,7 +31,7 @@ def swarm(seed: int) -> Prepared:
 @pytest.mark.parametrize(
     "seed",
     in_turn(
-        "checkers/causes/test_cause_oracle.py::test_no_loss_is_laid_to_a_wrong_cause", LOSING, of=3
+        "checkers/causes/test_cause_oracle.py::test_no_loss_is_laid_to_a_wrong_cause", LOSING, of=10
     ),
 )
 def test_no_loss_is_laid_to_a_wrong_cause(seed: int) -> None:

@@ -20,6 +20,7 @@ from tests.support.checkers.elle_reference import all_edges, circles
 from tests.support.checkers.jepsen_histories import Told
 from tests.support.checkers.judge_imports import sources, together
 from tests.support.checkers.small_spark import BriefSparkEngine
+from tests.support.tiers import at_turn
 
 G0, G1C, G1C_READS = Phenomenon.G0, Phenomenon.G1C, Phenomenon.G1C_READS
 G_SINGLE, G2 = Phenomenon.G_SINGLE, Phenomenon.G2_ITEM
@@ -124,6 +125,7 @@ def test_names_circles(duckdb: Engine) -> None:
 
 
 @pytest.mark.slow
+@at_turn(1, 4, "checkers/elle/test_planted.py::test_spark_finds_the_same")
 def test_names_circles_on_spark(spark: Any) -> None:
     """The same on Spark."""
     engine = BriefSparkEngine(spark)

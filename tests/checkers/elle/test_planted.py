@@ -43,7 +43,7 @@ def test_missed_and_invented_anomalies_are_named(run_dir: Path, measured: Measur
 
 
 @pytest.mark.slow
-@at_turn(1, 2, "checkers/elle/test_graph.py::test_names_circles_on_spark")
+@at_turn(3, 4, "checkers/elle/test_graph.py::test_names_circles_on_spark")
 def test_spark_finds_the_same(run_dir: Path, measured: Measured) -> None:
     """As many of each kind."""
     assert measure(run_dir, "spark").found == measured.found

@@ -68,7 +68,7 @@ def remembered_of(cluster: list[Any], faults: list[Any]) -> ClusterMemory:
     in_turn(
         "checkers/following/test_memory.py::test_kept_rows_give_the_verdict_of_all_rows",
         sorted(ALL_GOLDEN),
-        of=6,
+        of=12,
     ),
 )
 def test_kept_rows_give_the_verdict_of_all_rows(name: str, tmp_path: Path) -> None:

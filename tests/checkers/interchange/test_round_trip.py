@@ -137,7 +137,7 @@ def test_golden_histories_there_and_back(part: int) -> None:
 @pytest.mark.parametrize(
     "name",
     in_turn(
-        "checkers/interchange/test_round_trip.py::test_golden_history_there_and_back", ALONE, of=6
+        "checkers/interchange/test_round_trip.py::test_golden_history_there_and_back", ALONE, of=18
     ),
 )
 def test_golden_history_there_and_back(name: str) -> None:

@@ -39,7 +39,9 @@ ON_SPARK = (
 
 @pytest.mark.parametrize(
     "name",
-    in_turn("checkers/tampering/test_on_spark.py::test_tampering_is_seen_on_spark", ON_SPARK, of=8),
+    in_turn(
+        "checkers/tampering/test_on_spark.py::test_tampering_is_seen_on_spark", ON_SPARK, of=16
+    ),
 )
 def test_tampering_is_seen_on_spark(
     name: str,

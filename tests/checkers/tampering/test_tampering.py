@@ -46,7 +46,7 @@ def test_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> 
     in_turn(
         "checkers/tampering/test_tampering.py::test_more_tampering_is_seen",
         [name for name in EVERY if name not in FEW],
-        of=12,
+        of=24,
     ),
 )
 def test_more_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from nemesis.faults.fault import Ability
 from nemesis.record import FaultRecord
 from tests.support.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 VERDICT = {"verdict": "VALID", "reasons": [], "topics": []}
 
@@ -455,6 +456,7 @@ def highwater(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "test_action.py::test_real_run_in_a_job")
 def test_real_run_ends_in_a_verdict_and_can_be_replayed(tmp_path: Path) -> None:
     """A real cluster under a kill: judged twice with equal verdicts, and replayed byte for byte."""
     require("netns")

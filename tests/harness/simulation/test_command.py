@@ -66,8 +66,8 @@ def test_run_refuses_a_plan_for_the_simulator(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_equal_seeds_have_equal_digests_and_a_kept_run_repeats(tmp_path: Path) -> None:
     """Two calls have equal digests; a kept run can be repeated from its directory."""
-    one = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "1")
-    other = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "2")
+    one = simulate(tmp_path, "tiny.toml", "--seeds", "1..2", "--jobs", "1")
+    other = simulate(tmp_path, "tiny.toml", "--seeds", "1..2", "--jobs", "2")
     assert (one.returncode, other.returncode) == (0, 0), one.stderr
     digests = [
         line
@@ -76,7 +76,7 @@ def test_equal_seeds_have_equal_digests_and_a_kept_run_repeats(tmp_path: Path) -
         if line.startswith("digest of all seeds")
     ]
     assert digests[0] == digests[1]
-    assert "3 VALID" in one.stdout
+    assert "2 VALID" in one.stdout
     assert "fault kill" in one.stdout
     kept = simulate(tmp_path, "tiny.toml", "--seeds", "2..2", "--trace", "--json")
     result = json.loads(kept.stdout)

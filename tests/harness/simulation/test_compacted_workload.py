@@ -17,6 +17,7 @@ from harness.zoo.mutants import cleans_uncommitted_records, drops_tombstones_ear
 from nodes.log.batch import BatchHeader
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.cleaning.offset_map import GONE, STAYS
+from tests.support.tiers import in_turn
 
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -134,13 +135,16 @@ def test_deleted_keys_that_come_back_are_found(
     assert grave["resurrected-key", None]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "seed", "found"),
-    [
-        (drops_tombstones_early, 3, ("lost-key", "tombstone")),
-        (cleans_uncommitted_records, 1, ("lost-key", None)),
-    ],
+    in_turn(
+        "harness/simulation/test_compacted_workload.py::test_mutants_of_the_cleaner_are_found",
+        [
+            (drops_tombstones_early, 3, ("lost-key", "tombstone")),
+            (cleans_uncommitted_records, 1, ("lost-key", None)),
+        ],
+        of=2,
+    ),
     ids=["drops_tombstones_early", "cleans_uncommitted_records"],
 )
 def test_mutants_of_the_cleaner_are_found(

@@ -20,7 +20,7 @@ SEEDS: list[dict[str, Any]] = tomllib.loads((HERE / "corpus.toml").read_text())[
     in_turn(
         "harness/simulation/test_corpus.py::test_seed_that_once_accused_the_broker_is_valid",
         SEEDS,
-        of=6,
+        of=12,
     ),
     ids=lambda kept: str(kept["number"]),
 )

@@ -103,7 +103,7 @@ def test_unmodified_broker_passes_the_schedule(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     in_turn(
-        "harness/zoo/test_schedules.py::test_mutant_fails_its_schedule_for_its_bug", SCHEDULES, of=2
+        "harness/zoo/test_schedules.py::test_mutant_fails_its_schedule_for_its_bug", SCHEDULES, of=4
     ),
 )
 def test_mutant_fails_its_schedule_for_its_bug(name: str) -> None:

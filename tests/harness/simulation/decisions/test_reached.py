@@ -96,7 +96,7 @@ def test_what_no_run_reached_is_told_by_place() -> None:
 def test_simulate_prints_what_was_not_reached(tmp_path: Path) -> None:
     ended = subprocess.run(
         [
-            sys.executable, "-m", "harness.cli.main", "simulate", "--swarm", "--seeds", "1..2",
+            sys.executable, "-m", "harness.cli.main", "simulate", "--swarm", "--seeds", "1..1",
             "--jobs", "1", "--duration", "3", "--coverage", "--store", str(tmp_path),
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,

@@ -201,14 +201,14 @@ def test_what_is_invalid_is_no_parent() -> None:
 def test_a_search_does_not_depend_on_the_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rounds of two: the second changes what the first reached."""
+    """A round of two, and one more run: it changes what the first reached."""
     monkeypatch.setattr("harness.simulation.guided.search.ROUND", 2)
     plan = plans.build(plans.load("simulation"), where="test", flags={"duration_s": 3.0})
     found = []
     for jobs in (1, 2):
-        source = GuidedSearch(Task(plan=plan, root=tmp_path), range(1, 5))
+        source = GuidedSearch(Task(plan=plan, root=tmp_path), range(1, 4))
         found.append({each.seed: each.digest for each in Campaign(source, jobs=jobs).results()})
-    assert len(found[0]) == 4
+    assert len(found[0]) == 3
     assert found[0] == found[1]
 
 
@@ -216,7 +216,7 @@ def test_a_search_does_not_depend_on_the_number_of_processes(
 def test_the_command_says_what_was_reached(tmp_path: Path) -> None:
     ended = subprocess.run(
         [
-            sys.executable, "-m", "harness.cli.main", "simulate", "--guided", "--seeds", "1..2",
+            sys.executable, "-m", "harness.cli.main", "simulate", "--guided", "--seeds", "1..1",
             "--duration", "3", "--store", str(tmp_path),
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False,

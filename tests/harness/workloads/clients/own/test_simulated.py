@@ -107,7 +107,7 @@ def test_given_up_messages_begin_epochs_and_nothing_is_written_twice() -> None:
     in_turn(
         "harness/workloads/clients/own/test_simulated.py::test_under_random_faults",
         range(10, 20),
-        of=3,
+        of=10,
     ),
 )
 def test_under_random_faults(seed: int) -> None:

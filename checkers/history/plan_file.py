@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from checkers.expectations import BadExpectation, of_plan
-from checkers.history.settings import PROCESSING
+from checkers.history.settings import PROCESSING, READS
 
 IMPORTED = "imported"
 """The `system` of an import's plan: another tool ran it, and it cannot be run again."""
@@ -52,7 +52,8 @@ def topics_of_producers(plan: Mapping[str, Any]) -> list[str]:
         return [name for name in names if name in chosen]
     taken = set()
     for each in plan.get("more_workloads") or ():
-        taken |= {each.get("output"), *(each.get("topics") or ())}
+        reads = each.get("kind") in READS
+        taken |= {each.get("output"), *(() if reads else each.get("topics") or ())}
     return [name for name in names if name not in taken]
 
 
@@ -67,9 +68,11 @@ def _wrong_workloads(plan: Mapping[str, Any]) -> Iterator[str]:
         yield "more_workloads: expected a list of objects"
         return
     for each in (plan.get("workload") or {}, *further):
-        processing, topics = each.get("processing"), each.get("topics") or []
-        if not isinstance(topics, list) or not all(isinstance(name, str) for name in topics):
-            yield f"workload.topics: expected a list of names, found {topics!r}"
+        processing = each.get("processing")
+        for key in ("topics", "inputs"):
+            names = each.get(key) or []
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                yield f"workload.{key}: expected a list of names, found {names!r}"
         if processing not in (None, *PROCESSING):
             known = ", ".join(PROCESSING)
             yield f"workload.processing: expected one of {known}, found {processing!r}"

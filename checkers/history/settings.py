@@ -42,7 +42,10 @@ EXACTLY_ONCE = "exactly-once"
 """A group commits offsets in the transactions that write the results."""
 PROCESSING = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 """What a workload promises of the records that its groups read."""
-_GROUP_TOPICS = ("topic", "input", "output")
+_GROUP_TOPIC = ("topic", "input", "output")
+"""The keys of a workload with a group that name a topic."""
+READS = {"group": "topics", "copy": "inputs"}
+"""The key with the topics that a workload with a group reads, if there are several, by its kind."""
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION_VERSION = "transaction.version"
 """The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
@@ -148,8 +151,14 @@ def _groups(plan: Mapping[str, Any], topic: str | None) -> list[Mapping[str, Any
     """Return the workloads that say how a group processes the records of a topic, or what it writes
     to it. A plan with one workload means all topics."""
     further: list[Mapping[str, Any]] = [*(plan.get("more_workloads") or ())]
-    named = [each for each in further if topic in (each.get(name) for name in _GROUP_TOPICS)]
+    named = [each for each in further if topic in _topics_of_group(each)]
     return [plan.get("workload") or {}, *named]
+
+
+def _topics_of_group(workload: Mapping[str, Any]) -> list[str | None]:
+    """Return the topics that a workload with a group names; None for a key that it does not use."""
+    several = workload.get(READS.get(workload.get("kind", ""), "")) or ()
+    return [*(workload.get(name) for name in _GROUP_TOPIC), *several]
 
 
 def _transaction_version(

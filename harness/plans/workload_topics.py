@@ -62,16 +62,13 @@ def transactional(plan: Plan) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_by_groups(plan: Plan) -> dict[str, str]:
-    """Return the topic that each group of the plan's workloads reads."""
-    found = {}
-    for each in plan.more_workloads:
-        match each:
-            case GroupWorkload():
-                found[each.group] = each.topic
-            case CopyWorkload():
-                found[each.group] = each.input
-    return found
+def read_by_groups(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the topics that each group of the plan's workloads reads."""
+    return {
+        each.group: each.read_topics
+        for each in plan.more_workloads
+        if isinstance(each, GroupWorkload | CopyWorkload)
+    }
 
 
 def written(plan: Plan) -> frozenset[str]:
@@ -136,9 +133,9 @@ def _check_outputs(plan: Plan, where: str) -> None:
     for each in further:
         if not isinstance(each, CopyWorkload):
             continue
-        if each.output == each.input or each.output in others or outputs.count(each.output) > 1:
+        if each.output in {*each.read_topics, *others} or outputs.count(each.output) > 1:
             raise PlanError(
-                f"{where}: workload copy: its output {each.output} is the input, or something "
+                f"{where}: workload copy: its output {each.output} is an input, or something "
                 "else writes to it; give the copies a topic of their own"
             )
 
@@ -282,9 +279,9 @@ def named(workload: FurtherWorkload) -> Sequence[str]:
     """Return the names of the topics that a workload reads or writes."""
     match workload:
         case GroupWorkload():
-            return (workload.topic,)
+            return workload.read_topics
         case CopyWorkload():
-            return (workload.input, workload.output)
+            return (*workload.read_topics, workload.output)
         case AppWorkload():
             return (workload.input,)
         case TransactionWorkload() | CompactedWorkload():

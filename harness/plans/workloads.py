@@ -157,13 +157,25 @@ class _Members(_Kind):
         return self
 
 
+def _check_one(name: str, names: tuple[str, ...], one: str, several: str) -> None:
+    """Check that a group has one topic, or a list of different ones."""
+    if not name and not names:
+        raise ValueError(f"{one} is missing: name the topic that the group reads, or {several}")
+    if name and names:
+        raise ValueError(f"{one} and {several} are both given: write one of them")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{several} names a topic twice: remove one of them")
+
+
 class GroupWorkload(_Members):
-    """Members of a consumer group that read one topic."""
+    """Members of a consumer group that read one topic, or several."""
 
     kind: Literal["group"]
     """The kind of workload."""
-    topic: str
+    topic: str = ""
     """The topic that the group reads."""
+    topics: tuple[str, ...] = ()
+    """The topics that the group reads, instead of `topic`."""
     processing: Literal["at-most-once", "at-least-once"] = "at-least-once"
     """What the group promises: `at-most-once` commits an offset before its record counts as
     processed, `at-least-once` afterwards."""
@@ -171,14 +183,26 @@ class GroupWorkload(_Members):
     """What members get of transactions: `read_uncommitted` includes the records of open and of
     aborted ones. It matters only for a topic that gets transactions."""
 
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        """The topics that the group reads, at least one."""
+        return self.topics or (self.topic,)
+
+    @model_validator(mode="after")
+    def _reads_something(self) -> Self:
+        _check_one(self.topic, self.topics, "topic", "topics")
+        return self
+
 
 class CopyWorkload(_Members):
-    """A consumer group that copies the records of one topic to another one."""
+    """A consumer group that copies the records of one topic, or of several, to another one."""
 
     kind: Literal["copy"]
     """The kind of workload."""
-    input: str
+    input: str = ""
     """The topic that the group reads."""
+    inputs: tuple[str, ...] = ()
+    """The topics that the group reads, instead of `input`."""
     output: str
     """The topic that gets the copies; nothing else writes to it."""
     processing: Literal["exactly-once", "at-least-once"] = "exactly-once"
@@ -190,6 +214,16 @@ class CopyWorkload(_Members):
     """Size of a copy's value, bytes."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1, le=900_000)
     """After this time the coordinator aborts a transaction."""
+
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        """The topics that the group reads, at least one."""
+        return self.inputs or (self.input,)
+
+    @model_validator(mode="after")
+    def _reads_something(self) -> Self:
+        _check_one(self.input, self.inputs, "input", "inputs")
+        return self
 
     @model_validator(mode="after")
     def _aiokafka_sends_no_metadata(self) -> Self:

@@ -18,6 +18,7 @@ from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer_member import ConsumerMember
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.group_member import REJOIN, GroupSettings, Member
+from nodes.ids import TopicPartition
 
 LIFE_S: Final = (1.5, 6.0)
 """How long a member takes part before another one takes its place."""
@@ -35,14 +36,14 @@ def make_member(
     """Return a member of the classic protocol, or of KIP-848 if `topic_id` is given."""
     settings = GroupSettings(
         group=group,
-        partitions=partitions,
+        partitions={cluster.topic: partitions},
         session_s=SESSION_S,
         rebalance_s=REBALANCE_S,
         instance_id=instance_id,
     )
     if topic_id is None:
         return ClassicMember(cluster, settings)
-    return ConsumerMember(cluster, settings, topic_id)
+    return ConsumerMember(cluster, settings, {topic_id: cluster.topic})
 
 
 async def take_part(
@@ -70,7 +71,7 @@ class _Life:
         self._commits = commits
         self._report = report
         self._joined = False
-        self._counters: dict[int, int] = {}
+        self._counters: dict[TopicPartition, int] = {}
 
     async def step(self) -> None:
         """Do the next thing that a member has to do, once."""
@@ -91,32 +92,32 @@ class _Life:
         await self._count()
 
     async def _read(self) -> None:
-        if all(partition in self._counters for partition in self._member.owned):
+        if self._member.owned <= self._counters.keys():
             return
-        at_least = {p: self._commits.at_least(p) for p in self._member.owned}
+        at_least = {p: self._commits.at_least(p.partition) for p in self._member.owned}
         found = await self._member.committed()
-        for partition, offset in found.items():
+        for place, offset in found.items():
             try:
-                self._commits.check(partition, offset, at_least[partition])
+                self._commits.check(place.partition, offset, at_least[place])
             except InvariantBroken as broken:
                 self._report(broken)
-            self._counters.setdefault(partition, offset)
+            self._counters.setdefault(place, offset)
 
     async def _count(self) -> None:
         offsets = {p: max(n, NOTHING) + 1 for p, n in self._counters.items()}
         if not offsets:
             return
-        for partition, offset in offsets.items():
-            self._commits.try_next(partition, offset)
+        for place, offset in offsets.items():
+            self._commits.try_next(place.partition, offset)
         try:
             results = await self._member.commit(offsets)
         except Unavailable:
             self.over = True
             return
-        for partition, code in results.items():
+        for place, code in results.items():
             if code is ErrorCode.none:
-                self._commits.acknowledge(partition, offsets[partition])
-                self._counters[partition] = offsets[partition]
+                self._commits.acknowledge(place.partition, offsets[place])
+                self._counters[place] = offsets[place]
             elif code in REJOIN:
                 self._joined = False
 

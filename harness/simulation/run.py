@@ -62,6 +62,8 @@ ADDED_LATER: Final = {
 }
 """Keys of a plan's tables that were added later, with their defaults. A plan that does not use them
 writes the bytes that it wrote before, so the digest of its run stays the same."""
+LATER_OF_GROUPS: Final = ("topics", "inputs")
+"""Keys of a further workload with a group that were added later."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
 MAX_MORE_TIMES: Final = 4
@@ -430,6 +432,9 @@ def _run_id(prepared: Prepared) -> str:
             del each["isolation"]
         if each.get("topics_each") == 1:
             del each["topics_each"]
+        for name in LATER_OF_GROUPS:
+            if each["kind"] in ("group", "copy") and not each.get(name, True):
+                del each[name]
     if not plan["more_workloads"]:
         del plan["more_workloads"]
     text = json.dumps(plan, sort_keys=True).encode()

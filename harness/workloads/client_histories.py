@@ -1,6 +1,7 @@
 """Opens the history of one client process, and gives each client its part of it."""
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
-from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.text_payload import TextPayload
 from harness.workloads.clients.transaction_sends import TransactionSends
@@ -121,8 +122,14 @@ class FurtherHistories:
             group=group,
         )
 
+    def member_reads(
+        self, client: int, topics: Sequence[str], tally: Tally, group: str
+    ) -> MemberReads:
+        """Return the reads of a member of a group, which has these topics."""
+        return MemberReads([self.reads(client, topic, tally, group) for topic in topics])
+
     def reads(self, client: int, topic: str, tally: Tally, group: str | None = None) -> Reads:
-        """Return the reads of a consumer, or of a member of a group."""
+        """Return the reads of a consumer, or those of a member of a group in one topic."""
         return Reads(
             client=client,
             topic=topic,
@@ -133,11 +140,10 @@ class FurtherHistories:
             group=group,
         )
 
-    def membership(self, client: int, topic: str, group: str, tally: Tally) -> Membership:
+    def membership(self, client: int, group: str, tally: Tally) -> Membership:
         """Return what a member of a group goes through."""
         return Membership(
             client=client,
-            topic=topic,
             writer=self._writer,
             codec=self._codec,
             tally=tally,

@@ -6,7 +6,7 @@ transaction that commits offsets is open.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.recording.history import OperationWriter
@@ -14,6 +14,7 @@ from harness.workloads.clients.own.coordinator import GROUP, Coordinator, Unavai
 from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings
 from harness.workloads.clients.own.recording import connect
 from harness.workloads.environment import ClientEnvironment
+from nodes.ids import TopicPartition
 
 FINAL_COMMITTED: Final = "final-committed"
 RETRY_S: Final = 0.1
@@ -21,39 +22,39 @@ RETRY_S: Final = 0.1
 
 async def record_committed(
     bootstrap: str,
-    groups: Mapping[str, tuple[str, int]],
+    groups: Mapping[str, Sequence[TopicPartition]],
     *,
     client: int,
     writer: OperationWriter,
     world: ClientEnvironment,
     patience_s: float,
 ) -> bool:
-    """Record the offsets of each group, with its topic and the topic's number of partitions, as
-    operations of `client`; return whether all coordinators answered."""
+    """Record the offsets of each group in the partitions that it reads, as operations of `client`;
+    return whether all coordinators answered."""
     complete = True
-    for group, (topic, partitions) in groups.items():
+    for group, partitions in groups.items():
         op, begun_ns = writer.next_op(), writer.now_ns()
         cluster = connect(
-            bootstrap, topic, client=client, rng=world.rng, timing=world.timing,
+            bootstrap, partitions[0].topic, client=client, rng=world.rng, timing=world.timing,
             security=world.security,
         )  # fmt: skip
-        settings = GroupSettings(group=group, partitions=partitions, session_s=0, rebalance_s=0)
-        offsets = GroupOffsets(topic, settings, Coordinator(cluster, group, GROUP))
-        found, why = await _ask(offsets, frozenset(range(partitions)), patience_s)
+        settings = GroupSettings(group=group, partitions={}, session_s=0, rebalance_s=0)
+        offsets = GroupOffsets(settings, Coordinator(cluster, group, GROUP))
+        found, why = await _ask(offsets, partitions, patience_s)
         await cluster.close()
-        for partition in range(partitions):
-            offset = None if found is None else found.get(partition)
+        for place in partitions:
+            offset = None if found is None else found.get(place)
             writer.record(
                 op, client, FINAL_COMMITTED, "info" if found is None else "ok", begun_ns,
-                writer.now_ns(), topic, partition, None, offset, error=why, group=group,
+                writer.now_ns(), *place, None, offset, error=why, group=group,
             )  # fmt: skip
         complete = complete and found is not None
     return complete
 
 
 async def _ask(
-    offsets: GroupOffsets, partitions: frozenset[int], patience_s: float
-) -> tuple[Mapping[int, int] | None, str | None]:
+    offsets: GroupOffsets, partitions: Sequence[TopicPartition], patience_s: float
+) -> tuple[Mapping[TopicPartition, int] | None, str | None]:
     """Return the answer, or None and why there was none."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + patience_s

@@ -42,6 +42,7 @@ from harness.workloads.clients.text_payload import MIN_BYTES, TextPayload, is_te
 from harness.workloads.config import READ_COMMITTED
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_commits import record_committed
+from nodes import ids
 
 CLIENT: Final = 2
 """Client number, and writer id, of the final reads."""
@@ -66,7 +67,7 @@ class FinalReadConfig:
     """The configuration of the process; `topics` has the number of partitions of each topic.
 
     `transactional` are the topics that got records in transactions, `compacted` those whose keys
-    were written and deleted, and `groups` has the topic of each group that commits offsets.
+    were written and deleted, and `groups` has the topics of each group that commits offsets.
     """
 
     run_id: str
@@ -76,7 +77,7 @@ class FinalReadConfig:
     topics: Mapping[str, int]
     value_bytes: int
     transactional: Sequence[str] = ()
-    groups: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     compacted: Sequence[str] = ()
     patience_s: float = PATIENCE_S
     timeout_s: float = TIMEOUT_S
@@ -86,9 +87,14 @@ class FinalReadConfig:
         it."""
         return READ_COMMITTED if topic in self.transactional else None
 
-    def topics_of_groups(self) -> dict[str, tuple[str, int]]:
-        """Return the topic that each group reads, with its number of partitions."""
-        return {group: (topic, self.topics[topic]) for group, topic in self.groups.items()}
+    def partitions_of_groups(self) -> dict[str, list[ids.TopicPartition]]:
+        """Return the partitions that each group reads."""
+        return {
+            group: [
+                ids.TopicPartition(topic, p) for topic in names for p in range(self.topics[topic])
+            ]
+            for group, names in self.groups.items()
+        }
 
     @classmethod
     def of(cls, plan: Plan, bootstrap: str, run: Run) -> "FinalReadConfig":
@@ -303,7 +309,7 @@ def read_all(config: FinalReadConfig) -> bool:
 async def _committed(config: FinalReadConfig, writer: HistoryWriter) -> bool:
     return await record_committed(
         config.bootstrap,
-        config.topics_of_groups(),
+        config.partitions_of_groups(),
         client=CLIENT,
         writer=writer,
         world=ClientEnvironment.of_this_process(),

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from harness.recording.history import OperationWriter
 from harness.workloads import process
-from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.workloads.clients.own.cluster import Cluster
@@ -73,7 +72,7 @@ class _Own:
         settings = replace(self._world.consumer, read_committed=self._read_committed)
         return RecordingConsumer(self._cluster(reads), settings, reads, offsets)
 
-    def _cluster(self, history: ClientHistory) -> Cluster:
+    def _cluster(self, history: Sends | Reads) -> Cluster:
         return self._world.connect(self._bootstrap, history.topic, history.client)
 
 

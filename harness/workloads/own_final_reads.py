@@ -51,7 +51,7 @@ async def read_everything(
     complete.append(
         await record_committed(
             config.bootstrap,
-            config.topics_of_groups(),
+            config.partitions_of_groups(),
             client=CLIENT,
             writer=writer,
             world=world,

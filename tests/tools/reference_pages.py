@@ -98,6 +98,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "GroupWorkload": {
         "kind": "group",
         "topic": "orders",
+        "topics": ["orders", "payments"],
         "processing": "at-most-once",
         "isolation": "read_uncommitted",
         "client": "own",
@@ -112,6 +113,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "CopyWorkload": {
         "kind": "copy",
         "input": "orders",
+        "inputs": ["orders", "payments"],
         "output": "copies",
         "processing": "at-least-once",
         "group_metadata": False,

@@ -24,6 +24,7 @@ from harness.workloads.clients.own.committed_reads import read_on
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator, Unavailable
 from harness.workloads.clients.own.group_member import GroupSettings
 from harness.workloads.clients.own.transactions import TransactionalProducer
+from nodes.ids import TopicPartition
 from nodes.log.batch import Record
 
 R = TypeVar("R")
@@ -82,7 +83,7 @@ class Measurement:
         members = [self._member(each, f"commits-{self._name}") for each in clusters]
         await self._assigned(members)
         window = self._ready()
-        offsets = dict.fromkeys(range(self._partitions), 1)
+        offsets = {TopicPartition(self._topic, each): 1 for each in range(self._partitions)}
 
         async def commit(member: ClassicMember) -> None:
             results = await _answered(partial(member.commit, offsets))
@@ -177,7 +178,7 @@ class Measurement:
                         producer.commit_offsets,
                         coordinator,
                         group,
-                        {SOURCE: taken[-1].offset + 1},
+                        {TopicPartition(cluster.topic, SOURCE): taken[-1].offset + 1},
                         **NO_MEMBER,
                     )
                 )
@@ -208,7 +209,7 @@ class Measurement:
     def _member(self, cluster: Cluster, group: str) -> ClassicMember:
         settings = GroupSettings(
             group=group,
-            partitions=self._partitions,
+            partitions={self._topic: self._partitions},
             session_s=SESSION_S,
             rebalance_s=REBALANCE_S,
         )

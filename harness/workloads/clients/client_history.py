@@ -14,7 +14,6 @@ class ClientHistory:
 
     client: int
     """The client's number, unique in the run."""
-    topic: str
     writer: OperationWriter
     codec: PayloadCodec | TextPayload
     tally: Tally

@@ -19,7 +19,7 @@ from harness.plans.workloads import (
 )
 from harness.workloads.clients.program import java
 from harness.workloads.clients.program.process import ProgramFailed, introduce
-from harness.workloads.clients.program.protocol import Introduction
+from harness.workloads.clients.program.protocol import TOPICS_SINCE, Introduction
 
 PACKAGES: Final[Mapping[str, str]] = {
     "librdkafka": "confluent-kafka",
@@ -120,6 +120,12 @@ def _check_program(workload: AnyWorkload, where: str) -> None:
     _check_can(kind, found.kinds, found, where)
     if isinstance(workload, GroupWorkload | CopyWorkload):
         _check_can(workload.protocol, found.group_protocols, found, where)
+        if len(workload.read_topics) > 1 and found.protocol < TOPICS_SINCE:
+            raise PlanError(
+                f"{where}: {found.name} {found.version} speaks version {found.protocol} of the "
+                "clients' protocol, in which a member of a group has one topic; give the group one "
+                f"topic, or a client that speaks version {TOPICS_SINCE}, or librdkafka or own"
+            )
 
 
 def _check_can(wanted: str, possible: Sequence[str], found: Introduction, where: str) -> None:

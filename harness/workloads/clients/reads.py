@@ -1,11 +1,17 @@
-"""The reads of one consumer of any library: positions, and the rows of polls and jumps."""
+"""The reads of one consumer of any library: positions, and the rows of polls and jumps.
 
-from collections.abc import Iterable, Mapping
+`Reads` has those of one topic. A member of a group may read several: `MemberReads`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import REWIND_RECORDS
+from nodes.ids import TopicPartition
 
 
 class Read(NamedTuple):
@@ -23,6 +29,7 @@ class Read(NamedTuple):
 class Reads(ClientHistory):
     """The reads of one consumer. Only the thread or task that polls may use it."""
 
+    topic: str
     isolation: int | None = None
     """The isolation level: 0 read_uncommitted, 1 read_committed; None: nobody writes transactions.
     """
@@ -31,6 +38,11 @@ class Reads(ClientHistory):
     generation: int | None = None
     """The present generation of the group, or epoch of the member."""
     _next: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether the consumer reads the records of committed transactions only."""
+        return bool(self.isolation)
 
     def assigned(
         self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
@@ -82,3 +94,71 @@ class Reads(ClientHistory):
             low, high = (0, offsets[partition]) if found is None else found
             offsets[partition] = max(low, min(high, offsets[partition]) - REWIND_RECORDS)
         return offsets
+
+
+class MemberReads:
+    """The reads of a member of a group, which may have several topics. Only the thread or task of
+    the member may use it."""
+
+    def __init__(self, reads: Sequence[Reads]) -> None:
+        """`reads` has those of each topic; all are of one client."""
+        self.of_topic = {each.topic: each for each in reads}
+        self._any = reads[0]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the member reads."""
+        return [*self.of_topic]
+
+    @property
+    def client(self) -> int:
+        """The client's number."""
+        return self._any.client
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether the member reads the records of committed transactions only."""
+        return any(each.read_committed for each in self.of_topic.values())
+
+    @property
+    def generation(self) -> int | None:
+        """The present generation of the group, or epoch of the member."""
+        return self._any.generation
+
+    @generation.setter
+    def generation(self, generation: int) -> None:
+        for each in self.of_topic.values():
+            each.generation = generation
+
+    def now_ns(self) -> int:
+        """Return ns since the start of the run."""
+        return self._any.now_ns()
+
+    def open(self) -> None:
+        """See `ClientHistory`."""
+        self._any.open()
+
+    def close(self) -> None:
+        """See `ClientHistory`."""
+        self._any.close()
+
+    def note(self, error: str) -> None:
+        """See `ClientHistory`."""
+        self._any.note(error)
+
+    def moved(
+        self, offsets: Mapping[TopicPartition, int], invoke_ns: int, *, reason: str | None = None
+    ) -> None:
+        """Record a jump to {partition: next offset}; the positions of other partitions stay. Each
+        topic is an operation."""
+        for topic, reads in self.of_topic.items():
+            here = {place.partition: n for place, n in offsets.items() if place.topic == topic}
+            reads.moved(here, invoke_ns, reason=reason)
+
+    def polled(
+        self, records: Iterable[tuple[str, Read]], invoke_ns: int, *, node: int | None = None
+    ) -> None:
+        """Record the records of one poll with their topics, in their order, with the broker. A
+        topic's records that follow each other are an operation."""
+        for topic, several in groupby(records, itemgetter(0)):
+            self.of_topic[topic].polled([read for _, read in several], invoke_ns, node=node)

@@ -24,6 +24,7 @@ UNFINISHED: Final = "unfinished"
 class Sends(ClientHistory):
     """The sends of one producer. Only the thread or task that sends may use it."""
 
+    topic: str
     acks: int
     group: str | None = None
     """The group whose records the sends copy."""

@@ -6,6 +6,7 @@ transaction is surely not committed if nobody has asked for its commit, or if th
 its commit was refused.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,7 @@ from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.memberships import OFFSET_COMMIT
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import MAX_SEQUENCE, value_of
+from nodes.ids import TopicPartition
 
 COMMIT: Final = "commit-transaction"
 ABORT: Final = "abort-transaction"
@@ -37,20 +39,21 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Offsets:
-    """A commit of offsets by partition of a topic that a group reads."""
+    """A commit of offsets of the partitions that a group reads."""
 
     op: int
     invoke_ns: int
     group: str
     generation: int | None
-    topic: str
-    offsets: dict[int, int]
+    offsets: dict[TopicPartition, int]
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionSends(ClientHistory):
     """The transactions of one producer. Only the thread or task that sends may use it."""
 
+    topic: str
+    """The topic of sends that name no other one."""
     transactional_id: str
     group: str | None = None
     """The group whose records the sends copy."""
@@ -99,11 +102,11 @@ class TransactionSends(ClientHistory):
         self._sent[value].offset, self._sent[value].node = offset, node
 
     def offsets(
-        self, group: str, generation: int | None, topic: str, offsets: dict[int, int]
+        self, group: str, generation: int | None, offsets: Mapping[TopicPartition, int]
     ) -> None:
         """Begin a commit of offsets {partition: position} of a group in the transaction."""
         self._offsets.append(
-            _Offsets(self.writer.next_op(), self.now_ns(), group, generation, topic, dict(offsets))
+            _Offsets(self.writer.next_op(), self.now_ns(), group, generation, dict(offsets))
         )
 
     def committed(self, outcome: Outcome, invoke_ns: int, *, error: str | None = None) -> None:
@@ -142,12 +145,11 @@ class TransactionSends(ClientHistory):
                 group=None if sent.copies is None else self.group,
             )  # fmt: skip
         for each in self._offsets:
-            for partition, offset in each.offsets.items():
+            for place, offset in each.offsets.items():
                 self.writer.record(
                     each.op, self.client, OFFSET_COMMIT, outcome.value, each.invoke_ns, known_ns,
-                    each.topic, partition, None, offset, error=error, txn=self.transaction,
-                    group=each.group, generation=each.generation,
-                    transactional_id=self.transactional_id,
+                    *place, None, offset, error=error, txn=self.transaction, group=each.group,
+                    generation=each.generation, transactional_id=self.transactional_id,
                 )  # fmt: skip
         self._sent.clear()
         self._offsets.clear()

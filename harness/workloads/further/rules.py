@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from harness.plans.workloads import TransactionWorkload
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.reads import Read
+from nodes.ids import TopicPartition
 
 READ_AT_A_TIME: Final = 500
 """How many records a member that only reads takes at once."""
@@ -37,6 +38,11 @@ class Taken(Protocol):
     @property
     def read(self) -> Read:
         """The record."""
+        ...
+
+    @property
+    def place(self) -> TopicPartition:
+        """The record's partition."""
         ...
 
 
@@ -96,9 +102,9 @@ def places_of(
     return [Place(*place, each + (index < more)) for index, place in enumerate(places)]
 
 
-def positions_behind(taken: Iterable[Taken]) -> dict[int, int]:
+def positions_behind(taken: Iterable[Taken]) -> dict[TopicPartition, int]:
     """Return the offset behind the last of these records in each partition."""
-    return {each.read.partition: each.read.offset + 1 for each in taken}
+    return {each.place: each.read.offset + 1 for each in taken}
 
 
 def copies_of(

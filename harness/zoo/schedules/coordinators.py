@@ -28,6 +28,7 @@ from harness.zoo.schedules.clients import (
 from harness.zoo.schedules.load import make_topics
 from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage, both_ways, fetch_answers
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from nodes.ids import TopicPartition
 
 NAME: Final = "group"
 PARTITIONS: Final = 2
@@ -38,17 +39,17 @@ MANY: Final = 40
 
 
 def _offsets(cluster: Cluster) -> GroupOffsets:
-    settings = GroupSettings(group=NAME, partitions=PARTITIONS, session_s=10.0, rebalance_s=10.0)
-    return GroupOffsets(TOPIC.topic, settings, Coordinator(cluster, NAME, GROUP))
+    settings = GroupSettings(group=NAME, partitions={}, session_s=10.0, rebalance_s=10.0)
+    return GroupOffsets(settings, Coordinator(cluster, NAME, GROUP))
 
 
 async def _commit(offsets: GroupOffsets, partition: int, offset: int) -> bool:
     """Commit once; return whether that was acknowledged."""
     try:
-        results = await offsets.commit({partition: offset}, "", -1)
+        results = await offsets.commit({TopicPartition(TOPIC.topic, partition): offset}, "", -1)
     except Unavailable:
         return False
-    return results[partition] is ErrorCode.none
+    return all(code is ErrorCode.none for code in results.values())
 
 
 async def _commit_until_acked(offsets: GroupOffsets, partition: int, offset: int) -> None:
@@ -68,7 +69,7 @@ def _leads_elsewhere(stage: Stage, topic: str, than: int) -> Callable[[], bool]:
 
 
 async def _expect_offset(offsets: GroupOffsets, at_least: int) -> None:
-    found = (await answered(lambda: offsets.committed(frozenset({0}))))[0]
+    found = (await answered(lambda: offsets.committed([TOPIC])))[TOPIC]
     if found < at_least:
         raise ExpectationFailed(f"lost commit: {found} is committed, {at_least} was acknowledged")
 

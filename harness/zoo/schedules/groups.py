@@ -1,7 +1,7 @@
 """Schedules about groups and their committed offsets: brokers 2, 3 and 4, controller 1."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from harness.workloads.clients.own.transactions import TransactionalProducer
 from harness.zoo.schedules.clients import answered, connected, find_coordinator
 from harness.zoo.schedules.load import make_topics
 from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage
+from nodes.ids import TopicPartition
 
 NAME: Final = "group"
 PARTITIONS: Final = 4
@@ -32,7 +33,7 @@ RETENTION_S: Final = 60.0
 def _settings(instance_id: str | None = None) -> GroupSettings:
     return GroupSettings(
         group=NAME,
-        partitions=PARTITIONS,
+        partitions={TOPIC.topic: PARTITIONS},
         session_s=20.0,
         rebalance_s=5.0,
         instance_id=instance_id,
@@ -40,11 +41,11 @@ def _settings(instance_id: str | None = None) -> GroupSettings:
 
 
 def _offsets(cluster: Cluster) -> GroupOffsets:
-    return GroupOffsets(TOPIC.topic, _settings(), Coordinator(cluster, NAME, GROUP))
+    return GroupOffsets(_settings(), Coordinator(cluster, NAME, GROUP))
 
 
 async def _commit(
-    offsets: GroupOffsets, values: Mapping[int, int], who: tuple[str, int] = NOBODY
+    offsets: GroupOffsets, values: Mapping[TopicPartition, int], who: tuple[str, int] = NOBODY
 ) -> ErrorCode:
     """Commit; return the first partition's error."""
     results = await answered(lambda: offsets.commit(values, *who))
@@ -52,9 +53,9 @@ async def _commit(
 
 
 async def _expect_offset(offsets: GroupOffsets, wanted: int) -> None:
-    found = await answered(lambda: offsets.committed(frozenset({0})))
-    if found[0] != wanted:
-        raise ExpectationFailed(f"committed offset: it is {found[0]}, not {wanted}")
+    found = await answered(lambda: offsets.committed([TOPIC]))
+    if found[TOPIC] != wanted:
+        raise ExpectationFailed(f"committed offset: it is {found[TOPIC]}, not {wanted}")
 
 
 async def _pending(stage: Stage, cluster: Cluster, offset: int) -> TransactionalProducer:
@@ -62,7 +63,7 @@ async def _pending(stage: Stage, cluster: Cluster, offset: int) -> Transactional
     producer = TransactionalProducer(cluster, "tx", FOR_LONG_S, second=True)
     await answered(producer.init)
     group = Coordinator(cluster, NAME, GROUP)
-    commit = partial(producer.commit_offsets, group, NAME, {0: offset}, **AS_NOBODY)
+    commit = partial(producer.commit_offsets, group, NAME, {TOPIC: offset}, **AS_NOBODY)
     await answered(commit)
     return producer
 
@@ -73,7 +74,7 @@ async def later_commit(stage: Stage) -> None:
     async with connected(stage, 1) as cluster:
         offsets = _offsets(cluster)
         producer = await _pending(stage, cluster, 5)
-        await _commit(offsets, {0: 9})
+        await _commit(offsets, {TOPIC: 9})
         await answered(partial(producer.end, commit=True))
         await _expect_offset(offsets, 9)
 
@@ -83,7 +84,7 @@ async def pending_for_long(stage: Stage) -> None:
     await make_topics(stage.cluster, {TOPIC.topic: PARTITIONS})
     async with connected(stage, 1) as cluster:
         offsets = _offsets(cluster)
-        await _commit(offsets, {0: 5})
+        await _commit(offsets, {TOPIC: 5})
         producer = await _pending(stage, cluster, 9)
         await asyncio.sleep(RETENTION_S + 5)
         await answered(partial(producer.end, commit=True))
@@ -95,15 +96,17 @@ async def unstable_offset(stage: Stage) -> None:
     await make_topics(stage.cluster, {TOPIC.topic: PARTITIONS})
     async with connected(stage, 1) as cluster:
         offsets = _offsets(cluster)
-        await _commit(offsets, {0: 5})
+        await _commit(offsets, {TOPIC: 5})
         producer = await _pending(stage, cluster, 9)
         try:
-            found = await offsets.committed(frozenset({0}))
+            found = await offsets.committed([TOPIC])
         except Unavailable:
             await answered(partial(producer.end, commit=True))
             await _expect_offset(offsets, 9)
             return
-        raise ExpectationFailed(f"stable offset: {found[0]}, though a transaction may change it")
+        raise ExpectationFailed(
+            f"stable offset: {found[TOPIC]}, though a transaction may change it"
+        )
 
 
 async def deleted_group(stage: Stage) -> None:
@@ -111,7 +114,7 @@ async def deleted_group(stage: Stage) -> None:
     await make_topics(stage.cluster, {TOPIC.topic: PARTITIONS})
     async with connected(stage, 1) as cluster:
         offsets = _offsets(cluster)
-        await _commit(offsets, {0: 5})
+        await _commit(offsets, {TOPIC: 5})
         node = await find_coordinator(stage, GROUP)
         answer = await stage.client.ask(node, DELETE_GROUPS, DELETE_VERSION, groups_names=[NAME])
         code = answer.results[0].error_code
@@ -147,10 +150,10 @@ async def old_generation(stage: Stage) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_join(second))
             group.create_task(_join_again(first))
-        owner = second if 0 in second.owned else first
+        owner = second if TOPIC in second.owned else first
         offsets = _offsets(one)
-        await _commit(offsets, {0: 9}, (owner.member_id, owner.generation))
-        code = await _commit(offsets, {0: 5}, (first.member_id, earlier))
+        await _commit(offsets, {TOPIC: 9}, (owner.member_id, owner.generation))
+        code = await _commit(offsets, {TOPIC: 5}, (first.member_id, earlier))
         if code is ErrorCode.none:
             raise ExpectationFailed(
                 f"old generation: a commit of generation {earlier} is accepted in "
@@ -163,23 +166,27 @@ async def handover(stage: Stage) -> None:
     """A second member joins, and the first one has not given up its partitions yet."""
     await make_topics(stage.cluster, {TOPIC.topic: PARTITIONS})
     async with connected(stage, 1) as one, connected(stage, 2) as other:
-        topic_id = one.topic_id
-        assert topic_id is not None
-        first = ConsumerMember(one, _settings(), topic_id)
-        second = ConsumerMember(other, _settings(), topic_id)
+        assert one.topic_id is not None
+        topics = {one.topic_id: TOPIC.topic}
+        first = ConsumerMember(one, _settings(), topics)
+        second = ConsumerMember(other, _settings(), topics)
         await _heartbeats(first, 5)
         if len(first.owned) != PARTITIONS:
-            raise ExpectationFailed(f"a single member has {sorted(first.owned)}")
+            raise ExpectationFailed(f"a single member has {_numbers(first.owned)}")
         await _heartbeats(second, 5)
         if both := first.owned & second.owned:
-            raise ExpectationFailed(f"two owners: both members have {sorted(both)}")
+            raise ExpectationFailed(f"two owners: both members have {_numbers(both)}")
         for _ in range(5):
             await _heartbeats(first, 1)
             await _heartbeats(second, 1)
         if len(first.owned | second.owned) != PARTITIONS or first.owned & second.owned:
             raise ExpectationFailed(
-                f"one owner each: {sorted(first.owned)} and {sorted(second.owned)}"
+                f"one owner each: {_numbers(first.owned)} and {_numbers(second.owned)}"
             )
+
+
+def _numbers(owned: Iterable[TopicPartition]) -> list[int]:
+    return sorted(each.partition for each in owned)
 
 
 async def _heartbeats(member: ConsumerMember, count: int) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from checkers.history.settings import topic_settings
 from harness.plans import workload_topics
 from harness.plans.plan import Plan, PlanError, build
 from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
@@ -174,6 +175,19 @@ def test_members_have_the_isolation_of_their_group(
     assert config.isolation(topic) == level
 
 
+def test_group_of_several_topics_reads_all_of_them() -> None:
+    """Its final commits are asked for in each, and the promise of the group is that of each."""
+    wide = {"kind": "group", "group": "wide", "topics": ["in", "txn"], "processing": "at-most-once"}
+    copies = {"kind": "copy", "group": "copiers", "inputs": ["in", "txn"], "output": "out"}
+    plan = plan_with({}, wide, copies, TRANSACTIONS)
+    assert workload_topics.read_by_groups(plan) == {"wide": ("in", "txn"), "copiers": ("in", "txn")}
+    assert names(workload_topics.of(plan, plan.more_workloads[0])) == ["in", "txn"]
+    assert names(workload_topics.of(plan, plan.more_workloads[1])) == ["in", "out", "txn"]
+    for topic in ("in", "txn"):
+        assert topic_settings(plan.to_json(), topic).processing == "at-most-once"
+    assert build(plan.to_json(), where="plan p") == plan
+
+
 def test_a_flag_changes_the_producers_in_a_list() -> None:
     """The client of other workloads changes, too, if the named one can run them."""
     raw = {"seed": 1, "topics": TOPICS, "workload": [{}, COPY, TRANSACTIONS]}
@@ -227,8 +241,13 @@ def test_transactions_and_copies_need_acks_of_all_replicas() -> None:
         ([{}, {**GROUP, "topic": "inn"}], "workload group: there is no topic inn; did you mean in"),
         ([{"topics": ["out", "x"]}], "workload: there is no topic x (topics: in, out, txn)"),
         ([{}, GROUP, {**COPY, "group": "readers"}], "two workloads have group readers"),
-        ([{"topics": ["in", "out"]}, COPY], "workload copy: its output out is the input, or"),
-        ([{}, {**COPY, "output": "in"}], "workload copy: its output in is the input, or"),
+        ([{"topics": ["in", "out"]}, COPY], "workload copy: its output out is an input, or"),
+        ([{}, {**COPY, "output": "in"}], "workload copy: its output in is an input, or"),
+        ([{}, {**COPY, "input": "", "inputs": ["txn", "out"]}], "output out is an input, or"),
+        ([{}, {**GROUP, "topics": ["in"]}], "topic and topics are both given: write one of them"),
+        ([{}, {**GROUP, "topic": ""}], "topic is missing: name the topic that the group reads"),
+        ([{}, {**GROUP, "topic": "", "topics": ["in", "in"]}], "topics names a topic twice"),
+        ([{}, {**GROUP, "topic": "", "topics": ["in", "inn"]}], "there is no topic inn; did you"),
         ([{}, COPY, {**COPY, "group": "g"}], "something else writes to it; give the copies a"),
         (
             [{}, {**GROUP, "session_timeout_ms": 2_000}],

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.simulation.run import Simulation
 from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.clients.own.transactions import TransactionalProducer
 from harness.workloads.clients.payload import client_of
+from nodes.ids import TopicPartition
 
 SHORT = {
     "group.min.session.timeout.ms": 1000,
@@ -29,6 +31,8 @@ MEMBERS = {"member_life_s": 2.5, "session_timeout_ms": 1000}
 PRODUCERS = {"producers": 1, "consumers": 0, "rate_per_s": 60}
 GROUP = {"kind": "group", "topic": "in", **MEMBERS}
 COPY = {"kind": "copy", "input": "in", **MEMBERS}
+WIDE = {"kind": "group", "topics": ["in", "more"], **MEMBERS}
+"""A group that reads two topics, with partitions of the same numbers."""
 TRANSACTIONS = {"kind": "transactions", "topics": ["txn"], "rate_per_s": 20, "open_share": 0.1}
 
 Row = Mapping[str, Any]
@@ -38,13 +42,16 @@ def plan_with(*workloads: Mapping[str, Any], **changes: Any) -> Plan:
     """A short plan without faults, with the topics that the workloads need."""
     topics = {"in": bool([w for w in workloads if "kind" not in w])}
     topics |= {str(w["output"]): True for w in workloads if "output" in w}
-    topics |= {name: True for w in workloads for name in w.get("topics", ())}
+    several = ("topics", "inputs")
+    topics |= {name: True for w in workloads for each in several for name in w.get(each, ())}
     raw = {
         "seed": 3,
         "name": "further",
         "target": "sim",
         "topics": [
-            {"name": n, "acks": "all", "partitions": 2} for n, is_in in topics.items() if is_in
+            {"name": n, "acks": "all", "partitions": 3 if n == "more" else 2}
+            for n, is_in in topics.items()
+            if is_in
         ],
         "workload": list(workloads),
         "broker": SHORT,
@@ -78,6 +85,14 @@ def recorded(*kinds: str) -> Recording:
             "protocol": "consumer",
         },
         "transactions": TRANSACTIONS,
+        "wide": {**WIDE, "group": "wide"},
+        "wide-once": {
+            **WIDE, "group": "wide-once", "processing": "at-most-once", "protocol": "consumer",
+        },
+        "wide-copies": {
+            "kind": "copy", "group": "wide-copies", "inputs": ["in", "more"], "output": "out",
+            **MEMBERS,
+        },
     }  # fmt: skip
     return run(plan_with(*(known[kind] for kind in kinds)))
 
@@ -192,6 +207,31 @@ def test_at_most_once_gets_a_record_only_behind_its_commit() -> None:
         assert min(ends) <= row["complete_ns"]
 
 
+@pytest.mark.parametrize("kind", ["wide", "wide-once", "wide-copies"])
+def test_group_reads_and_commits_the_partitions_of_all_its_topics(kind: str) -> None:
+    """One member at a time has each partition of each topic. What is committed in the end is what
+    the members committed last there, although both topics have partitions of the same numbers."""
+    recording = recorded("produce", kind)
+    wanted = {("in", 0), ("in", 1), ("more", 0), ("more", 1), ("more", 2)}
+    last: dict[tuple[str, int], int] = {}
+    for row in sorted(rows_of(recording, "offset-commit", "ok"), key=itemgetter("complete_ns")):
+        last[row["topic"], row["partition"]] = row["offset"]
+    final = {
+        (row["topic"], row["partition"]): row["offset"]
+        for row in rows_of(recording, "final-committed", "ok")
+    }
+    assert final == last
+    assert final.keys() == wanted
+    assert len(set(final.values())) > 1
+    polls = rows_of(recording, "poll")
+    got = {(row["topic"], row["partition"], row["offset"]) for row in polls}
+    for topic, partition in wanted:
+        read = {offset for t, p, offset in got if (t, p) == (topic, partition)}
+        assert read >= set(range(final[topic, partition])) > set()
+    assigned = rows_of(recording, "assigned")
+    assert {(row["topic"], row["partition"]) for row in assigned} - {(None, None)} == wanted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["copies", "plain"])
 def test_each_committed_record_has_a_copy_that_names_it(kind: str) -> None:
@@ -230,6 +270,9 @@ def test_equal_seeds_give_equal_runs() -> None:
         ("produce", "copies"),
         ("produce", "plain"),
         ("read", "transactions"),
+        ("produce", "wide"),
+        ("produce", "wide-once"),
+        ("produce", "wide-copies"),
     ],
     ids="+".join,
 )
@@ -253,6 +296,24 @@ def test_checkers_notice_commits_that_the_client_made_up(
     copy = {**COPY, "group": "g", "output": "out", "processing": "at-least-once"}
     verdict = verdict_of(run(plan_with(PRODUCERS, copy)), tmp_path)
     assert "uncopied" in forbidden(verdict)
+
+
+@pytest.mark.slow
+def test_checkers_notice_offsets_that_are_committed_to_the_other_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that knew partitions by their numbers alone would do the same."""
+    commit = Subscribed.commit
+
+    async def confused(self: Subscribed, offsets: Mapping[TopicPartition, int]) -> Any:
+        others = {"in": "more", "more": "in"}
+        told = {TopicPartition(others[t], p): n for (t, p), n in offsets.items()}
+        results = await commit(self, told)
+        return {TopicPartition(others[t], p): result for (t, p), result in results.items()}
+
+    monkeypatch.setattr(Subscribed, "commit", confused)
+    verdict = verdict_of(run(plan_with(PRODUCERS, {**WIDE, "group": "g"})), tmp_path)
+    assert forbidden(verdict) & {"skipped-record", "lost-commit"}
 
 
 @pytest.mark.slow

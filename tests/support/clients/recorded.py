@@ -9,7 +9,7 @@ from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.payload import PayloadCodec
-from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
 
@@ -51,21 +51,27 @@ class Recorded:
 
     def sends(self) -> Sends:
         """The sends of a producer."""
-        return Sends(**self._common, acks=self.acks)
+        return Sends(**self._common, topic=self.topic, acks=self.acks)
 
     def keyed_sends(self, keys: Keys) -> KeyedSends:
         """The sends of a producer that writes and deletes keys."""
-        return KeyedSends(**self._common, acks=self.acks, keys=keys)
+        return KeyedSends(**self._common, topic=self.topic, acks=self.acks, keys=keys)
 
     def reads(self) -> Reads:
         """The reads of a consumer."""
-        return Reads(**self._common)
+        return Reads(**self._common, topic=self.topic)
+
+    def member_reads(self, *others: str) -> MemberReads:
+        """The reads of a member of a group, of the topic and of others."""
+        return MemberReads([Reads(**self._common, topic=each) for each in (self.topic, *others)])
 
     def transactions(
         self, transactional_id: str = "id", group: str | None = None
     ) -> TransactionSends:
         """The transactions of a producer."""
-        return TransactionSends(**self._common, transactional_id=transactional_id, group=group)
+        return TransactionSends(
+            **self._common, topic=self.topic, transactional_id=transactional_id, group=group
+        )
 
     def membership(self, group: str = "g") -> Membership:
         """What a member of a group goes through."""
@@ -74,6 +80,6 @@ class Recorded:
     @property
     def _common(self) -> dict[str, Any]:
         return {
-            "client": self.client, "topic": self.topic, "writer": self.writer, "codec": self.codec,
+            "client": self.client, "writer": self.writer, "codec": self.codec,
             "tally": self.tally,
         }  # fmt: skip

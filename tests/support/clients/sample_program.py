@@ -81,6 +81,12 @@ def places(command: dict[str, Any], name: str) -> list[TopicPartition]:
     return [TopicPartition(command["topic"], int(p), n) for p, n in command[name].items()]
 
 
+def by_topic(given: list[TopicPartition]) -> list[tuple[str | None, list[TopicPartition]]]:
+    """The partitions of each topic; without any, nothing of no topic."""
+    topics = list(dict.fromkeys(each.topic for each in given))
+    return [(t, [each for each in given if each.topic == t]) for t in topics] or [(None, [])]
+
+
 class ProducerClient(Client):
     """A producer, maybe with a transactional id."""
 
@@ -177,6 +183,8 @@ class ConsumerClient(Client):
     """A consumer: a member of a group, or with assigned partitions."""
 
     consumer: Consumer
+    several = False
+    """Whether the consumer has several topics."""
 
     def open_consumer(self, command: dict[str, Any]) -> None:
         """Make the consumer."""
@@ -207,8 +215,10 @@ class ConsumerClient(Client):
 
     def subscribe(self, command: dict[str, Any]) -> None:
         """Join the group."""
+        topics = command.get("topics") or [command["topic"]]
+        self.several = len(topics) > 1
         self.consumer.subscribe(
-            [command["topic"]], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
+            topics, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
         )
 
     def poll(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -220,9 +230,12 @@ class ConsumerClient(Client):
                     self.tell("error", error=error.name())
                     continue
                 truncated = {"name": "OFFSET_OUT_OF_RANGE", "code": 1, "then": "retry"}
-                return {"error": {**truncated, "partitions": [each.partition()]}}
+                return {
+                    "error": {**truncated, "partitions": [each.partition()], "topic": each.topic()}
+                }
             payload = base64.b64encode(each.value()).decode()
-            found.append([each.partition(), each.offset(), each.leader_epoch(), payload])
+            row = [each.partition(), each.offset(), each.leader_epoch(), payload]
+            found.append([*row, each.topic()] if self.several else row)
         return {"records": found}
 
     def commit(self, command: dict[str, Any]) -> None:
@@ -267,19 +280,21 @@ class ConsumerClient(Client):
             each.offset = max(each.offset, 0)
         (consumer.incremental_assign if self.incremental else consumer.assign)(found)
         generation = self.group_metadata({})["generation"]
-        self.tell(
-            "assigned", positions={p.partition: p.offset for p in found}, generation=generation
-        )
+        for topic, places in by_topic(found):
+            positions = {p.partition: p.offset for p in places}
+            self.tell("assigned", topic=topic, positions=positions, generation=generation)
 
     def revoked(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         """Do commands until highwater says that the partitions may go."""
-        self.tell("revoked", partitions=[each.partition for each in given])
-        while (command := self.commands.get())["do"] != "resume":
-            self.act(command)
+        for topic, places in by_topic(given):
+            self.tell("revoked", topic=topic, partitions=[each.partition for each in places])
+            while (command := self.commands.get())["do"] != "resume":
+                self.act(command)
 
     def lost(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         """The partitions are gone."""
-        self.tell("lost", partitions=[each.partition for each in given])
+        for topic, places in by_topic(given):
+            self.tell("lost", topic=topic, partitions=[each.partition for each in places])
 
 
 def main() -> None:
@@ -289,7 +304,7 @@ def main() -> None:
         command = json.loads(line)
         if command["do"] == "hello":
             kinds = ["produce", "group", "copy", "transactions", "compacted"]
-            name = {"name": "sample", "version": libversion()[0], "protocol": 2, "kinds": kinds}
+            name = {"name": "sample", "version": libversion()[0], "protocol": 3, "kinds": kinds}
             protocols = {"group_protocols": ["classic", "consumer"]}
             write({"id": command["id"], **name, **protocols})
             continue

@@ -22,6 +22,7 @@ from harness.workloads.clients.own.coordinator import GROUP, Coordinator, Unavai
 from harness.workloads.clients.own.group_member import GroupSettings
 from harness.workloads.clients.own.transactions import Fenced, TransactionalProducer
 from harness.zoo.schedules.load import in_service
+from nodes.ids import TopicPartition
 from nodes.metadata.records import TRANSACTION_VERSION_FEATURE
 from tests.support.nodes.coordinator_promises import NOTHING, Promises
 from tests.support.nodes.simulated_broker import NODE, SimulatedBroker
@@ -30,6 +31,7 @@ R = TypeVar("R")
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 2
+ALL: Final = frozenset(TopicPartition(TOPIC, each) for each in range(PARTITIONS))
 CLASSIC, CONSUMER, PLAIN, GONE, EXPIRED = "classic", "consumer", "plain", "gone", "expired"
 """The groups."""
 GROUPS: Final = (CLASSIC, CONSUMER, PLAIN, GONE, EXPIRED)
@@ -91,7 +93,7 @@ class Clients:
         await self.until(self._knows_topic)
         assert self.cluster.topic_id is not None
         settings = _member_of(CONSUMER)
-        self.consumer = ConsumerMember(self.cluster, settings, self.cluster.topic_id)
+        self.consumer = ConsumerMember(self.cluster, settings, {self.cluster.topic_id: TOPIC})
         self.consumer.member_id = "two"
 
     async def _knows_topic(self) -> None:
@@ -124,7 +126,7 @@ class Clients:
         self.told.classic = None
         while await self.until(self.classic.join) is not ErrorCode.none:
             pass
-        assert self.classic.owned == frozenset(range(PARTITIONS))
+        assert self.classic.owned == ALL
         self.told.classic = (self.classic.member_id, self.classic.generation)
 
     async def leave_classic(self) -> None:
@@ -135,7 +137,7 @@ class Clients:
         self.told.consumer = None
         assert self.consumer is not None
         assert await self.until(self.consumer.join) is ErrorCode.none
-        assert self.consumer.owned == frozenset(range(PARTITIONS))
+        assert self.consumer.owned == ALL
         self.told.consumer = self.consumer.epoch
 
     async def leave_consumer(self) -> None:
@@ -248,8 +250,9 @@ class Clients:
         member = self.membership(group)
         member["generation_id"] = member.pop("generation")
         await self.until(lambda: producer.add_offsets(group))
+        places = {TopicPartition(TOPIC, each): offset for each, offset in offsets.items()}
         await self.until(
-            lambda: producer.commit_offsets(self.groups[group], group, offsets, **member)
+            lambda: producer.commit_offsets(self.groups[group], group, places, **member)
         )
         self.promises.deciding(name, commit=commit)
         await self.until(lambda: producer.end(commit=commit))
@@ -280,7 +283,7 @@ class Clients:
 def _member_of(group: str, *, instance_id: str | None = None) -> GroupSettings:
     return GroupSettings(
         group=group,
-        partitions=PARTITIONS,
+        partitions={TOPIC: PARTITIONS},
         session_s=600.0,
         rebalance_s=60.0,
         instance_id=instance_id,

@@ -23,6 +23,7 @@ from nodes.server.broker import Broker
 from nodes.server.coordinators.shard import Shard, State
 from nodes.storage.disk import Disk
 from tests.support.nodes.coordinator_clients import (
+    ALL,
     CLASSIC,
     CONSUMER,
     FIRST,
@@ -177,7 +178,7 @@ class Scene(Clients):
         else:
             assert self.consumer is not None
             self.consumer.epoch = self.told.consumer
-            self.consumer.owned = frozenset(range(PARTITIONS))
+            self.consumer.owned = ALL
             assert await self.until(self.consumer.heartbeat) is ErrorCode.none
             assert self.consumer.epoch == self.told.consumer
 

@@ -11,6 +11,7 @@ from harness.workloads.clients.own import subscriptions
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator
 from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings, identity
+from nodes.ids import TopicPartition
 
 NO_GENERATION: Final = -1
 PROTOCOL: Final = "range"
@@ -22,7 +23,7 @@ class ClassicMember:
 
     cluster: Cluster
     settings: GroupSettings
-    owned: frozenset[int] = frozenset()
+    owned: frozenset[TopicPartition] = frozenset()
     member_id: str = ""
     generation: int = NO_GENERATION
     coordinator: Coordinator = field(init=False)
@@ -30,7 +31,7 @@ class ClassicMember:
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
-        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self.coordinator)
+        self._offsets = GroupOffsets(self.settings, self.coordinator)
 
     async def join(self) -> ErrorCode:
         """See `Member`; the members of the group wait here for each other."""
@@ -46,7 +47,7 @@ class ClassicMember:
             group_instance_id=settings.instance_id,
             protocol_type="consumer",
             protocols=[
-                {"name": PROTOCOL, "metadata": subscriptions.subscription([self.cluster.topic])}
+                {"name": PROTOCOL, "metadata": subscriptions.subscription(settings.partitions)}
             ],
         )
         code = self.coordinator.check(answer.error_code)
@@ -64,7 +65,7 @@ class ClassicMember:
             members = [str(member.member_id) for member in joined.members]
             shares = subscriptions.by_range(members, self.settings.partitions)
             rows = [
-                {"member_id": each, "assignment": subscriptions.assignment(self.topic, share)}
+                {"member_id": each, "assignment": subscriptions.assignment(share)}
                 for each, share in shares.items()
             ]
         answer = await self.coordinator.ask(
@@ -78,18 +79,14 @@ class ClassicMember:
         )
         code = self.coordinator.check(answer.error_code)
         if code is ErrorCode.none:
-            self.owned = frozenset(subscriptions.assigned(answer.assignment, self.topic))
+            given = subscriptions.assigned(answer.assignment)
+            self.owned = frozenset(each for each in given if each.topic in self.settings.partitions)
         return self._result(code)
 
     @property
     def identity(self) -> Mapping[str, Any]:
         """See `Member`."""
         return identity(self.settings, self.member_id, self.generation)
-
-    @property
-    def topic(self) -> str:
-        """The topic that the member reads."""
-        return self.cluster.topic
 
     async def heartbeat(self) -> ErrorCode:
         """See `Member`."""
@@ -105,11 +102,13 @@ class ClassicMember:
         self.owned, self.generation = frozenset(), NO_GENERATION
         return self.coordinator.check(answer.error_code)
 
-    async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, ErrorCode]:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """See `Member`."""
         return await self._offsets.commit(offsets, self.member_id, self.generation)
 
-    async def committed(self) -> Mapping[int, int]:
+    async def committed(self) -> Mapping[TopicPartition, int]:
         """See `Member`."""
         return await self._offsets.committed(self.owned)
 

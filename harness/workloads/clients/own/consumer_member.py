@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator
 from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings, identity
+from nodes.ids import TopicPartition
 
 
 @dataclass(slots=True)
@@ -22,8 +23,9 @@ class ConsumerMember:
 
     cluster: Cluster
     settings: GroupSettings
-    topic_id: UUID
-    owned: frozenset[int] = frozenset()
+    topic_ids: Mapping[UUID, str]
+    """The topics that the member reads, by their ids."""
+    owned: frozenset[TopicPartition] = frozenset()
     member_id: str = ""
     epoch: int = 0
     coordinator: Coordinator = field(init=False)
@@ -31,7 +33,7 @@ class ConsumerMember:
 
     def __post_init__(self) -> None:
         self.coordinator = Coordinator(self.cluster, self.settings.group, GROUP)
-        self._offsets = GroupOffsets(self.cluster.topic, self.settings, self.coordinator)
+        self._offsets = GroupOffsets(self.settings, self.coordinator)
 
     @property
     def generation(self) -> int:
@@ -58,7 +60,7 @@ class ConsumerMember:
             member_epoch=self.epoch,
             instance_id=settings.instance_id,
             rebalance_timeout=timedelta(seconds=settings.rebalance_s),
-            subscribed_topic_names=[self.cluster.topic],
+            subscribed_topic_names=[*self.settings.partitions],
             topic_partitions=self._owned_rows(),
         )
         code = self.coordinator.check(answer.error_code)
@@ -66,15 +68,19 @@ class ConsumerMember:
             self.member_id, self.epoch = str(answer.member_id), int(answer.member_epoch)
             if answer.assignment is not None:
                 self.owned = frozenset(
-                    int(number)
+                    TopicPartition(self.topic_ids[row.topic_id], int(number))
                     for row in answer.assignment.topic_partitions
-                    if row.topic_id == self.topic_id
+                    if row.topic_id in self.topic_ids
                     for number in row.partitions
                 )
         return code
 
     def _owned_rows(self) -> list[dict[str, Any]]:
-        return [{"topic_id": self.topic_id, "partitions": sorted(self.owned)}] if self.owned else []
+        return [
+            {"topic_id": topic_id, "partitions": numbers}
+            for topic_id, topic in self.topic_ids.items()
+            if (numbers := sorted(each.partition for each in self.owned if each.topic == topic))
+        ]
 
     async def leave(self) -> ErrorCode:
         """See `Member`."""
@@ -88,10 +94,12 @@ class ConsumerMember:
         self.owned, self.epoch = frozenset(), 0
         return self.coordinator.check(answer.error_code)
 
-    async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, ErrorCode]:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """See `Member`."""
         return await self._offsets.commit(offsets, self.member_id, self.epoch)
 
-    async def committed(self) -> Mapping[int, int]:
+    async def committed(self) -> Mapping[TopicPartition, int]:
         """See `Member`."""
         return await self._offsets.committed(self.owned)

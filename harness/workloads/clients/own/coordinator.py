@@ -30,11 +30,6 @@ class Coordinator:
         self._node: int | None = None
         self._asked = cluster.rng.getrandbits(16)
 
-    @property
-    def topic(self) -> str:
-        """The topic of the client that asks."""
-        return self._cluster.topic
-
     async def ask(
         self, api: str, *, timeout_s: float | None = None, newest: int | None = None, **values: Any
     ) -> Any:

@@ -5,13 +5,14 @@ Every call asks the coordinator once, and raises Unavailable if it gave no answe
 again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.coordinator import Coordinator, Unavailable
+from nodes.ids import TopicPartition
 
 REJOIN: Final = frozenset(
     {
@@ -28,10 +29,10 @@ REJOIN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """A member of `group` on the cluster's topic, which has so many partitions."""
+    """A member of `group`, which reads the topics of `partitions`: the number of each topic."""
 
     group: str
-    partitions: int
+    partitions: Mapping[str, int]
     session_s: float
     rebalance_s: float
     instance_id: str | None = None
@@ -47,7 +48,7 @@ def identity(settings: GroupSettings, member_id: str, generation: int) -> dict[s
 
 
 NOBODY: Final = identity(
-    GroupSettings(group="", partitions=0, session_s=0, rebalance_s=0), member_id="", generation=-1
+    GroupSettings(group="", partitions={}, session_s=0, rebalance_s=0), member_id="", generation=-1
 )
 """What a request says without the metadata of a group."""
 
@@ -55,7 +56,7 @@ NOBODY: Final = identity(
 class Member(Protocol):
     """A member of a group."""
 
-    owned: frozenset[int]
+    owned: frozenset[TopicPartition]
     """The partitions that it was told to own."""
 
     @property
@@ -85,11 +86,13 @@ class Member(Protocol):
         """Leave the group."""
         ...
 
-    async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, ErrorCode]:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """Commit an offset for each partition; return the result of each."""
         ...
 
-    async def committed(self) -> Mapping[int, int]:
+    async def committed(self) -> Mapping[TopicPartition, int]:
         """Return the committed offset of each owned partition; -1 for none.
 
         Raises Unavailable also while an offset is not stable.
@@ -101,43 +104,44 @@ class Member(Protocol):
 class GroupOffsets:
     """Commits and reads the offsets of a group; common to the protocols."""
 
-    topic: str
     settings: GroupSettings
     coordinator: Coordinator
 
     async def commit(
-        self, offsets: Mapping[int, int], member_id: str, epoch: int
-    ) -> Mapping[int, ErrorCode]:
-        rows = [
-            {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
-            for number, offset in offsets.items()
-        ]
+        self, offsets: Mapping[TopicPartition, int], member_id: str, epoch: int
+    ) -> Mapping[TopicPartition, ErrorCode]:
         answer = await self.coordinator.ask(
             "offset_commit",
             group_id=self.settings.group,
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
             group_instance_id=self.settings.instance_id,
-            topics=[{"name": self.topic, "partitions": rows}],
+            topics=rows_of(offsets),
         )
-        results = {int(row.partition_index): row.error_code for row in _rows(answer)}
+        results = {place: row.error_code for place, row in _rows(answer)}
         for code in results.values():
             self.coordinator.check(code)
         return results
 
-    async def committed(self, partitions: frozenset[int]) -> Mapping[int, int]:
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
         if not partitions:
             return {}
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(partitions):
+            by_topic.setdefault(topic, []).append(partition)
         answer = await self.coordinator.ask(
             "offset_fetch",
             group_id=self.settings.group,
-            topics=[{"name": self.topic, "partition_indexes": sorted(partitions)}],
+            topics=[{"name": t, "partition_indexes": each} for t, each in by_topic.items()],
             require_stable=True,
         )
         self._usable(answer.error_code)
-        for row in _rows(answer):
+        found = _rows(answer)
+        for _, row in found:
             self._usable(row.error_code)
-        return {int(row.partition_index): int(row.committed_offset) for row in _rows(answer)}
+        return {place: int(row.committed_offset) for place, row in found}
 
     def _usable(self, code: ErrorCode) -> None:
         self.coordinator.check(code)
@@ -145,5 +149,18 @@ class GroupOffsets:
             raise Unavailable(code.name.upper())
 
 
-def _rows(answer: Any) -> list[Any]:
-    return [row for topic in answer.topics for row in topic.partitions]
+def rows_of(offsets: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
+    """Return the topics of a request that commits these offsets."""
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), offset in offsets.items():
+        row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+        by_topic.setdefault(topic, []).append(row)
+    return [{"name": topic, "partitions": rows} for topic, rows in by_topic.items()]
+
+
+def _rows(answer: Any) -> list[tuple[TopicPartition, Any]]:
+    return [
+        (TopicPartition(str(topic.name), int(row.partition_index)), row)
+        for topic in answer.topics
+        for row in topic.partitions
+    ]

@@ -20,7 +20,8 @@ from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.group_member import REJOIN, Member
 from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
-from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.clients.reads import MemberReads, Read
+from nodes.ids import TopicPartition
 
 MAX_WAITING: Final = 2_000
 """With so many records that nobody has taken, the member fetches no more."""
@@ -32,31 +33,40 @@ VANISHED: Final = "the member vanished"
 class Taken(NamedTuple):
     """A record, and the fetch that read it."""
 
+    topic: str
     read: Read
     invoke_ns: int
     node: int
 
+    @property
+    def place(self) -> TopicPartition:
+        """The record's partition."""
+        return TopicPartition(self.topic, self.read.partition)
+
 
 class Subscribed:
-    """See the module. `before_revocation` may commit; it gets the partitions that are given up."""
+    """See the module. `before_revocation` may commit; it gets the partitions that are given up.
+
+    There is a consumer, and a view of the cluster, for each topic.
+    """
 
     def __init__(
         self,
         member: Member,
-        cluster: Cluster,
+        clusters: Mapping[str, Cluster],
         settings: ConsumerSettings,
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         *,
         heartbeat_s: float,
-        before_revocation: Callable[[Collection[int]], Awaitable[None]],
+        before_revocation: Callable[[Collection[TopicPartition]], Awaitable[None]],
     ) -> None:
         self.progress = Signal()
         """Set when there is something to take."""
         self.member = member
         self.over = False
         """Whether a commit got no answer. It may arrive later, so this member must not go on."""
-        self.positions: dict[int, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         """The next offset to take of each partition that the member owns."""
         self._reads = reads
         self._membership = membership
@@ -66,7 +76,10 @@ class Subscribed:
         self._due_s = 0.0
         self._waiting: deque[Taken] = deque()
         self._loop = asyncio.get_running_loop()
-        self._consumer = Consumer(cluster, settings, {}, self, now_ns=reads.now_ns)
+        self._consumers = {
+            topic: Consumer(cluster, settings, {}, _TopicReader(topic, self), now_ns=reads.now_ns)
+            for topic, cluster in clusters.items()
+        }
         reads.open()
 
     # -- the group
@@ -114,15 +127,15 @@ class Subscribed:
             return
         committed = await member.committed() if new else {}
         self._reads.generation = generation
-        positions = {partition: max(committed[partition], 0) for partition in new}
+        positions = {place: max(committed[place], 0) for place in new}
         self._membership.assigned(positions, generation, invoke_ns)
         if new:
             self._reads.moved(positions, invoke_ns)
         self.positions |= positions
-        for partition, offset in positions.items():
-            self._consumer.add(partition, offset)
+        for (topic, partition), offset in positions.items():
+            self._consumers[topic].add(partition, offset)
 
-    async def _give_up(self, partitions: Collection[int]) -> None:
+    async def _give_up(self, partitions: Collection[TopicPartition]) -> None:
         await self._before_revocation(partitions)
         self._membership.revoked(partitions, self._reads.generation or 0)
         self._drop(partitions)
@@ -133,11 +146,11 @@ class Subscribed:
             self._membership.lost(self.positions, self._reads.generation or 0, error=error)
         self._drop(list(self.positions))
 
-    def _drop(self, partitions: Collection[int]) -> None:
-        for partition in partitions:
-            self.positions.pop(partition, None)
-            self._consumer.drop(partition)
-        self._waiting = deque(w for w in self._waiting if w.read.partition in self.positions)
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        for place in partitions:
+            self.positions.pop(place, None)
+            self._consumers[place.topic].drop(place.partition)
+        self._waiting = deque(w for w in self._waiting if w.place in self.positions)
         self._fetch_on()
 
     async def close(self, *, leave: bool) -> None:
@@ -150,7 +163,8 @@ class Subscribed:
                 self._reads.note(str(error))
         self._lose(VANISHED)
         self._reads.close()
-        await self._consumer.close()
+        for consumer in self._consumers.values():
+            await consumer.close()
 
     # -- records
 
@@ -158,7 +172,7 @@ class Subscribed:
         """Remove up to `count` records, in their order, and move the positions behind them."""
         taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         for each in taken:
-            self.positions[each.read.partition] = each.read.offset + 1
+            self.positions[each.place] = each.read.offset + 1
         self._fetch_on()
         return taken
 
@@ -166,32 +180,40 @@ class Subscribed:
         """Record that the group's member has got the records."""
         begin = 0
         for end in range(1, len(taken) + 1):
-            if end == len(taken) or taken[end][1:] != taken[begin][1:]:
-                _, invoke_ns, node = taken[begin]
-                self._reads.polled([each.read for each in taken[begin:end]], invoke_ns, node=node)
+            if end == len(taken) or taken[end][2:] != taken[begin][2:]:
+                invoke_ns, node = taken[begin][2:]
+                records = [(each.topic, each.read) for each in taken[begin:end]]
+                self._reads.polled(records, invoke_ns, node=node)
                 begin = end
 
     def _fetch_on(self) -> None:
-        self._consumer.paused = len(self._waiting) >= MAX_WAITING
-        self._consumer.fetch_due()
+        self._pause()
+        for consumer in self._consumers.values():
+            consumer.fetch_due()
+
+    def _pause(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.paused = len(self._waiting) >= MAX_WAITING
 
     # -- offsets
 
-    async def commit(self, offsets: Mapping[int, int]) -> Mapping[int, Outcome]:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Outcome]:
         """Commit offsets, and record the outcome of each partition."""
         invoke_ns, generation = self._reads.now_ns(), self.member.generation
-        results: dict[int, tuple[Outcome, str | None]]
+        results: dict[TopicPartition, tuple[Outcome, str | None]]
         try:
             codes = await self.member.commit(offsets)
         except Unavailable as error:
             self.over = True
             results = dict.fromkeys(offsets, (Outcome.INFO, str(error)))
         else:
-            results = {partition: _result(codes.get(partition)) for partition in offsets}
-            if any(codes.get(partition) in REJOIN for partition in offsets):
+            results = {place: _result(codes.get(place)) for place in offsets}
+            if any(codes.get(place) in REJOIN for place in offsets):
                 self._due_s = 0.0  # the next heartbeat says what has changed
         self._membership.committed(offsets, generation, invoke_ns, results)
-        return {partition: outcome for partition, (outcome, _) in results.items()}
+        return {place: outcome for place, (outcome, _) in results.items()}
 
     async def go_back(self) -> bool:
         """Go on from the committed offsets; return whether they are known."""
@@ -203,9 +225,9 @@ class Subscribed:
             return False
         positions = {p: max(committed.get(p, 0), 0) for p in self.positions}
         self._waiting.clear()
-        for partition, offset in positions.items():
-            self._consumer.drop(partition)
-            self._consumer.add(partition, offset)
+        for (topic, partition), offset in positions.items():
+            self._consumers[topic].drop(partition)
+            self._consumers[topic].add(partition, offset)
         self.positions = positions
         self._reads.moved(positions, invoke_ns)
         self._fetch_on()
@@ -213,29 +235,52 @@ class Subscribed:
 
     # -- as a reader
 
-    def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
+    def arrived(self, records: Sequence[Taken]) -> None:
         """Keep the records of a fetch until they are taken."""
-        for partition, got in read:
-            self._waiting += [
-                Taken(Read(partition, *each[:3]), invoke_ns, node) for each in got.records
-            ]
-        self._consumer.paused = len(self._waiting) >= MAX_WAITING
+        self._waiting += records
+        self._pause()
         self.progress.set()
+
+    def jumped(self, place: TopicPartition, offset: int, invoke_ns: int, reason: str) -> None:
+        """Record that a consumer went back, as an assignment with a reason."""
+        self._waiting = deque(each for each in self._waiting if each.place != place)
+        self.positions[place] = offset
+        self._reads.moved({place: offset}, invoke_ns, reason=reason)
+
+    def note(self, error: str) -> None:
+        """Show an error among the counters."""
+        self._reads.note(error)
+
+
+class _TopicReader:
+    """Takes what the consumer of one topic reads. Implements `consumer.Reader`."""
+
+    def __init__(self, topic: str, member: Subscribed) -> None:
+        self._topic = topic
+        self._member = member
+
+    def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
+        """Hand the records on."""
+        self._member.arrived(
+            [
+                Taken(self._topic, Read(partition, *each[:3]), invoke_ns, node)
+                for partition, got in read
+                for each in got.records
+            ]
+        )
 
     def truncated(self, partition: int, reason: str) -> bool:
         """Go back, and read what the log has now."""
-        self._reads.note(reason)
+        self._member.note(reason)
         return True
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
-        """Record the jump as an assignment with a reason."""
-        self._waiting = deque(w for w in self._waiting if w.read.partition != partition)
-        self.positions[partition] = offset
-        self._reads.moved({partition: offset}, invoke_ns, reason=reason)
+        """See `Subscribed.jumped`."""
+        self._member.jumped(TopicPartition(self._topic, partition), offset, invoke_ns, reason)
 
     def failed(self, partition: int, error: str) -> None:
         """Show the error among the counters."""
-        self._reads.note(error)
+        self._member.note(error)
 
 
 def _result(code: ErrorCode | None) -> tuple[Outcome, str | None]:

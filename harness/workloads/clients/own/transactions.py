@@ -17,6 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import TRANSACTION, Coordinator, Unavailable
+from harness.workloads.clients.own.group_member import rows_of
+from nodes.ids import TopicPartition
 from nodes.log.batch import Record, encode_batch
 from nodes.wire.errors import ChannelError
 
@@ -238,17 +240,17 @@ class TransactionalProducer:
         self._check(answer.error_code)
 
     async def commit_offsets(
-        self, coordinator: Coordinator, group: str, offsets: Mapping[int, int], **member: Any
+        self,
+        coordinator: Coordinator,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        **member: Any,
     ) -> None:
-        """Commit offsets of `group` in the transaction, of the topic of `coordinator`'s cluster.
+        """Commit offsets of `group` in the transaction.
 
         `coordinator` is the group's; `member` has generation_id, member_id and group_instance_id
         (KIP-447).
         """
-        rows = [
-            {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
-            for number, offset in offsets.items()
-        ]
         answer = await coordinator.ask(
             "txn_offset_commit",
             newest=None if self.second else OLD_OFFSET_COMMIT,
@@ -256,7 +258,7 @@ class TransactionalProducer:
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[{"name": coordinator.topic, "partitions": rows}],
+            topics=rows_of(offsets),
             **member,
         )
         for topic in answer.topics:

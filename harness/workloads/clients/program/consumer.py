@@ -23,18 +23,18 @@ from harness.workloads.clients.program.protocol import (
     number_in,
     records_of,
 )
-from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.clients.reads import MemberReads, Read, Reads
 
 RESET: Final = "OFFSET_OUT_OF_RANGE"
 ERROR_PAUSE_S: Final = 0.1
 """The pause before a consumer that got an error polls again."""
 
 
-def open_consumer(options: ProducerOptions, reads: Reads) -> dict[str, Any]:
+def open_consumer(options: ProducerOptions, reads: Reads | MemberReads) -> dict[str, Any]:
     """Return the values of an `open-consumer` without a group."""
     return {
         **connection(options),
-        "isolation_level": "read_committed" if reads.isolation else "read_uncommitted",
+        "isolation_level": "read_committed" if reads.read_committed else "read_uncommitted",
         "max_records": POLL_RECORDS,
     }
 
@@ -64,7 +64,7 @@ class RecordingConsumer:
         answer = self._ask("poll", {"timeout_ms": round(timeout_s * 1000)}, timeout_s)
         failure = answer.failure
         if failure is None:
-            records = read_from(self._program, answer)
+            records = [read for _, read in read_from(self._program, answer)]
             return self._reads.polled(records, invoke_ns) if records else 0
         self._reads.note(failure.name)
         time.sleep(ERROR_PAUSE_S)
@@ -104,8 +104,9 @@ class RecordingConsumer:
         self._reads.note(event.error)
 
 
-def read_from(program: Program, answer: Answer) -> list[Read]:
-    """Return the records in the answer to a `poll`. Raises ProgramFailed."""
+def read_from(program: Program, answer: Answer) -> list[tuple[str | None, Read]]:
+    """Return the records in the answer to a `poll`, with their topics (None: the client has one).
+    Raises ProgramFailed."""
     try:
         return records_of(answer)
     except ProtocolError as error:

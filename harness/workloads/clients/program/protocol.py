@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from harness.workloads.clients.reads import Read
+from nodes.ids import TopicPartition
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The latest version, which highwater names in `hello`. A program answers with the version that it
 speaks, and that one is spoken."""
 KEYS_SINCE: Final = 2
 """From this version on a record may have a key, and no payload."""
+TOPICS_SINCE: Final = 3
+"""From this version on a member of a group may have several topics."""
 COMPACTED: Final = "compacted"
 """The kind of workload that needs keys."""
 LONGEST_SHOWN: Final = 200
@@ -48,6 +51,8 @@ class Failure:
     then: str = "close"
     partitions: tuple[int, ...] = ()
     """The partitions that the error concerns, if it does not concern all."""
+    topic: str | None = None
+    """Their topic, if the client has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +75,15 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """A member got partitions, and goes on from {partition: position}. None: it does not know."""
+    """A member got partitions, and goes on from {partition: position}. None: it does not know.
+
+    topic, here and below: of the partitions, if the member has several.
+    """
 
     client: int
     positions: Mapping[int, int | None]
     generation: int
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +92,7 @@ class Revoked:
 
     client: int
     partitions: Sequence[int]
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,7 @@ class Lost:
 
     client: int
     partitions: Sequence[int]
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +144,14 @@ def encode_records(records: Sequence[Record]) -> list[tuple[int | str | None, ..
 
 def _encoded(content: bytes | None) -> str | None:
     return None if content is None else base64.b64encode(content).decode()
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    """Return {partition: offset} of each topic: a command is about one topic."""
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[partition] = offset
+    return found
 
 
 def decode(line: bytes) -> Message:
@@ -184,17 +203,21 @@ def introduction_of(answer: Answer) -> Introduction:
     )
 
 
-def records_of(answer: Answer) -> list[Read]:
-    """Return the records in the answer to a `poll`. Raises ProtocolError."""
+def records_of(answer: Answer) -> list[tuple[str | None, Read]]:
+    """Return the records in the answer to a `poll`, with their topics (None: the client has one).
+    Raises ProtocolError."""
     try:
         return [
-            Read(
-                _number(partition),
-                _number(offset),
-                None if epoch is None else _number(epoch),
-                None if load is None else base64.b64decode(load, validate=True),
+            (
+                str(topic[0]) if topic else None,
+                Read(
+                    _number(partition),
+                    _number(offset),
+                    None if epoch is None else _number(epoch),
+                    None if load is None else base64.b64decode(load, validate=True),
+                ),
             )
-            for partition, offset, epoch, load in answer.values.get("records", ())
+            for partition, offset, epoch, load, *topic in answer.values.get("records", ())
         ]
     except (ValueError, TypeError) as error:
         raise ProtocolError(
@@ -249,6 +272,7 @@ def _failure(raw: Values) -> Failure:
         definite=raw.get("definite", False) is True,
         then=then,
         partitions=tuple(map(_number, raw.get("partitions", ()))),
+        topic=_topic(raw),
     )
 
 
@@ -268,15 +292,23 @@ def _assigned(raw: Values) -> Assigned:
         client=_number(raw["client"]),
         positions=_positions(raw["positions"]),
         generation=_number(raw["generation"]),
+        topic=_topic(raw),
     )
 
 
 def _revoked(raw: Values) -> Revoked:
-    return Revoked(client=_number(raw["client"]), partitions=[*map(_number, raw["partitions"])])
+    partitions = [*map(_number, raw["partitions"])]
+    return Revoked(client=_number(raw["client"]), partitions=partitions, topic=_topic(raw))
 
 
 def _lost(raw: Values) -> Lost:
-    return Lost(client=_number(raw["client"]), partitions=[*map(_number, raw["partitions"])])
+    partitions = [*map(_number, raw["partitions"])]
+    return Lost(client=_number(raw["client"]), partitions=partitions, topic=_topic(raw))
+
+
+def _topic(raw: Values) -> str | None:
+    topic = raw.get("topic")
+    return None if topic is None else str(topic)
 
 
 def _noted(raw: Values) -> Noted:

@@ -53,7 +53,9 @@ def failure(error: BaseException) -> dict[str, Any]:
         then = "abort"
     found: dict[str, Any] = {"name": type(error).__name__, "code": code, "then": then}
     if isinstance(error, OffsetOutOfRangeError):
-        found |= {"then": "retry", "partitions": [place.partition for place in error.args[0]]}
+        topic = next(iter(error.args[0])).topic  # the others are in the next error
+        places = [place.partition for place in error.args[0] if place.topic == topic]
+        found |= {"then": "retry", "partitions": places, "topic": topic}
     if isinstance(error, UnknownMemberIdError):
         found["then"] = "close"
     return found

@@ -6,7 +6,7 @@ the member does the commands that it sends before it gives partitions up.
 
 import asyncio
 import base64
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ class ConsumerClient(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         self._turn = asyncio.Lock()
         """Held by who takes commands: `run`, or a rebalance during a poll."""
         self._assignments = 0
+        self._several = False
+        """Whether the consumer has several topics."""
 
     async def run(self) -> None:
         """See `Client`."""
@@ -81,7 +83,9 @@ class ConsumerClient(Client, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def subscribe(self, command: Command) -> None:
         """Join the group."""
-        self._consumer.subscribe([command["topic"]], listener=self)
+        topics = command.get("topics") or [command["topic"]]
+        self._several = len(topics) > 1
+        self._consumer.subscribe(topics, listener=self)
 
     async def poll(self, command: Command) -> dict[str, Any]:
         """Return records; rebalances happen in this call."""
@@ -98,11 +102,15 @@ class ConsumerClient(Client, ConsumerRebalanceListener):  # type: ignore[misc]
             found = {}  # these are from before the positions of the new assignment
         return {
             "records": [
-                [each.partition, each.offset, None, _encoded(each.value)]
+                [each.partition, each.offset, None, _encoded(each.value), *self._named(each)]
                 for batch in found.values()
                 for each in batch
             ]
         }
+
+    def _named(self, record: Any) -> list[str]:
+        """Return the topic of a record, if the consumer has several."""
+        return [record.topic] if self._several else []
 
     async def commit(self, command: Command) -> None:
         """Commit offsets."""
@@ -164,16 +172,17 @@ class ConsumerClient(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         async with self._turn:
             if self.closed:
                 return
-            self.tell("revoked", partitions=[place.partition for place in revoked])
-            while (command := await self.commands.get())["do"] != "resume":
-                await self.act(command)
+            for topic, partitions in _by_topic(dict.fromkeys(revoked)).items():
+                self._tell_of(topic, "revoked", partitions=[*partitions])
+                while (command := await self.commands.get())["do"] != "resume":
+                    await self.act(command)
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Go on from the committed offsets, or from the beginning."""
         async with self._turn:
             if self.closed:
                 return
-            positions: dict[int, int | None] = {place.partition: None for place in assigned}
+            positions: dict[TopicPartition, int | None] = dict.fromkeys(assigned)
             try:
                 found = await self._committed(assigned)
             except (KafkaError, TimeoutError) as error:
@@ -181,9 +190,23 @@ class ConsumerClient(Client, ConsumerRebalanceListener):  # type: ignore[misc]
             else:
                 for place, offset in found.items():
                     self._consumer.seek(place, offset or 0)
-                    positions[place.partition] = offset or 0
+                    positions[place] = offset or 0
             self._assignments += 1
-            self.tell("assigned", positions=positions, generation=self._generation)
+            if not positions:
+                self.tell("assigned", positions={}, generation=self._generation)
+            for topic, each in _by_topic(positions).items():
+                self._tell_of(topic, "assigned", positions=each, generation=self._generation)
+
+    def _tell_of(self, topic: str, event: str, **values: Any) -> None:
+        """Write an event about partitions of a topic."""
+        self.tell(event, **({"topic": topic} if self._several else {}), **values)
+
+
+def _by_topic(places: Mapping[TopicPartition, int | None]) -> dict[str, dict[int, int | None]]:
+    found: dict[str, dict[int, int | None]] = {}
+    for (topic, partition), offset in places.items():
+        found.setdefault(topic, {})[partition] = offset
+    return found
 
 
 def _encoded(value: bytes | None) -> str | None:

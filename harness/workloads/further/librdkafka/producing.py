@@ -14,16 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.librdkafka import COMMON, REQUEST_TIMEOUT_MS, SOCKET_TIMEOUT_MS
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.further.librdkafka.subscribed import without_member
+from harness.workloads.further.librdkafka.subscribed import places, without_member
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import Broken, NotWritten, Written
+from nodes.ids import TopicPartition
 
 CALL_S: Final = 2.0
 """How long one call may block."""
@@ -105,10 +106,10 @@ class TransactionalProducer:
             raise NotWritten(self._failed)
 
     def send_offsets(
-        self, topic: str, offsets: Mapping[int, int], group: str, metadata: object | None
+        self, offsets: Mapping[TopicPartition, int], group: str, metadata: object | None
     ) -> None:
         """Commit offsets in the transaction. Raises Broken, NotWritten."""
-        positions = [TopicPartition(topic, *place) for place in offsets.items()]
+        positions = places(offsets)
         member = without_member(group) if metadata is None else metadata
         send = self._producer.send_offsets_to_transaction
         self._repeat(

@@ -11,7 +11,7 @@ from harness.workloads.clients.librdkafka import (
 )
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.options import ProducerOptions
-from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
@@ -41,7 +41,7 @@ class LibrdkafkaFurther:
         self,
         wanted: Group,
         index: int,
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         before_revocation: BeforeRevocation,
     ) -> Subscribed:
@@ -51,7 +51,7 @@ class LibrdkafkaFurther:
             self._access,
             wanted,
             index,
-            read_committed=bool(reads.isolation),
+            read_committed=reads.read_committed,
         )
         return Subscribed(settings, reads, membership, before_revocation=before_revocation)
 

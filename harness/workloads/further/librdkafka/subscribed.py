@@ -9,14 +9,16 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from harness.workloads.clients.access import Access
 from harness.workloads.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS, consumer_config
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.clients.reads import MemberReads, Read
 from harness.workloads.further.threads.library import VANISHED, BeforeRevocation, Group, Taken
+from nodes.ids import TopicPartition
 
 _METADATA: Final = struct.Struct("=7si")
 """The beginning of librdkafka's group metadata: a mark, and the generation or member epoch."""
@@ -63,17 +65,16 @@ class Subscribed:
     def __init__(
         self,
         config: Mapping[str, Any],
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         *,
         before_revocation: BeforeRevocation,
     ) -> None:
-        self.positions: dict[int, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition that the member owns."""
         self.over = False
         """Whether this member must not go on: a commit got no answer and may arrive later, or a
         broker does not have its position."""
-        self._topic = reads.topic
         self._reads = reads
         self._membership = membership
         self._before_revocation = before_revocation
@@ -83,7 +84,7 @@ class Subscribed:
             {**config, "error_cb": lambda error: reads.note(error.name())}
         )
         self._consumer.subscribe(
-            [self._topic],
+            reads.topics,
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
@@ -111,18 +112,18 @@ class Subscribed:
             if (error := message.error()) is not None:
                 self._reads.note(error.name())
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    self._out_of_range(message.partition())
-            elif message.partition() in self.positions:
-                taken.append(Taken(_read(message), invoke_ns))
-                self.positions[message.partition()] = message.offset() + 1
+                    self._out_of_range(_place_of(message))
+            elif (place := _place_of(message)) in self.positions:
+                taken.append(Taken(place.topic, _read(message), invoke_ns))
+                self.positions[place] = message.offset() + 1
         return taken
 
     def record(self, taken: Sequence[Taken]) -> None:
         """Record that the group's member has got the records, which are of one `take`."""
         if taken:
-            self._reads.polled([each.read for each in taken], taken[0].invoke_ns)
+            self._reads.polled([(t.topic, t.read) for t in taken], taken[0].invoke_ns)
 
-    def commit(self, offsets: Mapping[int, int]) -> Mapping[int, Outcome]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Outcome]:
         """Commit offsets, and record the outcome of each partition.
 
         librdkafka repeats a commit, and reports the error of the last attempt. So an error does not
@@ -130,22 +131,22 @@ class Subscribed:
         """
         assert self._consumer is not None
         invoke_ns, generation = self._reads.now_ns(), self.generation
-        results: dict[int, tuple[Outcome, str | None]] = {}
+        results: dict[TopicPartition, tuple[Outcome, str | None]] = {}
         try:
-            done = self._consumer.commit(offsets=self._places(offsets), asynchronous=False)
+            done = self._consumer.commit(offsets=places(offsets), asynchronous=False)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             results = dict.fromkeys(offsets, (Outcome.INFO, reason.name()))
         else:
             for place in done or ():
                 failed = place.error
-                results[place.partition] = (
+                results[_own(place)] = (
                     (Outcome.OK, None) if failed is None else (Outcome.INFO, failed.name())
                 )
         results = {p: results.get(p, (Outcome.INFO, "NO_ANSWER")) for p in offsets}
         self.over = self.over or any(outcome is Outcome.INFO for outcome, _ in results.values())
         self._membership.committed(offsets, generation, invoke_ns, results)
-        return {partition: outcome for partition, (outcome, _) in results.items()}
+        return {place: outcome for place, (outcome, _) in results.items()}
 
     def go_back(self) -> bool:
         """Go on from the committed offsets; return whether they are known."""
@@ -153,7 +154,7 @@ class Subscribed:
         invoke_ns = self._reads.now_ns()
         try:
             self.positions = self._committed(self.positions)
-            for place in self._places(self.positions):
+            for place in places(self.positions):
                 self._consumer.seek(place)
         except KafkaException as error:
             self._reads.note(error.args[0].name())
@@ -175,36 +176,38 @@ class Subscribed:
         # then wait for ever, so it gets a thread of its own.
         threading.Thread(target=vanishing.clear, daemon=True).start()
 
-    def _out_of_range(self, partition: int) -> None:
+    def _out_of_range(self, place: TopicPartition) -> None:
         """Go on from the first record, if those before it were removed. Else the log was truncated,
         or a deposed leader has a shorter one: the next member asks for the committed offset."""
         assert self._consumer is not None
-        invoke_ns, position = self._reads.now_ns(), self.positions.get(partition)
-        where = TopicPartition(self._topic, partition)
+        invoke_ns, position = self._reads.now_ns(), self.positions.get(place)
+        where = confluent_kafka.TopicPartition(*place)
         try:
             low, _ = self._consumer.get_watermark_offsets(where, timeout=SOCKET_TIMEOUT_MS / 1000)
             if position is None or position >= low:
                 self.over = True
                 return
-            self._consumer.seek(TopicPartition(self._topic, partition, low))
+            self._consumer.seek(confluent_kafka.TopicPartition(*place, low))
         except KafkaException as error:
             self._reads.note(error.args[0].name())
             self.over = True
             return
-        self.positions[partition] = low
-        self._reads.moved({partition: low}, invoke_ns, reason="_AUTO_OFFSET_RESET")
+        self.positions[place] = low
+        self._reads.moved({place: low}, invoke_ns, reason="_AUTO_OFFSET_RESET")
 
     # -- callbacks
 
-    def _assigned(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+    def _assigned(
+        self, consumer: Consumer, given: Sequence[confluent_kafka.TopicPartition]
+    ) -> None:
         invoke_ns = self._reads.now_ns()
         try:
-            positions = self._committed([place.partition for place in places])
+            positions = self._committed([*map(_own, given)])
         except KafkaException as error:
             # Without positions nothing can be read; the next member asks again.
             self._reads.note(error.args[0].name())
             self.over, positions = True, {}
-        wanted = self._places(positions)
+        wanted = places(positions)
         if self._incremental:
             consumer.incremental_assign(wanted)
         else:
@@ -214,40 +217,52 @@ class Subscribed:
         self._reads.moved(positions, invoke_ns)
         self.positions |= positions
 
-    def _revoked(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        mine = [place.partition for place in places if place.partition in self.positions]
+    def _revoked(self, consumer: Consumer, given: Sequence[confluent_kafka.TopicPartition]) -> None:
+        mine = self._mine(given)
         self._before_revocation(mine)
         self._membership.revoked(mine, self._reads.generation or 0)
-        self._drop(consumer, places)
+        self._drop(consumer, given)
 
-    def _lost(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        mine = [place.partition for place in places if place.partition in self.positions]
-        self._membership.lost(mine, self._reads.generation or 0)
-        self._drop(consumer, places)
+    def _lost(self, consumer: Consumer, given: Sequence[confluent_kafka.TopicPartition]) -> None:
+        self._membership.lost(self._mine(given), self._reads.generation or 0)
+        self._drop(consumer, given)
 
-    def _drop(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        for place in places:
-            self.positions.pop(place.partition, None)
+    def _mine(self, given: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+        return [place for place in map(_own, given) if place in self.positions]
+
+    def _drop(self, consumer: Consumer, given: Sequence[confluent_kafka.TopicPartition]) -> None:
+        for place in map(_own, given):
+            self.positions.pop(place, None)
         if self._incremental:
-            consumer.incremental_unassign(list(places))
+            consumer.incremental_unassign(list(given))
         else:
             consumer.unassign()
 
-    def _places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
-        return [TopicPartition(self._topic, *place) for place in offsets.items()]
-
-    def _committed(self, partitions: Collection[int]) -> dict[int, int]:
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the position of each partition: the committed offset, or the beginning. Raises
         KafkaException."""
         if not partitions:
             return {}
         assert self._consumer is not None
-        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        asked = [confluent_kafka.TopicPartition(*place) for place in partitions]
         found = self._consumer.committed(asked, timeout=SOCKET_TIMEOUT_MS / 1000)
         for place in found:
             if place.error is not None:
                 raise KafkaException(place.error)
-        return {place.partition: max(place.offset, 0) for place in found}
+        return {_own(place): max(place.offset, 0) for place in found}
+
+
+def places(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:
+    """Return offsets by partition as librdkafka has them."""
+    return [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+
+
+def _own(place: confluent_kafka.TopicPartition) -> TopicPartition:
+    return TopicPartition(place.topic, place.partition)
+
+
+def _place_of(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic(), message.partition())
 
 
 def _read(message: Message) -> Read:

@@ -1,4 +1,4 @@
-"""Members of a consumer group that copy the records of one topic to another, with our own client.
+"""Members of a consumer group that copy the records of topics to another one, with our own client.
 
 Exactly once: a transaction has the copies and the offsets behind the copied records. At least once:
 the member commits the offsets after the copies were acknowledged. The copies of a partition are in
@@ -44,6 +44,7 @@ from harness.workloads.further.rules import (
     leaves,
     positions_behind,
 )
+from nodes.ids import TopicPartition
 
 WAIT_S: Final = 0.1
 LINGER_S: Final = 0.002
@@ -77,7 +78,6 @@ async def run_copies(
     members = Members(
         config=config,
         wanted=wanted,
-        topic=wanted.input,
         histories=FurtherHistories(config, writer, wanted.value_bytes),
         world=world,
         stop=stop,
@@ -115,7 +115,7 @@ async def _in_turn(members: Members, wanted: CopyWorkload, index: int, tally: Ta
         await copier.close()
 
 
-async def _nothing(partitions: Collection[int]) -> None:
+async def _nothing(partitions: Collection[TopicPartition]) -> None:
     """Commit nothing: all offsets are committed already."""
 
 
@@ -193,7 +193,7 @@ class _ExactlyOnce:
     async def _send_offsets(self, subscribed: Subscribed, taken: Sequence[Taken]) -> None:
         wanted, member = self._wanted, subscribed.member
         offsets = positions_behind(taken)
-        self._sends.offsets(wanted.group, member.generation, wanted.input, offsets)
+        self._sends.offsets(wanted.group, member.generation, offsets)
         send = partial(
             self._producer.commit_offsets,
             member.coordinator,

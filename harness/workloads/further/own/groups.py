@@ -1,4 +1,4 @@
-"""Members of a consumer group that read a topic, with our own client.
+"""Members of a consumer group that read topics, with our own client.
 
 At least once: the member gets records, and commits its positions from time to time and before it
 gives a partition up. At most once: it commits the position behind some records, and gets them only
@@ -7,7 +7,7 @@ if the commit was acknowledged.
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from harness.plans.workloads import GroupWorkload
@@ -20,6 +20,7 @@ from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.members import Members
 from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
+from nodes.ids import TopicPartition
 
 WAIT_S: Final = 0.1
 NOTHING_WRITTEN: Final = 64
@@ -38,7 +39,6 @@ async def run_group(
     members = Members(
         config=config,
         wanted=wanted,
-        topic=wanted.topic,
         histories=FurtherHistories(config, writer, NOTHING_WRITTEN),
         world=world,
         stop=stop,
@@ -76,7 +76,7 @@ class _Reader:
 
     def __init__(self, *, at_most_once: bool) -> None:
         self._at_most_once = at_most_once
-        self._committed: dict[int, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._due_s = 0.0
 
     async def read(self) -> None:
@@ -93,18 +93,18 @@ class _Reader:
             return
         offsets = positions_behind(taken)
         results = await subscribed.commit(offsets)
-        got = [each for each in taken if results[each.read.partition] is Outcome.OK]
+        got = [each for each in taken if results[each.place] is Outcome.OK]
         subscribed.record(got)
         if len(got) < len(taken) and not subscribed.over:
             await subscribed.go_back()
 
-    async def before_revocation(self, partitions: Collection[int]) -> None:
+    async def before_revocation(self, partitions: Collection[TopicPartition]) -> None:
         """Commit the positions of partitions that the member gives up."""
         if not self._at_most_once:
             positions = self.subscribed.positions
             await self._commit({p: positions[p] for p in partitions if p in positions})
 
-    async def _commit(self, positions: dict[int, int]) -> None:
+    async def _commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the positions that have changed."""
         offsets = {p: n for p, n in positions.items() if self._committed.get(p) != n and n > 0}
         if offsets:

@@ -5,7 +5,7 @@ What a member does with its records is left to its owner (`groups`, `copies`).
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,21 +20,21 @@ from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.rules import member_life_s
+from nodes.ids import TopicPartition
 
 HEARTBEATS: Final = 6
 """How many heartbeats a member sends in the time after which it is removed."""
 LOOK_S: Final = 0.1
 
-BeforeRevocation = Callable[[Collection[int]], Awaitable[None]]
+BeforeRevocation = Callable[[Collection[TopicPartition]], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Members:
-    """The members of one group, of which each reads `topic`."""
+    """The members of one group, of which each reads the topics of `wanted`."""
 
     config: FurtherConfig
     wanted: GroupWorkload | CopyWorkload
-    topic: str
     histories: FurtherHistories
     world: ClientEnvironment
     stop: asyncio.Event
@@ -47,28 +47,31 @@ class Members:
         self, client: int, index: int, tally: Tally, before_revocation: BeforeRevocation
     ) -> Subscribed | None:
         """Make the member number `index`; None if the stop comes first."""
-        wanted, topic = self.wanted, self.topic
-        cluster = self.connect(topic, client)
-        member = await self._member(cluster, index)
+        wanted = self.wanted
+        clusters = {topic: self.connect(topic, client) for topic in wanted.read_topics}
+        member = await self._member(clusters, index)
         if member is None:
-            await cluster.close()
+            for cluster in clusters.values():
+                await cluster.close()
             return None
-        reads = self.histories.reads(client, topic, tally, wanted.group)
+        reads = self.histories.member_reads(client, wanted.read_topics, tally, wanted.group)
         return Subscribed(
             member,
-            cluster,
-            replace(self.world.consumer, read_committed=bool(reads.isolation)),
+            clusters,
+            replace(self.world.consumer, read_committed=reads.read_committed),
             reads,
-            self.histories.membership(client, topic, wanted.group, tally),
+            self.histories.membership(client, wanted.group, tally),
             heartbeat_s=wanted.session_timeout_ms / 1000 / HEARTBEATS,
             before_revocation=before_revocation,
         )
 
-    async def _member(self, cluster: Cluster, index: int) -> Member | None:
+    async def _member(self, clusters: Mapping[str, Cluster], index: int) -> Member | None:
+        """Make a member, which finds the coordinator by the first topic's view of the cluster."""
         wanted = self.wanted
+        cluster = clusters[wanted.read_topics[0]]
         settings = GroupSettings(
             group=wanted.group,
-            partitions=self.config.partitions[self.topic],
+            partitions={topic: self.config.partitions[topic] for topic in clusters},
             session_s=wanted.session_timeout_ms / 1000,
             rebalance_s=wanted.session_timeout_ms / 1000,
             instance_id=f"{wanted.group}-{index}" if wanted.static else None,
@@ -76,8 +79,9 @@ class Members:
         if wanted.protocol == "classic":
             return ClassicMember(cluster, settings)
         while not self.stop.is_set():
-            if cluster.topic_id is not None:
-                return ConsumerMember(cluster, settings, cluster.topic_id)
+            ids = {each.topic_id: topic for topic, each in clusters.items() if each.topic_id}
+            if len(ids) == len(clusters):
+                return ConsumerMember(cluster, settings, ids)
             await asyncio.sleep(LOOK_S)
         return None
 

@@ -26,11 +26,13 @@ from harness.workloads.clients.program.protocol import (
     Noted,
     Sent,
     Values,
+    by_topic,
     encode_records,
 )
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import Broken, NotWritten, Written
+from nodes.ids import TopicPartition
 
 
 def open_transactional(options: ProducerOptions, sends: TransactionSends) -> dict[str, Any]:
@@ -94,11 +96,12 @@ class TransactionalProducer:
         self._raise(self._failed)
 
     def send_offsets(
-        self, topic: str, offsets: Mapping[int, int], group: str, metadata: object | None
+        self, offsets: Mapping[TopicPartition, int], group: str, metadata: object | None
     ) -> None:
         """Commit offsets in the transaction. Raises Broken, NotWritten."""
-        values = {"topic": topic, "offsets": dict(offsets), "group": group, "metadata": metadata}
-        self._raise(self._repeat("send-offsets", values))
+        for topic, positions in by_topic(offsets).items():
+            values = {"topic": topic, "offsets": positions, "group": group, "metadata": metadata}
+            self._raise(self._repeat("send-offsets", values))
 
     def commit(self) -> bool:
         """Commit, and record the outcome; return whether the producer may go on."""

@@ -9,7 +9,7 @@ from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.program.consumer import RecordingConsumer, open_consumer
 from harness.workloads.clients.program.process import Program
 from harness.workloads.clients.program.producer import RecordingProducer, open_producer
-from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.config import FurtherConfig
@@ -38,7 +38,7 @@ class ProgramFurther:
         self,
         wanted: Group,
         index: int,
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         before_revocation: BeforeRevocation,
     ) -> Subscribed:

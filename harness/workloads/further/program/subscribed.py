@@ -5,7 +5,7 @@ partitions up it waits for `resume`, so the member's owner may commit once more.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
@@ -31,11 +31,13 @@ from harness.workloads.clients.program.protocol import (
     Revoked,
     Sent,
     Values,
+    by_topic,
     number_in,
     offsets_of,
 )
-from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.reads import MemberReads
 from harness.workloads.further.threads.library import VANISHED, BeforeRevocation, Group, Taken
+from nodes.ids import TopicPartition
 
 HEARTBEATS: Final = 6
 """How many heartbeats a member sends in the time after which it is removed."""
@@ -44,7 +46,7 @@ REBALANCE_S: Final = 30.0
 
 
 def open_member(
-    options: ProducerOptions, wanted: Group, index: int, reads: Reads
+    options: ProducerOptions, wanted: Group, index: int, reads: MemberReads
 ) -> dict[str, Any]:
     """Return the values of an `open-consumer` of the member number `index`."""
     return {
@@ -65,13 +67,13 @@ class Subscribed:
         self,
         program: Program,
         values: Values,
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         *,
         before_revocation: BeforeRevocation,
     ) -> None:
         """Open a member with the values of an `open-consumer`. Raises ProgramFailed."""
-        self.positions: dict[int, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition that the member owns."""
         self.over = False
         """Whether this member must not go on: it could not be made, it does not know where it is,
@@ -82,7 +84,10 @@ class Subscribed:
         self._before_revocation = before_revocation
         reads.open()
         if self._done(self._ask("open-consumer", values)):
-            self._done(self._ask("subscribe", {"topic": reads.topic}))
+            topics = reads.topics
+            self._done(
+                self._ask("subscribe", {"topics": topics} if topics[1:] else {"topic": topics[0]})
+            )
 
     @property
     def generation(self) -> int:
@@ -105,24 +110,33 @@ class Subscribed:
             failure = answer.failure
             if failure is not None and failure.code == KafkaError.OFFSET_OUT_OF_RANGE:
                 for partition in failure.partitions:
-                    self._out_of_range(partition)
+                    self._out_of_range(self._place(failure.topic, partition))
             return []
-        read = read_from(self._program, answer)
-        taken = [Taken(each, invoke_ns) for each in read if each.partition in self.positions]
-        for each in taken:
-            self.positions[each.read.partition] = each.read.offset + 1
+        taken = []
+        for topic, read in read_from(self._program, answer):
+            place = self._place(topic, read.partition)
+            if place in self.positions:
+                taken.append(Taken(place.topic, read, invoke_ns))
+                self.positions[place] = read.offset + 1
         return taken
 
     def record(self, taken: Sequence[Taken]) -> None:
         """Record that the group's member has got the records, which are of one `take`."""
         if taken:
-            self._reads.polled([each.read for each in taken], taken[0].invoke_ns)
+            self._reads.polled([(t.topic, t.read) for t in taken], taken[0].invoke_ns)
 
-    def commit(self, offsets: Mapping[int, int]) -> Mapping[int, Outcome]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Outcome]:
         """Commit offsets, and record the outcome of each partition."""
+        results: dict[TopicPartition, Outcome] = {}
+        for topic, positions in by_topic(offsets).items():
+            results |= self._commit({TopicPartition(topic, p): n for p, n in positions.items()})
+        return results
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Outcome]:
+        """Commit offsets of one topic."""
         generation, invoke_ns = self.generation, self._reads.now_ns()
-        answer = self._ask("commit", {"topic": self._reads.topic, "offsets": dict(offsets)})
-        failure = answer.failure
+        ((topic, positions),) = by_topic(offsets).items()
+        failure = self._ask("commit", {"topic": topic, "offsets": positions}).failure
         if failure is None:
             result: tuple[Outcome, str | None] = Outcome.OK, None
         else:
@@ -134,18 +148,21 @@ class Subscribed:
 
     def go_back(self) -> bool:
         """Go on from the committed offsets; return whether they are known."""
-        invoke_ns, topic = self._reads.now_ns(), self._reads.topic
-        answer = self._ask("committed", {"topic": topic, "partitions": [*self.positions]})
-        if not self._done(answer):
-            return False
-        try:
-            found = offsets_of(answer)
-        except ProtocolError as error:
-            raise self._program.fail(str(error)) from error
-        self.positions = {partition: found.get(partition) or 0 for partition in self.positions}
-        if not self._done(self._ask("seek", {"topic": topic, "positions": self.positions})):
-            return False
-        self._reads.moved(self.positions, invoke_ns)
+        for topic, positions in by_topic(self.positions).items():
+            invoke_ns = self._reads.now_ns()
+            answer = self._ask("committed", {"topic": topic, "partitions": [*positions]})
+            if not self._done(answer):
+                return False
+            try:
+                found = offsets_of(answer)
+            except ProtocolError as error:
+                raise self._program.fail(str(error)) from error
+            back = {partition: found.get(partition) or 0 for partition in positions}
+            if not self._done(self._ask("seek", {"topic": topic, "positions": back})):
+                return False
+            moved = {TopicPartition(topic, p): offset for p, offset in back.items()}
+            self._reads.moved(moved, invoke_ns)
+            self.positions |= moved
         return True
 
     def close(self, *, leave: bool) -> None:
@@ -164,18 +181,22 @@ class Subscribed:
             self.over = self.over or answer.failure.then == "close"
         return answer.failure is None
 
-    def _out_of_range(self, partition: int) -> None:
+    def _place(self, topic: str | None, partition: int) -> TopicPartition:
+        """Return a partition of a topic, which a client with one topic need not name."""
+        return TopicPartition(topic or self._reads.topics[0], partition)
+
+    def _out_of_range(self, place: TopicPartition) -> None:
         """Go on from the first record, if those before it were removed. Else the log was truncated,
         or a deposed leader has a shorter one: the next member asks for the committed offset."""
-        invoke_ns, topic = self._reads.now_ns(), self._reads.topic
-        position = self.positions.get(partition)
+        invoke_ns, (topic, partition) = self._reads.now_ns(), place
+        position = self.positions.get(place)
         answer = self._ask("offsets", {"topic": topic, "partition": partition})
         low = self._number(answer, "beginning") if answer.failure is None else None
         if low is None or position is None or position >= low:
             self.over = True
         elif self._done(self._ask("seek", {"topic": topic, "positions": {partition: low}})):
-            self.positions[partition] = low
-            self._reads.moved({partition: low}, invoke_ns, reason=RESET)
+            self.positions[place] = low
+            self._reads.moved({place: low}, invoke_ns, reason=RESET)
 
     def _ask(self, do: str, values: Values, within_s: float = CALL_S) -> Answer:
         client = self._reads.client
@@ -196,14 +217,14 @@ class Subscribed:
             case Assigned():
                 self._assigned(event)
             case Revoked():
-                mine = self._mine(event.partitions)
+                mine = self._mine(event)
                 self._before_revocation(mine)
                 self._membership.revoked(mine, self._reads.generation or 0)
-                self._drop(event.partitions)
+                self._drop(event)
                 self._program.tell(self._reads.client, "resume", {})
             case Lost():
-                self._membership.lost(self._mine(event.partitions), self._reads.generation or 0)
-                self._drop(event.partitions)
+                self._membership.lost(self._mine(event), self._reads.generation or 0)
+                self._drop(event)
             case Noted():
                 self._reads.note(event.error)
             case Sent():
@@ -211,7 +232,11 @@ class Subscribed:
 
     def _assigned(self, event: Assigned) -> None:
         now_ns = self._reads.now_ns()
-        positions = {p: offset for p, offset in event.positions.items() if offset is not None}
+        positions = {
+            self._place(event.topic, partition): offset
+            for partition, offset in event.positions.items()
+            if offset is not None
+        }
         if len(positions) < len(event.positions):
             # Without a position nothing can be judged; the next member asks again.
             self.over = True
@@ -220,9 +245,10 @@ class Subscribed:
         self._reads.moved(positions, now_ns)
         self.positions |= positions
 
-    def _mine(self, partitions: Collection[int]) -> list[int]:
-        return [partition for partition in partitions if partition in self.positions]
+    def _mine(self, event: Revoked | Lost) -> list[TopicPartition]:
+        places = (self._place(event.topic, partition) for partition in event.partitions)
+        return [place for place in places if place in self.positions]
 
-    def _drop(self, partitions: Collection[int]) -> None:
-        for partition in partitions:
-            self.positions.pop(partition, None)
+    def _drop(self, event: Revoked | Lost) -> None:
+        for partition in event.partitions:
+            self.positions.pop(self._place(event.topic, partition), None)

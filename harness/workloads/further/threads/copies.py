@@ -1,4 +1,4 @@
-"""Members of a consumer group that copy the records of one topic to another, each in a thread.
+"""Members of a consumer group that copy the records of topics to another one, each in a thread.
 
 They do the same as our own clients, see `harness.workloads.further.own.copies`.
 """
@@ -33,6 +33,7 @@ from harness.workloads.further.threads.library import (
 )
 from harness.workloads.further.threads.members import Members
 from harness.workloads.pacing import CONNECT_RETRY_S
+from nodes.ids import TopicPartition
 
 POLL_S: Final = 0.1
 
@@ -66,7 +67,7 @@ class Copiers:
         tally: Callable[[], Tally],
     ) -> None:
         self._wanted = wanted
-        self._members = Members(config, wanted, wanted.input, library, histories, stop, tally)
+        self._members = Members(config, wanted, library, histories, stop, tally)
 
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what each thread does until the stop, with its name."""
@@ -96,7 +97,7 @@ class Copiers:
         return _ExactlyOnce(self._members, self._wanted, index, tally)
 
 
-def _nothing(partitions: Collection[int]) -> None:
+def _nothing(partitions: Collection[TopicPartition]) -> None:
     """Commit nothing: all offsets are committed already."""
 
 
@@ -138,9 +139,9 @@ class _ExactlyOnce:
                 ]
             )
             metadata = subscribed.metadata
-            sends.offsets(wanted.group, subscribed.generation, wanted.input, offsets)
+            sends.offsets(wanted.group, subscribed.generation, offsets)
             producer.send_offsets(
-                wanted.input, offsets, wanted.group, metadata if wanted.group_metadata else None
+                offsets, wanted.group, metadata if wanted.group_metadata else None
             )
         except Broken as error:
             sends.left_open(error=str(error))

@@ -1,4 +1,4 @@
-"""Members of a consumer group that read a topic, each in a thread.
+"""Members of a consumer group that read topics, each in a thread.
 
 They do the same as our own clients, see `harness.workloads.further.own.groups`.
 """
@@ -17,6 +17,7 @@ from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
 from harness.workloads.further.threads.library import Library, Subscribed
 from harness.workloads.further.threads.members import Members
+from nodes.ids import TopicPartition
 
 POLL_S: Final = 0.1
 
@@ -34,7 +35,7 @@ class Readers:
         tally: Callable[[], Tally],
     ) -> None:
         self._wanted = wanted
-        self._members = Members(config, wanted, wanted.topic, library, histories, stop, tally)
+        self._members = Members(config, wanted, library, histories, stop, tally)
 
     def runs(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what each thread does until the stop, with its name."""
@@ -59,7 +60,7 @@ class _Reader:
 
     def __init__(self, *, at_most_once: bool) -> None:
         self._at_most_once = at_most_once
-        self._committed: dict[int, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._due_s = 0.0
 
     def read(self) -> None:
@@ -75,15 +76,15 @@ class _Reader:
         if taken:
             offsets = positions_behind(taken)
             results = subscribed.commit(offsets)
-            subscribed.record([t for t in taken if results[t.read.partition] is Outcome.OK])
+            subscribed.record([t for t in taken if results[t.place] is Outcome.OK])
 
-    def before_revocation(self, partitions: Collection[int]) -> None:
+    def before_revocation(self, partitions: Collection[TopicPartition]) -> None:
         """Commit the positions of partitions that the member gives up."""
         if not self._at_most_once:
             positions = self.subscribed.positions
             self._commit({p: positions[p] for p in partitions})
 
-    def _commit(self, positions: Mapping[int, int]) -> None:
+    def _commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the positions that have changed."""
         offsets = {p: n for p, n in positions.items() if self._committed.get(p) != n and n > 0}
         if offsets:

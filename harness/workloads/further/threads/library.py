@@ -9,17 +9,18 @@ from typing import Final, NamedTuple, Protocol
 from harness.plans.workloads import CopyWorkload, GroupWorkload
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.clients.reads import MemberReads, Read, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
 from harness.workloads.further.rules import Patience
 from harness.workloads.threads import WorkloadConsumer, WorkloadProducer
+from nodes.ids import TopicPartition
 
 VANISHED: Final = "the member vanished"
 """The history's `error` for partitions of a member that did not leave its group."""
 
 Group = GroupWorkload | CopyWorkload
-BeforeRevocation = Callable[[Collection[int]], None]
+BeforeRevocation = Callable[[Collection[TopicPartition]], None]
 """Gets the partitions that a member gives up, while it may still commit."""
 
 
@@ -34,14 +35,20 @@ class NotWritten(Exception):
 class Taken(NamedTuple):
     """A record, and when the poll that returned it began."""
 
+    topic: str
     read: Read
     invoke_ns: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The record's partition."""
+        return TopicPartition(self.topic, self.read.partition)
 
 
 class Subscribed(Protocol):
     """A consumer that subscribes as a member of a group."""
 
-    positions: dict[int, int]
+    positions: dict[TopicPartition, int]
     """The next offset of each partition that the member owns."""
     over: bool
     """Whether this member must not go on: a commit got no answer, and may arrive later."""
@@ -65,7 +72,7 @@ class Subscribed(Protocol):
         """Record that the group's member has got the records, which are of one `take`."""
         ...
 
-    def commit(self, offsets: Mapping[int, int]) -> Mapping[int, Outcome]:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Outcome]:
         """Commit offsets, and record the outcome of each partition."""
         ...
 
@@ -102,7 +109,7 @@ class TransactionalProducer(Protocol):
         ...
 
     def send_offsets(
-        self, topic: str, offsets: Mapping[int, int], group: str, metadata: object | None
+        self, offsets: Mapping[TopicPartition, int], group: str, metadata: object | None
     ) -> None:
         """Commit offsets of a group in the transaction, with the `metadata` of a member, or of
         nobody. Raises Broken, NotWritten."""
@@ -136,7 +143,7 @@ class Library(Protocol):
         self,
         wanted: Group,
         index: int,
-        reads: Reads,
+        reads: MemberReads,
         membership: Membership,
         before_revocation: BeforeRevocation,
     ) -> Subscribed:

@@ -18,13 +18,13 @@ from harness.workloads.further.threads.library import (
 
 
 class Members:
-    """The members of one group, of which each reads `topic`; `tally` makes the counters of one."""
+    """The members of one group, of which each reads the topics of `wanted`; `tally` makes the
+    counters of one."""
 
     def __init__(
         self,
         config: FurtherConfig,
         wanted: Group,
-        topic: str,
         library: Library,
         histories: FurtherHistories,
         stop: threading.Event,
@@ -37,7 +37,6 @@ class Members:
         self.library = library
         self.rng = random.Random()
         self._wanted = wanted
-        self._topic = topic
 
     def subscribe(
         self, index: int, tally: Tally, before_revocation: BeforeRevocation
@@ -46,8 +45,8 @@ class Members:
         in seconds of the monotonic clock."""
         wanted, histories = self._wanted, self.histories
         client = histories.next_client()
-        reads = histories.reads(client, self._topic, tally, wanted.group)
-        membership = histories.membership(client, self._topic, wanted.group, tally)
+        reads = histories.member_reads(client, wanted.read_topics, tally, wanted.group)
+        membership = histories.membership(client, wanted.group, tally)
         made = self.library.member(wanted, index, reads, membership, before_revocation)
         return made, self._end_s(client)
 

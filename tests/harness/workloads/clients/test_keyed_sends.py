@@ -13,7 +13,7 @@ KEYS = Keys(at_a_time=4, sends_each=50, delete_share=0.25)
 def keyed(keys: Keys = KEYS) -> tuple[Recorded, KeyedSends]:
     """The sends of a producer, and where they are recorded."""
     seen = Recorded()
-    return seen, KeyedSends(**seen._common, acks=-1, keys=keys)
+    return seen, seen.keyed_sends(keys)
 
 
 def test_producer_writes_a_few_keys_and_leaves_the_lowest_one_after_some_sends() -> None:

@@ -65,12 +65,17 @@ def test_report_names_every_client_once() -> None:
             {"kind": "group", "group": "g", "topic": "t", "protocol": "consumer"},
             "x 1 cannot do consumer: it can do classic; give this workload another client",
         ),
+        (
+            ("produce", "group"),
+            {"kind": "group", "group": "g", "topics": ["t", "u"]},
+            "x 1 speaks version 1 of the clients' protocol, in which a member of a group has one",
+        ),
         (("group",), {}, "x 1 cannot do produce: it can do group; give"),
         (("produce",), {"kind": "compacted", "topics": ["t"]}, "x 1 cannot do compacted: it can"),
     ],
 )
 def test_program_that_cannot_do_the_workload_is_refused(
-    command: tuple[str, ...], kind: dict[str, str], said: str
+    command: tuple[str, ...], kind: dict[str, Any], said: str
 ) -> None:
     """Before anything is started. A command of kinds is a program that says that it has these."""
     if not command[0].startswith(("/", ".")):

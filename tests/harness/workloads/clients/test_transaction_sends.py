@@ -5,6 +5,7 @@ import pytest
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.payload import peek_value
 from harness.workloads.clients.transaction_sends import VANISHED
+from nodes.ids import TopicPartition
 from tests.support.clients.recorded import Recorded
 
 SEND = ("type", "complete_ns", "partition", "value", "offset", "txn", "transactional_id", "error")
@@ -95,13 +96,13 @@ def test_offsets_in_a_transaction_have_its_outcome(outcome: Outcome, known: bool
     seen = Recorded()
     sends = seen.transactions()
     txn = sends.begin()
-    sends.offsets("g", 5, "in", {0: 10, 2: 20})
+    sends.offsets("g", 5, {TopicPartition("in", 0): 10, TopicPartition("more", 0): 20})
     sends.committed(outcome, 4)
     columns = ("type", "topic", "partition", "offset", "txn", "group", "generation")
     kind = outcome.value
     assert seen.writer.of("offset-commit", *columns) == [
         (kind, "in", 0, 10, txn, "g", 5),
-        (kind, "in", 2, 20, txn, "g", 5),
+        (kind, "more", 0, 20, txn, "g", 5),
     ]
     ends = seen.writer.of("offset-commit", "complete_ns")
     assert all((end is not None) == known for (end,) in ends)

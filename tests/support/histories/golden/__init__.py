@@ -9,6 +9,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     copies,
     deliveries,
     ended_transactions,
+    group_topics,
     groups,
     hanging,
     internal_topics,

@@ -124,7 +124,7 @@ def test_introduction_names_the_library_and_what_it_can_do() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"protocol": 3}, "speaks protocol 3, and this highwater speaks 1 to 2"),
+        ({"protocol": 4}, "speaks protocol 4, and this highwater speaks 1 to 3"),
         ({"protocol": True}, "speaks protocol True"),
         ({"kinds": ["compacted"]}, "can do compacted, and speaks protocol 1, which has no keys"),
         ({"protocol": None}, "speaks protocol None"),
@@ -141,11 +141,15 @@ def test_program_of_another_protocol_is_refused(changed: dict[str, Any], said: s
 
 
 def test_payloads_are_base64_both_ways() -> None:
-    """A record without a payload, or of an unknown leader epoch, is read, too."""
+    """A record without a payload, or of an unknown leader epoch, is read, too. Of a client with
+    several topics, it names its own."""
     [(number, partition, load)] = encode_records([(7, 1, b"\x00\xff", None)])
     assert (number, partition) == (7, 1)
-    answer = Answer(id=1, values={"records": [[1, 5, 2, load], [0, 6, None, None]]})
-    assert records_of(answer) == [Read(1, 5, 2, b"\x00\xff"), Read(0, 6, None, None)]
+    answer = Answer(id=1, values={"records": [[1, 5, 2, load], [0, 6, None, None, "t"]]})
+    assert records_of(answer) == [
+        (None, Read(1, 5, 2, b"\x00\xff")),
+        ("t", Read(0, 6, None, None)),
+    ]
     for wrong in ([[0, 1, 2]], [[0, 1, 2, "*"]], [["0", 1, 2, None]], [1]):
         with pytest.raises(ProtocolError, match="a record is"):
             records_of(Answer(id=1, values={"records": wrong}))

@@ -13,6 +13,7 @@ from harness.workloads.further.librdkafka.producing import TransactionalProducer
 from harness.workloads.further.librdkafka.subscribed import generation_of, without_member
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import Broken, NotWritten, Written
+from nodes.ids import TopicPartition
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.workloads import NOWHERE
 
@@ -136,7 +137,7 @@ def test_producer_whose_call_hangs_is_left_behind() -> None:
     made.begin()
     made._sends.send(0)
     with pytest.raises(Broken, match="HANGS"):
-        made.send_offsets("orders", {0: 1}, "g", None)
+        made.send_offsets({TopicPartition("orders", 0): 1}, "g", None)
     made.close()
     assert seen.writer.of("end", "client") == [(1,)]
     told: Any = made._producer

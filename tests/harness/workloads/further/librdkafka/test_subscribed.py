@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from harness.plans.workloads import GroupWorkload
 from harness.workloads.clients.access import OPEN
 from harness.workloads.further.librdkafka.subscribed import Subscribed, member_config
+from nodes.ids import TopicPartition
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.workloads import NOWHERE
 
@@ -27,15 +28,18 @@ class Truncated:
     def error(self) -> KafkaError:
         return KafkaError(KafkaError._AUTO_OFFSET_RESET)
 
+    def topic(self) -> str:
+        return "t"
+
     def partition(self) -> int:
         return 0
 
-    def get_watermark_offsets(self, where: TopicPartition, timeout: float) -> tuple[int, int]:
+    def get_watermark_offsets(self, where: Any, timeout: float) -> tuple[int, int]:
         if self._low is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return self._low, self._low + 1
 
-    def seek(self, where: TopicPartition) -> None:
+    def seek(self, where: Any) -> None:
         self.sought.append(where.offset)
 
 
@@ -46,8 +50,10 @@ def test_member_goes_on_from_the_first_record_if_those_before_it_were_removed(
     """Else a deposed leader may have answered: the next member begins at the committed offset."""
     seen = Recorded()
     config = member_config(NOWHERE, OPEN, GROUP, 0, read_committed=False)
-    made = Subscribed(config, seen.reads(), seen.membership(), before_revocation=lambda _: None)
-    made.positions = {0: 5}
+    made = Subscribed(
+        config, seen.member_reads(), seen.membership(), before_revocation=lambda _: None
+    )
+    made.positions = {TopicPartition("t", 0): 5}
     consumer: Any = Truncated(low)
     made._consumer = consumer
     assert list(made.take(10, 0.0)) == []

@@ -11,6 +11,7 @@ from harness.workloads.clients.program.protocol import Failure, Sent
 from harness.workloads.further.program.producing import TransactionalProducer
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import Broken, NotWritten, Written
+from nodes.ids import TopicPartition
 from tests.support.clients.recorded import Recorded
 from tests.support.clients.scripted_program import (
     ABORT,
@@ -138,6 +139,6 @@ def test_offsets_that_were_refused_are_not_committed(
     made, program, _ = producer("send-offsets", [failure])
     made.begin()
     with pytest.raises(raised):
-        made.send_offsets("in", {0: 5}, "g", {"any": "thing"})
+        made.send_offsets({TopicPartition("in", 0): 5}, "g", {"any": "thing"})
     values = {"topic": "in", "offsets": {0: 5}, "group": "g", "metadata": {"any": "thing"}}
     assert program.asked[-1] == ("send-offsets", values)

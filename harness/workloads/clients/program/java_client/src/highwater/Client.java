@@ -24,7 +24,7 @@ abstract class Client implements Runnable {
     void done(JsonNode command, Map<String, Object> answer) throws Exception;
   }
 
-  private static final int PROTOCOL = 2;
+  private static final int PROTOCOL = 3;
   private static final int KEYS_SINCE = 2;
   private static final Map<Integer, Client> CLIENTS = new ConcurrentHashMap<>();
 

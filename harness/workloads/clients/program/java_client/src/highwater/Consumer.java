@@ -28,13 +28,13 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
   private KafkaConsumer<byte[], byte[]> consumer;
   private Duration call;
   private boolean vanishes = false;
+  private boolean several = false; // whether the consumer has several topics
 
   Consumer(int number) {
     super(number);
     deeds.put("open-consumer", (command, answer) -> open(command));
     deeds.put("assign", (command, answer) -> assign(command));
-    deeds.put("subscribe", (command, answer) ->
-        consumer.subscribe(List.of(command.get("topic").asText()), this));
+    deeds.put("subscribe", (command, answer) -> subscribe(command));
     deeds.put("poll", this::poll);
     deeds.put("commit", (command, answer) -> consumer.commitSync(Wire.offsets(command), call));
     deeds.put("committed", this::committed);
@@ -80,14 +80,30 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
     positions.forEach(consumer::seek);
   }
 
+  private void subscribe(JsonNode command) {
+    List<String> topics = new ArrayList<>();
+    if (command.has("topics")) {
+      command.get("topics").forEach(each -> topics.add(each.asText()));
+    } else {
+      topics.add(command.get("topic").asText());
+    }
+    several = topics.size() > 1;
+    consumer.subscribe(topics, this);
+  }
+
   private void poll(JsonNode command, Map<String, Object> answer) {
     List<Object> found = new ArrayList<>();
     for (ConsumerRecord<byte[], byte[]> each
         : consumer.poll(Duration.ofMillis(command.get("timeout_ms").asLong()))) {
       Epochs.note(each);
       byte[] value = each.value();
-      found.add(Arrays.asList(each.partition(), each.offset(), each.leaderEpoch().orElse(null),
+      List<Object> row = new ArrayList<>(Arrays.asList(
+          each.partition(), each.offset(), each.leaderEpoch().orElse(null),
           value == null ? null : Base64.getEncoder().encodeToString(value)));
+      if (several) {
+        row.add(each.topic());
+      }
+      found.add(row);
     }
     answer.put("records", found);
   }
@@ -132,7 +148,7 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
 
   @Override
   public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-    Map<String, Long> positions = new HashMap<>();
+    Map<TopicPartition, Long> positions = new HashMap<>();
     try {
       Map<TopicPartition, OffsetAndMetadata> known =
           partitions.isEmpty() ? Map.of() : consumer.committed(Set.copyOf(partitions), call);
@@ -140,14 +156,23 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
         OffsetAndMetadata offset = known.get(each);
         OffsetAndMetadata position = offset == null ? new OffsetAndMetadata(0) : offset;
         consumer.seek(each, position);
-        positions.put(String.valueOf(each.partition()), position.offset());
+        positions.put(each, position.offset());
       }
     } catch (KafkaException error) {
       tell("error", Map.of("error", Failures.of(error).get("name")));
-      partitions.forEach(each -> positions.put(String.valueOf(each.partition()), null));
+      partitions.forEach(each -> positions.put(each, null));
     }
-    tell("assigned", Map.of(
-        "positions", positions, "generation", consumer.groupMetadata().generationId()));
+    Wire.byTopic(partitions).forEach((topic, numbers) -> {
+      Map<String, Long> here = new HashMap<>();
+      numbers.forEach(number -> here.put(
+          String.valueOf(number), positions.get(new TopicPartition(topic, number))));
+      tellOf(topic, "assigned", Map.of(
+          "positions", here, "generation", consumer.groupMetadata().generationId()));
+    });
+    if (partitions.isEmpty()) {
+      tell("assigned", Map.of(
+          "positions", Map.of(), "generation", consumer.groupMetadata().generationId()));
+    }
   }
 
   @Override
@@ -155,12 +180,14 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
     if (partitions.isEmpty() || vanishes) {
       return; // the library calls back although it stays in the group
     }
-    tell("revoked", Map.of("partitions", Wire.numbers(partitions)));
     try {
-      JsonNode command = commands.take();
-      while (!command.get("do").asText().equals("resume")) {
-        act(command);
-        command = commands.take();
+      for (Map.Entry<String, List<Integer>> each : Wire.byTopic(partitions).entrySet()) {
+        tellOf(each.getKey(), "revoked", Map.of("partitions", each.getValue()));
+        JsonNode command = commands.take();
+        while (!command.get("do").asText().equals("resume")) {
+          act(command);
+          command = commands.take();
+        }
       }
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
@@ -172,6 +199,16 @@ final class Consumer extends Client implements ConsumerRebalanceListener {
     if (vanishes) {
       return;
     }
-    tell("lost", Map.of("partitions", Wire.numbers(partitions)));
+    Wire.byTopic(partitions).forEach(
+        (topic, numbers) -> tellOf(topic, "lost", Map.of("partitions", numbers)));
+  }
+
+  /** Writes an event about partitions of a topic. */
+  private void tellOf(String topic, String event, Map<String, Object> values) {
+    Map<String, Object> named = new HashMap<>(values);
+    if (several) {
+      named.put("topic", topic);
+    }
+    tell(event, named);
   }
 }

@@ -43,7 +43,9 @@ final class Failures {
     if (error instanceof OffsetOutOfRangeException truncated) {
       found.put("code", Errors.OFFSET_OUT_OF_RANGE.code());
       found.put("name", Errors.OFFSET_OUT_OF_RANGE.name());
-      found.put("partitions", Wire.numbers(truncated.partitions()));
+      var first = Wire.byTopic(truncated.partitions()).entrySet().iterator().next();
+      found.put("topic", first.getKey()); // the others are in the next error
+      found.put("partitions", first.getValue());
     }
     found.put("then", then(error));
     return found;

@@ -14,6 +14,8 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
@@ -72,7 +74,10 @@ final class Wire {
     return found;
   }
 
-  static List<Integer> numbers(Collection<TopicPartition> partitions) {
-    return partitions.stream().map(TopicPartition::partition).sorted().toList();
+  /** The numbers of partitions, by topic. */
+  static Map<String, List<Integer>> byTopic(Collection<TopicPartition> partitions) {
+    return partitions.stream().collect(Collectors.groupingBy(
+        TopicPartition::topic, TreeMap::new,
+        Collectors.mapping(TopicPartition::partition, Collectors.toList())));
   }
 }

@@ -39,10 +39,6 @@ CLIENT_NAMES: Final = OneOf(get_args(OwnClient), CLIENTS)
 """All clients, with the client programs of other packages."""
 ClientName = Annotated[str, CLIENT_NAMES]
 
-KEYED_CLIENTS: Final = ("librdkafka", "own", "aiokafka", "kafka-python", "java")
-"""The clients that are known to write keys and tombstones. Another program says itself whether it
-does."""
-
 FURTHER_CLIENTS: Final = OneOf(
     tuple(each for each in get_args(OwnClient) if each != "kafka-python"), CLIENTS
 )
@@ -341,15 +337,16 @@ def split(entries: Sequence[object]) -> tuple[object, list[object]]:
 
 def changed_entries(entries: Sequence[object], changes: Mapping[str, Any]) -> list[object]:
     """Return a list `[[workload]]` with another client, and producers with another rate. A further
-    workload keeps its client if the other one cannot run it."""
+    workload keeps its client if the other one cannot run it. Of a program, nobody knows that before
+    it is asked: `harness.workloads.clients.libraries` refuses what it cannot do."""
     changes = with_command(changes)
-    names = ("client", "client_command") if _runs_every_kind(changes.get("client")) else ()
-    shared = {name: changes[name] for name in names if name in changes}
+    client = {key: value for key, value in changes.items() if key in ("client", "client_command")}
 
     def changed(kind: object) -> Mapping[str, Any]:
-        if kind == COMPACTED and changes.get("client") not in KEYED_CLIENTS:
-            return {}
-        return changes if kind == PRODUCE else shared if kind in ANY_CLIENT else {}
+        if kind == PRODUCE:
+            return changes
+        every = kind == COMPACTED or _runs_every_kind(changes.get("client"))
+        return client if every and kind in ANY_CLIENT else {}
 
     return [
         {**each, **changed(kind_of(each))} if isinstance(each, dict) else each for each in entries

@@ -5,9 +5,13 @@
 It copies its input to its output, as `highwater test-app` asks. The copies and the offsets of some
 inputs are one transaction, which takes a while. After an error a new process begins at the
 committed offsets. That is right as long as the brokers keep their promises.
+
+send_offsets_to_transaction of librdkafka may never return, whatever the brokers do
+(docs/findings/librdkafka-send-offsets-hangs.md). So an alarm ends a process that stands still.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +28,9 @@ WORK_S: Final = 1.5
 """How long the program works on its inputs, while their transaction is open."""
 BATCH: Final = 500
 WAIT_S: Final = 0.2
+LONGEST_S: Final = 15
+"""A round takes less: the coordinator aborts the transaction after TRANSACTION_MS, and no scenario
+pauses the program for longer than 5 s."""
 
 
 def copy(consumer: Consumer, producer: Producer, output: str, messages: Sequence[Message]) -> None:
@@ -68,6 +75,7 @@ def main() -> int:
     try:
         producer.init_transactions()
         while True:
+            signal.alarm(LONGEST_S)  # nothing handles SIGALRM, so it ends the process
             messages = [m for m in consumer.consume(BATCH, WAIT_S) if not m.error()]
             if messages:
                 copy(consumer, producer, os.environ[environment.OUTPUT], messages)

@@ -103,12 +103,14 @@ def test_compacted_topics_are_left_to_their_producers() -> None:
     assert prepare(plan).plan == plan
 
 
-def test_compacted_workload_keeps_a_client_that_can_write_keys() -> None:
-    """A program that may be of an old version of the protocol changes the others only."""
+def test_a_flag_changes_the_client_of_a_compacted_workload() -> None:
+    """All libraries write keys. A program that does not is refused when it is asked."""
     raw = {"seed": 1, "topics": [TOPICS[0], KEYS], "workload": [{}, COMPACTED]}
-    plan = build(raw, where="plan p", flags={"client_command": ["./old"]})
-    assert [plan.workload.client, plan.more_workloads[0].client] == ["program", "librdkafka"]
-    for client in ("own", "java"):
+    plan = build(raw, where="plan p", flags={"client_command": ["./mine"], "rate_per_s": 5})
+    assert [plan.workload.client, plan.more_workloads[0].client] == ["program", "program"]
+    assert plan.more_workloads[0].client_command == ("./mine",)
+    assert plan.more_workloads[0].rate_per_s == 100
+    for client in ("own", "java", "aiokafka", "kafka-python"):
         plan = build(raw, where="plan p", flags={"client": client})
         assert [plan.workload.client, plan.more_workloads[0].client] == [client, client]
 

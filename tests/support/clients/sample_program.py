@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import (
@@ -23,6 +24,8 @@ from confluent_kafka import (
 )
 
 OUTPUT = threading.Lock()
+HANGS_S = 15.0
+"""A call that takes longer does not return."""
 
 
 def write(line: dict[str, Any]) -> None:
@@ -36,6 +39,28 @@ def failure(error: KafkaError) -> dict[str, Any]:
     """An error as the protocol has it."""
     then = "abort" if error.txn_requires_abort() else "retry" if error.retriable() else "close"
     return {"name": error.name(), "code": error.code() if error.code() > 0 else None, "then": then}
+
+
+class Hangs(Exception):
+    """A call of librdkafka does not return. Its producer can only be left behind."""
+
+
+def returned(call: Callable[[], object]) -> None:
+    """Make a call in a thread of its own, because send_offsets_to_transaction may never return
+    (docs/findings/librdkafka-send-offsets-hangs.md). Raises Hangs, and what the call raises."""
+    ended: Future[object] = Future()
+
+    def make() -> None:
+        try:
+            ended.set_result(call())
+        except Exception as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    try:
+        ended.result(HANGS_S)
+    except TimeoutError as error:
+        raise Hangs from error
 
 
 class Client(threading.Thread):
@@ -66,6 +91,8 @@ class Client(threading.Thread):
             answer |= deed(command) or {}
         except KafkaException as error:
             answer["error"] = failure(error.args[0])
+        except Hangs:
+            answer["error"] = {"name": "HANGS", "then": "close"}
         except SystemError as error:  # librdkafka declared the producer broken
             answer["error"] = {"name": str(error.__cause__ or error.__context__ or error)}
         if command["do"] not in ("send", "resume"):
@@ -163,7 +190,8 @@ class ProducerClient(Client):
     def send_offsets(self, command: dict[str, Any]) -> None:
         """Add offsets to the transaction."""
         member = base64.b64decode(command["metadata"])
-        self.producer.send_offsets_to_transaction(places(command, "offsets"), member, self.call_s)
+        send, offsets = self.producer.send_offsets_to_transaction, places(command, "offsets")
+        returned(lambda: send(offsets, member, self.call_s))
 
     def commit_transaction(self, command: dict[str, Any]) -> None:
         """Commit."""

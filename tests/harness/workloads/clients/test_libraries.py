@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.plans.plan import Plan, PlanError, Workload, build
+from harness.plans.plan import Plan, PlanError, Workload, build, load
 from harness.plans.workloads import OwnClient
 from harness.workloads.clients import libraries
 from harness.workloads.clients.program import java
@@ -85,6 +85,15 @@ def test_program_that_cannot_do_the_workload_is_refused(
         libraries.check(plan_with(command, **kind))
     assert "plan p: workload.client program" in str(refused.value)
     assert said in str(refused.value)
+
+
+def test_program_that_writes_no_keys_is_refused_for_the_packaged_plan() -> None:
+    """`highwater run compacted --client-command X` does not keep the plan's own clients."""
+    answer = {"id": 1, "protocol": 1, "name": "x", "version": "1", "kinds": ["produce"]}
+    command = [sys.executable, "-c", f"input(); print({json.dumps(answer)!r}); input()"]
+    plan = build(load("compacted"), where="p", flags={"client_command": command})
+    with pytest.raises(PlanError, match="x 1 cannot do compacted: it can do produce; give this"):
+        libraries.check(plan)
 
 
 def test_java_client_that_is_not_compiled_is_refused(

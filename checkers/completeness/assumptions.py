@@ -11,6 +11,7 @@ from checkers.completeness import required
 from checkers.detectors.durability import cut_clients
 from checkers.frames.census import Census
 from checkers.frames.frames import Frames
+from checkers.frames.read_ends import held_up
 from checkers.history.history import TP
 from checkers.history.plan_file import EXTERNAL, IMPORTED, planned_partitions
 from checkers.verdict import Assumption
@@ -220,7 +221,9 @@ def _final_reads_complete(frames: Frames) -> Assumption:
     wanted = {(row["topic"], row["partition"]) for row in sent}
     wanted |= planned_partitions(frames.plan).keys()
     missing = sorted(wanted - reached)
-    listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:NAMED])
+    stopped = _held_up(frames) if missing else {}
+    names = (f"{topic}-{p}{stopped.get((topic, p), '')}" for topic, p in missing[:NAMED])
+    listed = ", ".join(names)
     return Assumption(
         name="final reads are complete",
         holds=bool(reached) and not missing,
@@ -230,6 +233,17 @@ def _final_reads_complete(frames: Frames) -> Assumption:
         else "",
         decisive=True,
     )
+
+
+def _held_up(frames: Frames) -> dict[tuple[str, int], str]:
+    """Return why the final read ended in each partition with an open transaction, in words."""
+    rows = held_up(frames.engine, frames.other_rows, frames.cluster, frames.replica_ends)
+    return {
+        (row["topic"], row["partition"]): (
+            f" (readers of committed records stop at offset {row['offset']}: a transaction is open)"
+        )
+        for row in frames.engine.rows(rows.select(*TP, "offset"))
+    }
 
 
 def _nobody_refused(frames: Frames) -> Assumption:

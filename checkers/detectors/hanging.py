@@ -7,17 +7,15 @@ from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.durability import FLUSH_SLACK_MS
 from checkers.detectors.forgotten import with_forgotten_transactions
 from checkers.engines.engine import Frame, left_join
-from checkers.frames.ended import READ_COMMITTED
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.read_ends import held_up
 from checkers.history.history import ABORT, COMMIT, TP
 from checkers.history.settings import transaction_timeout_ms
 
 COMPLETION_MS: Final = 10_000
 """How long a coordinator may need to write all markers, or to find a transaction that timed out
 (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
-TIMED_OUT: Final = "timeout"
-"""The error of a final read that waited in vain for more records."""
 
 
 def hanging_transactions(frames: Frames) -> Iterator[Frame]:
@@ -30,15 +28,9 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     was cut may have had a transaction open in any partition.
     """
     F, engine = frames.engine.functions, frames.engine
-    waited = F.coalesce(F.col("error"), F.lit(TIMED_OUT)) == F.lit(TIMED_OUT)
-    rows = frames.other_rows.where(
-        (F.col("f") == F.lit("final-read-end"))
-        & (F.col("isolation") == F.lit(READ_COMMITTED))
-        & waited
+    short = frames.none_if_empty(
+        held_up(engine, frames.other_rows, frames.cluster, frames.replica_ends)
     )
-    reads = rows.select("op", "client", *TP, "offset", "invoke_ns", "complete_ns")
-    ends = left_join(engine.materialize(reads), _high_watermarks(frames), on=TP)
-    short = frames.none_if_empty(ends.where(F.col("offset") < F.col("other_offset")))
     if short is None:
         return
     clear = short.join(_open(frames, short), on=["op", *TP], how="left_anti")
@@ -50,16 +42,6 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     if hanging is not None:
         found = with_forgotten_transactions(frames, hanging)
         yield evidence(engine, found, kind=F.lit(HANGING))
-
-
-def _high_watermarks(frames: Frames) -> Frame:
-    """Return topic, partition, other_offset: the greatest high watermark that is known."""
-    F, engine = frames.engine.functions, frames.engine
-    epochs = frames.cluster.where(F.col("kind") == F.lit("epoch"))
-    known = epochs.select(*TP, F.col("end_offset").alias("end")).unionByName(
-        frames.replica_ends.select(*TP, F.col("high_watermark").alias("end"))
-    )
-    return engine.materialize(known.groupBy(*TP).agg(F.max("end").alias("other_offset")))
 
 
 def _open(frames: Frames, reads: Frame) -> Frame:

@@ -1,7 +1,13 @@
 """How far the final reads came; acknowledged writes are compared with them."""
 
-from checkers.engines.engine import Engine, Frame
+from typing import Final
+
+from checkers.engines.engine import Engine, Frame, left_join
+from checkers.frames.ended import READ_COMMITTED
 from checkers.history.history import TP
+
+TIMED_OUT: Final = "timeout"
+"""The error of a final read that waited in vain for more records."""
 
 
 def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:
@@ -26,3 +32,28 @@ def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:
     whole = F.when((F.col("came") == F.lit(1)) & ~beyond, F.lit(1)).otherwise(F.lit(0))
     found = came.join(ends, on=TP, how="left")
     return found.select(*TP, whole.alias("whole"), "reached", "read_ns")
+
+
+def held_up(engine: Engine, others: Frame, cluster: Frame, replica_ends: Frame) -> Frame:
+    """Return op, client, TP, offset, invoke_ns, complete_ns, other_offset of the final reads at
+    read_committed that waited in vain below the high watermark: a transaction is open there.
+
+    offset: the position that the read reached, which is the last stable offset; other_offset: the
+    greatest high watermark that is known. others: rows of the history; cluster: of CLUSTER;
+    replica_ends: of REPLICA_ENDS.
+    """
+    F = engine.functions
+    waited = F.coalesce(F.col("error"), F.lit(TIMED_OUT)) == F.lit(TIMED_OUT)
+    rows = others.where(
+        (F.col("f") == F.lit("final-read-end"))
+        & (F.col("isolation") == F.lit(READ_COMMITTED))
+        & waited
+    )
+    reads = rows.select("op", "client", *TP, "offset", "invoke_ns", "complete_ns")
+    epochs = cluster.where(F.col("kind") == F.lit("epoch"))
+    known = epochs.select(*TP, F.col("end_offset").alias("end")).unionByName(
+        replica_ends.select(*TP, F.col("high_watermark").alias("end"))
+    )
+    ends = engine.materialize(known.groupBy(*TP).agg(F.max("end").alias("other_offset")))
+    found = left_join(engine.materialize(reads), ends, on=TP)
+    return found.where(F.col("offset") < F.col("other_offset"))

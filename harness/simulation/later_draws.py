@@ -57,6 +57,7 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
     plan = _with_compaction(plan, _stream("compaction", seed))
     plan = _with_workloads(plan, _stream("workloads", seed))
     plan = workload_draws.with_isolation(plan, _stream("isolation", seed))
+    plan = workload_draws.with_more_topics(plan, _stream("topics of groups", seed))
     plan = _with_keys(plan, _stream("keys", seed), least_segment_bytes)
     plan = _with_coordinators(plan, _stream("coordinators", seed))
     changes: dict[str, Any] = {

@@ -8,6 +8,7 @@ The checkers judge their rows. The clients of `harness.simulation.group_work` an
 import random
 from typing import Final
 
+from harness.plans import workload_topics
 from harness.plans.plan import Plan, Topic
 from harness.plans.workloads import (
     CompactedWorkload,
@@ -100,6 +101,26 @@ def with_isolation(plan: Plan, rng: random.Random) -> Plan:
         each.model_copy(update=changes) if isinstance(each, GroupWorkload) else each
         for each in plan.more_workloads
     ]
+    return plan.model_copy(update={"more_workloads": tuple(further)})
+
+
+def with_more_topics(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan in which sometimes a group reads all topics that have producers, or
+    transactions, instead of one."""
+    transactional = workload_topics.transactional(plan) - {COPIES}
+    names = tuple(
+        topic.name
+        for topic in plan.topics
+        if topic in workload_topics.of_producers(plan) or topic.name in transactional
+    )
+    further: list[FurtherWorkload] = []
+    for each in plan.more_workloads:
+        more = len(names) > 1 and rng.random() < 0.3
+        if more and isinstance(each, GroupWorkload):
+            each = each.model_copy(update={"topic": "", "topics": names})
+        elif more and isinstance(each, CopyWorkload):
+            each = each.model_copy(update={"input": "", "inputs": names})
+        further.append(each)
     return plan.model_copy(update={"more_workloads": tuple(further)})
 
 

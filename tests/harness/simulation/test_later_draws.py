@@ -33,6 +33,9 @@ def test_each_draw_happens_in_some_seeds() -> None:
             met[kind] += 1
         groups = [each for each in drawn.more_workloads if each.kind == "group"]
         met["group of transactions"] += any(each.topic == "payments" for each in groups)
+        met["several topics"] += any(len(each.read_topics) > 1 for each in groups)
+        copies = [each for each in drawn.more_workloads if each.kind == "copy"]
+        met["several inputs"] += any(len(each.read_topics) > 1 for each in copies)
         met["read uncommitted"] += any(each.isolation == "read_uncommitted" for each in groups)
         met["zombies"] += drawn.workload.zombie_batches
     assert all(0 < count < len(SEEDS) for count in met.values()), met

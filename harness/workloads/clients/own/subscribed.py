@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from harness.workloads.clients.memberships import Membership
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
+from harness.workloads.clients.own.consumer import OUT_OF_RANGE, Consumer, ConsumerSettings
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.group_member import REJOIN, Member
 from harness.workloads.clients.own.records import Fetched
@@ -65,7 +65,8 @@ class Subscribed:
         """Set when there is something to take."""
         self.member = member
         self.over = False
-        """Whether a commit got no answer. It may arrive later, so this member must not go on."""
+        """Whether this member must not go on: a commit got no answer and may arrive later, or a
+        broker does not have its position."""
         self.positions: dict[TopicPartition, int] = {}
         """The next offset to take of each partition that the member owns."""
         self._reads = reads
@@ -242,8 +243,19 @@ class Subscribed:
         self.progress.set()
 
     def jumped(self, place: TopicPartition, offset: int, invoke_ns: int, reason: str) -> None:
-        """Record that a consumer went back, as an assignment with a reason."""
+        """Record that a consumer went on elsewhere, as an assignment with a reason: behind records
+        that were removed, or back in a log that was truncated.
+
+        An offset that is beyond the end says less: a deposed leader may have a shorter log. Then
+        this member is over, and the next one asks for the committed offset.
+        """
+        read = [each.read.offset + 1 for each in self._waiting if each.place == place]
+        back = offset < max(read, default=self.positions.get(place, offset))
         self._waiting = deque(each for each in self._waiting if each.place != place)
+        if back and reason == OUT_OF_RANGE:
+            self.over = True
+            self._consumers[place.topic].drop(place.partition)
+            return
         self.positions[place] = offset
         self._reads.moved({place: offset}, invoke_ns, reason=reason)
 

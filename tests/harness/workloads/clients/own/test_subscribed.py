@@ -1,0 +1,65 @@
+"""A member of our own client whose position a broker does not have."""
+
+import asyncio
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.workloads.clients.own.consumer import OUT_OF_RANGE, TRUNCATED, ConsumerSettings
+from harness.workloads.clients.own.subscribed import Subscribed, Taken
+from harness.workloads.clients.reads import Read
+from nodes.ids import TopicPartition
+from tests.support.clients.recorded import Recorded
+
+PLACE = TopicPartition("t", 0)
+OTHER = TopicPartition("u", 0)
+
+
+async def nothing(partitions: Collection[TopicPartition]) -> None:
+    """Commit nothing."""
+
+
+async def jumped(seen: Recorded, offset: int, reason: str) -> Subscribed:
+    """A member whose consumer of one topic went elsewhere. It had taken the records below 118 of
+    both topics, and had fetched one more."""
+    nobody: Any = None
+    view: Any = SimpleNamespace(on_change=None)
+    made = Subscribed(
+        nobody,
+        {"t": view, "u": view},
+        ConsumerSettings(),
+        seen.member_reads("u"),
+        seen.membership(),
+        heartbeat_s=1.0,
+        before_revocation=nothing,
+    )
+    made.positions = {PLACE: 118, OTHER: 118}
+    made.arrived([Taken(place.topic, Read(0, 118, 0, None), 1, 1) for place in (PLACE, OTHER)])
+    made.jumped(PLACE, offset, 1, reason)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("offset", "reason", "over"),
+    [(0, OUT_OF_RANGE, True), (118, OUT_OF_RANGE, True), (60, TRUNCATED, False)],
+)
+def test_member_goes_back_only_in_a_log_that_was_truncated(
+    offset: int, reason: str, over: bool
+) -> None:
+    """A deposed leader may have a shorter log, and the group has committed what it read."""
+    seen = Recorded()
+    made = asyncio.run(jumped(seen, offset, reason))
+    assert (made.over, made.positions) == (over, {PLACE: 118 if over else offset, OTHER: 118})
+    jumps = seen.writer.of("assign", "topic", "offset", "error")
+    assert jumps == ([] if over else [("t", offset, reason)])
+    assert {each.topic for each in made._waiting} == {"u"}
+
+
+def test_member_goes_on_behind_records_that_were_removed() -> None:
+    """Those before the first record are gone for everybody."""
+    seen = Recorded()
+    made = asyncio.run(jumped(seen, 200, OUT_OF_RANGE))
+    assert (made.over, made.positions) == (False, {PLACE: 200, OTHER: 118})
+    assert seen.writer.of("assign", "offset", "error") == [(200, OUT_OF_RANGE)]

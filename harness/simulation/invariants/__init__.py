@@ -13,8 +13,8 @@ Assignments to watched objects (`attribute_watch`) and writes to the disks show 
 touched; only that is checked, at the end of the event. The rules are in `partition_history` (what
 is appended and committed), `replicas`, `stable_offsets`, `acknowledgements`, `lookups`,
 `deletions`, `producer_ids`, `leader_epochs`, `indexes`, `compaction`, `quorum`, `images`,
-`assignments` and `set_aside`; `convergence` has what must be true in the end. Code that damages a
-node's disk must call `damaged`; losses of power are detected.
+`assignments`, `coordinators`, `coordinated_groups` and `set_aside`; `convergence` has what must be
+true in the end. Code that damages a node's disk must call `damaged`; losses of power are detected.
 """
 
 from harness.simulation.invariants.broken import InvariantBroken

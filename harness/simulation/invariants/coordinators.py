@@ -6,7 +6,7 @@ must remember the same too. Only the next leader would notice otherwise.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import compacted, read_entries, replay_entries
@@ -25,35 +25,47 @@ EVERY: Final = 16
 """So many writes are made between two checks: a check costs as much as the whole log."""
 
 MakeMachine = Callable[[], Machine]
-Judge = Callable[[Replica, Machine, MakeMachine], None]
 
 
-def watch_coordinators(shards: Shards[Any], judge: Judge) -> None:
-    """Call `judge` with the replica and the machine of each shard, from time to time."""
+class Judges(NamedTuple):
+    """What judges the coordinators of a node; each gets the replica of the coordinator's log."""
+
+    replay: Callable[[Replica, Machine, MakeMachine], None]
+    """Called from time to time, and before the coordinator closes."""
+    before: Callable[[Replica, Machine, Effects], None]
+    """Called with what an operation wants, before that is done."""
+    after: Callable[[Replica, Machine], None]
+    """Called when an operation is done."""
+
+
+def watch_coordinators(shards: Shards[Any], judges: Judges) -> None:
+    """Call the judges for each shard from now on."""
     opened = shards._open
 
     def watched(replica: Replica) -> Shard[Any]:
         shard = opened(replica)
-        _watch(shard, shards.make, judge)
+        _watch(shard, shards.make, judges)
         return shard
 
     vars(shards)["_open"] = watched
 
 
-def _watch(shard: Shard[Any], make: MakeMachine, judge: Judge) -> None:
+def _watch(shard: Shard[Any], make: MakeMachine, judges: Judges) -> None:
     apply, close = shard._apply, shard.close
     writes = 0
 
     def applied(effects: Effects, *more: Any) -> None:
         nonlocal writes
+        judges.before(shard.replica, shard.machine, effects)
         apply(effects, *more)
+        judges.after(shard.replica, shard.machine)
         writes += bool(effects.records)
         if effects.records and writes % EVERY == 0:
-            judge(shard.replica, shard.machine, make)
+            judges.replay(shard.replica, shard.machine, make)
 
     def closed() -> None:
         if shard.state is State.ACTIVE:
-            judge(shard.replica, shard.machine, make)
+            judges.replay(shard.replica, shard.machine, make)
         close()
 
     vars(shard)["_apply"] = applied

@@ -15,7 +15,9 @@ from harness.simulation.invariants.acknowledgements import (
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compaction import Clock
+from harness.simulation.invariants.coordinated_groups import check_expiry, check_groups
 from harness.simulation.invariants.coordinators import (
+    Judges,
     MakeMachine,
     check_coordinator,
     watch_coordinators,
@@ -38,7 +40,8 @@ from harness.simulation.invariants.set_aside import (
 )
 from harness.simulation.invariants.sound_log import SoundLogChecker
 from harness.simulation.world.disk import SimDisk
-from nodes.coordinators.machine import Machine
+from nodes.coordinators.groups.coordinator import GroupCoordinator
+from nodes.coordinators.machine import Effects, Machine
 from nodes.ids import Offset, TopicPartition
 from nodes.log.log import Log
 from nodes.metadata.image import ClusterImage
@@ -173,6 +176,15 @@ class NodeChecker:
     def _on_coordinator(self, replica: Replica, machine: Machine, make: MakeMachine) -> None:
         self._judge_log(lambda: check_coordinator(replica, self.node, machine, make))
 
+    def _on_effects(self, replica: Replica, machine: Machine, effects: Effects) -> None:
+        if isinstance(machine, GroupCoordinator) and not effects.answers and effects.records:
+            topics = self.image.topic_ids
+            self._judge_log(lambda: check_expiry(replica, self.node, effects, topics))
+
+    def _on_groups(self, replica: Replica, machine: Machine) -> None:
+        if isinstance(machine, GroupCoordinator):
+            self._judge(lambda: check_groups(replica, self.node, machine))
+
     def _judge_log(self, check: Callable[[], None]) -> None:
         """Judge an answer at once: the log may change before the event ends."""
         if self._invariants.disk_past(self.node).damaged:
@@ -286,8 +298,9 @@ class NodeChecker:
             watch_lookups(broker._handlers.offsets, self._on_lookup)
             watch_deletions(broker._handlers.log_admin, self._on_deletion)
             watch_producer_ids(broker._transactions.ids, self._on_producer_id)
-            watch_coordinators(broker.groups, self._on_coordinator)
-            watch_coordinators(broker._transactions.shards, self._on_coordinator)
+            judges = Judges(self._on_coordinator, self._on_effects, self._on_groups)
+            watch_coordinators(broker.groups, judges)
+            watch_coordinators(broker._transactions.shards, judges)
 
     def _find_replicas(self) -> None:
         if self._manager is None:

@@ -41,6 +41,18 @@ class Simulated(_Frozen):
     last values of the keys and what compaction removes are judged, and are not part of the
     history."""
 
+    offset_keepers: int = Field(default=0, ge=0, le=100)
+    """The number of clients that commit, read and delete offsets of a group without members, some
+    of them in transactions. What they read is judged, and is not part of the history."""
+    repeats: bool = False
+    """Members of `group_members` and `transactional_producers` send some requests again when they
+    are over, as a network does that delivers them late."""
+    pauses: bool = False
+    """Members of `group_members` and `transactional_producers` sometimes pause between two
+    requests, also for longer than their session or transaction may take."""
+    broker_keys: bool = False
+    """One of the `compacting_producers` also writes the keys that the broker's own records have."""
+
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         for name in ("latency_ms", "jitter_ms", "sync_ms"):

@@ -31,6 +31,10 @@ TRANSACTIONS_EACH: Final = 4
 """A producer writes to few keys at a time, so that most records are superseded. After some
 transactions it leaves the oldest key for good: then its last record must stay, or its tombstone for
 its time."""
+BROKER_KEYS: Final = (b"", b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0\2")
+"""Nothing, and the keys of the control records of aborts, commits and leader changes. The broker
+must not take a user's key for its own."""
+BROKER_KEYS_SHARE: Final = 0.1
 WRITES: Final = (1, 4)
 DELETIONS, ABORTS, VANISHES, NEW_IDS = 0.3, 0.2, 0.03, 0.3
 """Shares of writes, of transactions, of writes, and of producers with a transactional id of their
@@ -54,7 +58,10 @@ class KeyedWriter:
         rng: random.Random,
         wall_clock_ms: Callable[[], int],
         stop: asyncio.Event,
+        broker_keys: bool = False,
     ) -> None:
+        """`broker_keys`: also write BROKER_KEYS, which one writer of a topic may do."""
+        self._broker_keys = broker_keys
         self._cluster = cluster
         self._name = name
         self._values = values
@@ -90,6 +97,9 @@ class KeyedWriter:
         for _ in range(rng.randint(*WRITES)):
             number = first_key + rng.randrange(KEYS_AT_A_TIME)
             key = f"{self._name}/{number}".encode()
+            if self._broker_keys and rng.random() < BROKER_KEYS_SHARE:
+                number = rng.randrange(len(BROKER_KEYS))
+                key = BROKER_KEYS[number]
             value = None if rng.random() < DELETIONS else self._values.next_value()
             now_ms = self._wall_clock_ms()
             write = partial(producer.write, number % PARTITIONS, [value], now_ms, key)

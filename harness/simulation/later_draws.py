@@ -27,12 +27,25 @@ COMPACTING_OFTEN: Final = {
 DELETE_RETENTIONS_MS: Final = ("300", "1500", "5000", "86400000")
 """How long tombstones stay: some end within a short run."""
 INTERNAL_SEGMENTS: Final = ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
+OFFSETS_EXPIRE: Final = {
+    "offsets.retention.minutes": "1",
+    "offsets.retention.check.interval.ms": "500",
+}
+JUMPS_MS: Final = ("60000", "-60000", "3600000", "-3600000")
+"""Jumps of a clock by which offsets grow old: a run is shorter than their retention."""
+PRODUCERS_EXPIRE_MS: Final = 1_500
+"""How long a producer is remembered after the time in which it may send its last batch again."""
+MAX_TIMEOUT_MS: Final = 3_000
 LOOKUPS_PER_S: Final = (1.0, 4.0)
 PRODUCER_LIFE_S: Final = (3, 6)
 """How long a producer sends. It needs up to a second on a slow network to get its producer id."""
 MORE_FAULTS: Final = ("config", "config.broker", "config.throttle", "records.delete")
 """Faults that are drawn beside those of the kinds in `harness.simulation.swarm`."""
 RECREATED: Final = "topic.create-delete"
+JUMP: Final = "clock.jump"
+ISOLATED: Final = "partition.isolate-one"
+REPLACED_MS: Final = (1_500, 4_500)
+"""A session of a broker and an election are over, and a commit has not timed out."""
 LATE: Final = "request-delayed"
 COMPACT: Final = "records.compact"
 LATE_OF_GROUPS: Final = ("OffsetCommit", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
@@ -66,7 +79,10 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
         "nemesis": _with_more_faults(plan, _stream("faults", seed)),
         "topics": tuple(_with_times(topic, lookups) for topic in plan.topics),
     }
-    return _with_late_requests(plan.model_copy(update=changes), _stream("late requests", seed))
+    plan = _with_late_requests(plan.model_copy(update=changes), _stream("late requests", seed))
+    plan = _with_unusual_clients(plan, _stream("unusual clients", seed))
+    plan = _with_offset_keepers(plan, _stream("offset keepers", seed))
+    return _with_expiring_producers(plan, _stream("expiring producers", seed))
 
 
 def _stream(draw: str, seed: int) -> random.Random:
@@ -192,6 +208,69 @@ def _with_late_requests(plan: Plan, rng: random.Random) -> Plan:
         return plan
     params = {"api": apis, "delay_ms": LATE_MS, "peers": ("clients", "all")}
     return _with_fault(plan, LATE, **{LATE: FaultMix(params=params)})
+
+
+def _with_unusual_clients(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let clients repeat requests, pause, and write keys that the broker uses."""
+    drawn = [rng.random() < 0.5 for _ in range(3)]
+    simulated = plan.simulated
+    several = bool(simulated.group_members or simulated.transactional_producers)
+    changes = {
+        "repeats": several and drawn[0],
+        "pauses": several and drawn[1],
+        "broker_keys": bool(simulated.compacting_producers) and drawn[2],
+    }
+    return plan.model_copy(update={"simulated": simulated.model_copy(update=changes)})
+
+
+def _with_offset_keepers(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let clients keep offsets in groups without members, some of which expire."""
+    if rng.random() >= 0.15:
+        return plan
+    simulated = plan.simulated.model_copy(update={"offset_keepers": rng.randint(2, 5)})
+    broker = {
+        **TRANSACTION_TIMES,
+        **_internal_topic("transaction.state.log", plan.nodes, rng),
+        **_internal_topic("offsets.topic", plan.nodes, rng),
+    }
+    members = simulated.group_members or workload_draws.groups(plan)
+    expire = rng.random() < 0.7 and not members  # the members' offsets would expire, too
+    broker |= OFFSETS_EXPIRE if expire else {}
+    plan = plan.model_copy(update={"simulated": simulated, "broker": {**broker, **plan.broker}})
+    if expire:
+        jump = FaultMix(params={"offset_ms": JUMPS_MS}, targets=("one", "all"), weight=2)
+        plan = _with_fault(plan, JUMP, **{JUMP: jump})
+    return _with_replaced_coordinators(plan) if rng.random() < 0.5 else plan
+
+
+def _with_replaced_coordinators(plan: Plan) -> Plan:
+    """Cut off coordinators of offset keepers for so long that others replace them, and for so short
+    that clients still wait for the answers of the old ones."""
+    broker = {"broker.session.timeout.ms": 1_000, **plan.broker}
+    targets = ("group-coordinator:keeper-0-1", "transaction-coordinator:keeper-0-1")
+    cut = FaultMix(targets=targets, duration_ms=REPLACED_MS, weight=2)
+    plan = plan.model_copy(update={"broker": broker})
+    return _with_fault(plan, ISOLATED, **{ISOLATED: cut})
+
+
+def _with_expiring_producers(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let brokers forget producers that wrote nothing for some seconds.
+
+    They would also take a batch that comes that late for a new one, so nothing may be late.
+    """
+    simulated, timeout_ms = plan.simulated, plan.workload.message_timeout_ms
+    late = plan.workload.zombie_batches or any(
+        name == LATE or name.startswith(("clock.", "pause")) for name in plan.nemesis.faults
+    )
+    if rng.random() >= 0.7 or late or timeout_ms > MAX_TIMEOUT_MS:
+        return plan
+    if not (simulated.transactional_producers or simulated.compacting_producers):
+        return plan
+    broker = {
+        "producer.id.expiration.ms": str(timeout_ms + PRODUCERS_EXPIRE_MS),
+        "log.retention.check.interval.ms": "300",
+    }
+    return plan.model_copy(update={"broker": {**plan.broker, **broker}})
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

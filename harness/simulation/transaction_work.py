@@ -1,78 +1,166 @@
 """Transactional producers that write to a topic of their own, and what is seen of it in the end.
 
+With `repeats` a producer sends the end of a transaction again, right after it and in the next
+transaction, and the marker of a transaction in the next one, as a network does that delivers a
+request late. With `pauses` some producers wait within a transaction, also for longer than it may
+take, and go on.
+
 They are judged by `harness.simulation.invariants.transactions`, and nothing of them is recorded.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from harness.simulation.committed_reads import read_committed
+from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.transactions import End, Transaction, Transactions
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
-from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
+from harness.workloads.clients.own.transactions import (
+    AGAIN,
+    Fenced,
+    Refused,
+    TransactionalProducer,
+)
 
 TOPIC: Final = "highwater.transactions"
 PARTITIONS: Final = 3
 TIMEOUT_S: Final = 4.0
+SHORT_TIMEOUT_S: Final = 1.5
+"""How long transactions may take if producers are slow."""
+SLOW_S: Final = (0.2, 3.5)
+SLOW_SHARE: Final = 0.1
+REPEAT_SHARE: Final = 0.5
 PAUSE_S: Final = (0.02, 0.3)
 RETRY_S: Final = 0.05
 
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionWork:
+    """What all producers share. `report` takes what an answer breaks."""
+
+    transactions: Transactions
+    wall_clock_ms: Callable[[], int]
+    stop: asyncio.Event
+    report: Callable[[InvariantBroken], None]
+    repeats: bool = False
+    pauses: bool = False
+
+
 async def write_transactions(
+    work: TransactionWork,
     cluster: Cluster,
     transactional_id: str,
-    transactions: Transactions,
     *,
     second: bool,
     rng: random.Random,
-    wall_clock_ms: Callable[[], int],
-    stop: asyncio.Event,
 ) -> None:
-    """Write one transaction after the other until `stop` is set.
+    """Write one transaction after the other until the stop.
 
     A producer that is fenced begins anew. Several calls with one id fence each other. Some
     producers vanish in a transaction.
     """
+    stop = work.stop
+    timeout_s = SHORT_TIMEOUT_S if work.pauses else TIMEOUT_S
     while not stop.is_set():
-        producer = TransactionalProducer(cluster, transactional_id, TIMEOUT_S, second)
+        producer = TransactionalProducer(cluster, transactional_id, timeout_s, second)
+        writer = _Writer(work, producer, rng)
         try:
             await until_answered(producer.init, stop)
             for _ in range(rng.randint(1, 8)):
                 if stop.is_set():
                     break
-                await _one(producer, transactions.begin(), rng, wall_clock_ms, stop)
+                await writer.write()
                 await asyncio.sleep(rng.uniform(*PAUSE_S))
         except (Fenced, Refused, Unavailable):
             await asyncio.sleep(rng.uniform(*PAUSE_S))
 
 
-async def _one(
-    producer: TransactionalProducer,
-    transaction: Transaction,
-    rng: random.Random,
-    wall_clock_ms: Callable[[], int],
-    stop: asyncio.Event,
-) -> None:
-    partitions = rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS))
-    value = b"%d" % transaction.number
-    for partition in partitions:
-        transaction.partitions.append(partition)
-        write = partial(producer.write, partition, [value], wall_clock_ms())
-        await until_answered(write, stop)
-        if rng.random() < 0.03:
-            raise Unavailable("vanished")
-    commit = rng.random() < 0.75
-    if commit:
-        transaction.end = End.UNKNOWN
-    await until_answered(partial(producer.end, commit=commit), stop)
-    if commit:
-        transaction.end = End.COMMITTED
+class _Ended(NamedTuple):
+    """A transaction whose end was acknowledged."""
+
+    stamp: tuple[int, int]
+    """Producer id and epoch."""
+    transaction: Transaction
+    commit: bool
+
+
+class _Writer:
+    """The transactions of one producer."""
+
+    def __init__(
+        self, work: TransactionWork, producer: TransactionalProducer, rng: random.Random
+    ) -> None:
+        self._work = work
+        self._producer = producer
+        self._rng = rng
+        self._last: _Ended | None = None
+
+    async def write(self) -> None:
+        """Write a transaction. Raises Fenced, Refused, Unavailable: the producer cannot go on."""
+        work, producer, rng = self._work, self._producer, self._rng
+        transaction = work.transactions.begin()
+        partitions = rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS))
+        value = b"%d" % transaction.number
+        for partition in partitions:
+            transaction.partitions.append(partition)
+            write = partial(producer.write, partition, [value], work.wall_clock_ms())
+            await until_answered(write, work.stop)
+            if rng.random() < 0.03:
+                raise Unavailable("vanished")
+            if work.pauses and rng.random() < SLOW_SHARE:
+                await asyncio.sleep(rng.uniform(*SLOW_S))
+            if work.repeats:
+                await self._repeat_in_next(partition)
+        commit = rng.random() < 0.75
+        if commit:
+            transaction.end = End.UNKNOWN
+        stamp = producer.producer_id, producer.epoch
+        await until_answered(partial(producer.end, commit=commit), work.stop)
+        if commit:
+            transaction.end = End.COMMITTED
+        if work.repeats:
+            self._last = _Ended(stamp, transaction, commit)
+            await self._repeat(self._last)
+
+    async def _repeat(self, ended: _Ended) -> None:
+        """Ask for the end again, as after an answer that was lost."""
+        if self._rng.random() >= REPEAT_SHARE:
+            return
+        again = partial(self._producer.end_again, ended.stamp, commit=ended.commit)
+        while (code := await until_answered(again, self._work.stop)) in AGAIN:
+            if self._work.stop.is_set():
+                return
+            await asyncio.sleep(RETRY_S)
+        with self._reported():
+            self._work.transactions.repeated(ended.transaction, code)
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except InvariantBroken as broken:
+            self._work.report(broken)
+
+    async def _repeat_in_next(self, partition: int) -> None:
+        """Send a request of the last transaction again, in this one."""
+        last, producer = self._last, self._producer
+        if last is None or self._rng.random() >= REPEAT_SHARE:
+            return
+        with suppress(Unavailable):
+            if self._rng.random() < 0.5:
+                code = await producer.end_again(last.stamp, commit=last.commit)
+                with self._reported():
+                    self._work.transactions.late(last.transaction, code)
+            else:
+                await producer.mark_again(partition, commit=last.commit)
 
 
 async def until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event) -> R:

@@ -1,12 +1,14 @@
 """The clients of a simulated run that invariants judge, and that no history records.
 
-They ask for offsets by time, take part in consumer groups, write transactions, and write and delete
-keys of a compacted topic, as the table `[simulated]` of the plan says.
+They ask for offsets by time, take part in consumer groups, keep offsets of groups without members,
+write transactions, and write and delete keys of a compacted topic, as the table `[simulated]` of
+the plan says.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -20,9 +22,11 @@ from harness.simulation.invariants.convergence import LONG_MS
 from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.simulation.invariants.transactions import Transactions
 from harness.simulation.lookups import ask_by_time
+from harness.simulation.offset_work import OffsetKeeper
 from harness.simulation.transaction_work import (
     PARTITIONS,
     TOPIC,
+    TransactionWork,
     check_transactions,
     write_transactions,
 )
@@ -33,6 +37,9 @@ from harness.workloads.environment import ClientEnvironment
 FIRST_CLIENT: Final = 500
 """The number in the client id of the first of these clients."""
 
+KEEPERS_WAIT_S: Final = (3.0, 30.0)
+"""How long a client waits for an answer: as the other clients, or as Kafka's own by default."""
+OFFSET_RETENTION: Final = "offsets.retention.minutes"
 DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
 
 Environment = Callable[[str], ClientEnvironment]
@@ -101,6 +108,8 @@ class UnrecordedClients:
             yield self._producer(number, stop)
         for number in range(simulated.compacting_producers):
             yield self._compacting_producer(number, stop)
+        for number in range(simulated.offset_keepers):
+            yield self._offset_keeper(number, stop)
 
     def _members(self, stop: asyncio.Event, count: int) -> Iterator[Coroutine[Any, Any, None]]:
         for group, classic in (("classic", True), ("consumer", False)):
@@ -124,7 +133,16 @@ class UnrecordedClients:
         topic_id = None if classic else await _topic_id(cluster, stop)
         instance_id = f"static-{number}" if world.rng.random() < 0.3 else None
         make = partial(make_member, cluster, commits.group, topic.partitions, topic_id, instance_id)
-        await take_part(make, commits, world.rng, stop, self._report)
+        simulated = self._plan.simulated
+        await take_part(
+            make,
+            commits,
+            world.rng,
+            stop,
+            self._report,
+            repeats=simulated.repeats,
+            pauses=simulated.pauses,
+        )
         await cluster.close()
 
     async def _producer(self, number: int, stop: asyncio.Event) -> None:
@@ -132,15 +150,16 @@ class UnrecordedClients:
         rng: random.Random = world.rng
         shared = rng.random() < 0.3  # then two producers fence each other
         cluster = self._connect(TOPIC, world)
-        await write_transactions(
-            cluster,
-            f"writer-{number // 2 if shared else number}",
-            self.transactions,
-            second=True,
-            rng=rng,
+        work = TransactionWork(
+            transactions=self.transactions,
             wall_clock_ms=world.wall_clock_ms,
             stop=stop,
+            report=self._report,
+            repeats=self._plan.simulated.repeats,
+            pauses=self._plan.simulated.pauses,
         )
+        transactional_id = f"writer-{number // 2 if shared else number}"
+        await write_transactions(work, cluster, transactional_id, second=True, rng=rng)
         await cluster.close()
 
     async def _compacting_producer(self, number: int, stop: asyncio.Event) -> None:
@@ -153,8 +172,26 @@ class UnrecordedClients:
             rng=world.rng,
             wall_clock_ms=world.wall_clock_ms,
             stop=stop,
+            broker_keys=number == 0 and self._plan.simulated.broker_keys,
         )
         await writer.run()
+        await cluster.close()
+
+    async def _offset_keeper(self, number: int, stop: asyncio.Event) -> None:
+        world = self._environment(f"offsets {number}")
+        world.timing = replace(world.timing, request_s=world.rng.choice(KEEPERS_WAIT_S))
+        topic = self._plan.topics[0]
+        cluster = self._connect(topic.name, world)
+        keeper = OffsetKeeper(
+            cluster,
+            f"keeper-{number}",
+            partitions=topic.partitions,
+            expires=OFFSET_RETENTION in self._plan.broker,
+            rng=world.rng,
+            stop=stop,
+            report=self._report,
+        )
+        await keeper.run()
         await cluster.close()
 
     def _connect(self, topic: str, world: ClientEnvironment) -> Cluster:

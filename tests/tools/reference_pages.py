@@ -224,6 +224,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "group_members": 2,
         "transactional_producers": 3,
         "compacting_producers": 2,
+        "offset_keepers": 3,
+        "repeats": True,
+        "pauses": True,
+        "broker_keys": True,
     },
     "External": {
         "bootstrap_servers": "kafka-1:9092,kafka-2:9092",

@@ -3,6 +3,10 @@
 A producer writes the number of its transaction once to each of its partitions. What it was told is
 what must be seen in the end: a committed transaction's number once in each, an aborted one's
 nowhere. A transaction whose end is not known is seen in all of its partitions or in none.
+
+An end that was acknowledged is acknowledged again when its producer repeats it: the producer asks
+again if it got no answer (KIP-890). Only a producer that took over may be in the way. While the
+next transaction is open, such a request is refused: it must not end that one (KAFKA-17754).
 """
 
 from collections import Counter
@@ -10,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from harness.simulation.invariants.broken import InvariantBroken
+from kio.schema.errors import ErrorCode
 
-NAME = "transactions-are-whole"
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.workloads.clients.own.transactions import FENCED
+
+NAME, REPEATED = "transactions-are-whole", "repeated-ends-agree"
 
 
 class End(Enum):
@@ -46,6 +53,25 @@ class Transactions:
     def count(self, end: End) -> int:
         """How many transactions ended so."""
         return sum(each.end is end for each in self.begun)
+
+    def repeated(self, ended: Transaction, code: ErrorCode) -> None:
+        """Judge the answer to an end that was acknowledged before. Raises InvariantBroken."""
+        if code is not ErrorCode.none and code not in FENCED:
+            raise InvariantBroken(
+                REPEATED,
+                f"transaction {ended.number}, {ended.end.value}: its end was acknowledged, and is "
+                f"answered {code.name.upper()} when it is repeated",
+            )
+
+    def late(self, ended: Transaction, code: ErrorCode) -> None:
+        """Judge the answer to an end of an earlier transaction while the next one is open, in the
+        second version of the protocol. Raises InvariantBroken.
+        """
+        if code is ErrorCode.none:
+            raise InvariantBroken(
+                REPEATED,
+                f"the end of transaction {ended.number} is acknowledged again in the next one",
+            )
 
     def check(self, seen: Mapping[int, Sequence[int]]) -> None:
         """Judge the numbers that are seen in each partition. Raises InvariantBroken."""

@@ -38,6 +38,14 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["several inputs"] += any(len(each.read_topics) > 1 for each in copies)
         met["read uncommitted"] += any(each.isolation == "read_uncommitted" for each in groups)
         met["zombies"] += drawn.workload.zombie_batches
+        met["repeats"] += drawn.simulated.repeats
+        met["pauses"] += drawn.simulated.pauses
+        met["broker keys"] += drawn.simulated.broker_keys
+        met["offset keepers"] += drawn.simulated.offset_keepers > 0
+        met["offsets expire"] += "offsets.retention.minutes" in drawn.broker
+        met["producers expire"] += "producer.id.expiration.ms" in drawn.broker
+        cut = drawn.nemesis.mix.get(later_draws.ISOLATED)
+        met["keepers' coordinators"] += cut is not None and any("keeper" in t for t in cut.targets)
     assert all(0 < count < len(SEEDS) for count in met.values()), met
     assert {"group", "copy", "transactions", "compacted"} <= set(met)
 
@@ -60,3 +68,25 @@ def test_producer_lives_for_seconds() -> None:
         if work.sends_per_producer:
             lives_s = work.sends_per_producer / work.rate_per_s
             assert lives_s in later_draws.PRODUCER_LIFE_S
+
+
+def test_producers_are_forgotten_only_where_no_batch_comes_late() -> None:
+    """A broker would append a late batch of a producer that it has forgotten a second time."""
+    plan = build(load("simulation"), where="simulation")
+    for seed in SEEDS:
+        drawn = swarm.draw_plan(plan, seed)
+        expires_ms = int(drawn.broker.get("producer.id.expiration.ms", 86_400_000))
+        if expires_ms < 86_400_000:
+            assert expires_ms > drawn.workload.message_timeout_ms
+            assert not drawn.workload.zombie_batches
+            assert not {later_draws.LATE, "pause", "clock.jump"} & set(drawn.nemesis.faults)
+
+
+def test_offsets_expire_only_without_members() -> None:
+    """Members believe that what they committed stays."""
+    plan = build(load("simulation"), where="simulation")
+    for seed in SEEDS:
+        drawn = swarm.draw_plan(plan, seed)
+        if "offsets.retention.minutes" in drawn.broker:
+            assert not drawn.simulated.group_members
+            assert not {"group", "copy"} & {each.kind for each in drawn.more_workloads}

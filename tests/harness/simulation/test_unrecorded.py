@@ -1,21 +1,30 @@
 """Groups and transactions in simulated runs: sound brokers pass, broken coordinators are found."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from harness.simulation.invariants import InvariantBroken
-from harness.simulation.invariants.transactions import End
+from harness.simulation.invariants.commits import Commits
+from harness.simulation.invariants.kept_offsets import KeptOffsets
+from harness.simulation.invariants.transactions import End, Transactions
 from harness.simulation.later_draws import GROUP_TIMES, TRANSACTION_TIMES
 from harness.simulation.run import Simulation
+from harness.workloads.clients.own.transactions import TransactionalProducer
+from nodes.coordinators.groups import composition
+from nodes.coordinators.groups.classic import checks
 from nodes.coordinators.groups.offsets import OffsetKey, Offsets
 from nodes.coordinators.groups.records import OFFSET_COMMIT
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from nodes.coordinators.machine import Machine, Position
 from nodes.coordinators.partitioning import partition_for
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
+from nodes.coordinators.transactions import decisions
+from nodes.coordinators.transactions.state import State, change
 from nodes.ids import Offset
 from nodes.log.log import Log
 from nodes.server.coordinators import shard
@@ -30,13 +39,19 @@ KILLS = {
 }
 
 
-def simulation(groups: int = 2, producers: int = 2, nemesis: Any = KILLS) -> Simulation:
+def simulation(
+    groups: int = 2, producers: int = 2, nemesis: Any = KILLS, **simulated: Any
+) -> Simulation:
     """A run in which each node is killed once, or the faults of `nemesis` happen."""
     return Simulation(
         prepared(
             duration_s=7,
             nemesis=nemesis,
-            simulated={"group_members": groups, "transactional_producers": producers},
+            simulated={
+                "group_members": groups,
+                "transactional_producers": producers,
+                **simulated,
+            },
             broker={
                 **GROUP_TIMES,
                 **TRANSACTION_TIMES,
@@ -164,3 +179,69 @@ def led_by(made: Simulation, topic: str, partition: int) -> set[int]:
     images = made.invariants.images
     found = [topic_id for topic_id, each in images.newest.topics.items() if each.name == topic]
     return set(images.partitions[found[0], partition].history.leaders.values())
+
+
+def test_sound_coordinators_pass_with_unusual_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They repeat requests and pause, and a group's only client commits and deletes."""
+    met: Counter[str] = Counter()
+
+    def counting(owner: Any, name: str) -> None:
+        judge = getattr(owner, name)
+
+        def judged(*arguments: Any, **more: Any) -> Any:
+            met[f"{owner.__name__}.{name}"] += 1
+            return judge(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, judged)
+
+    for owner, name in (
+        (Commits, "repeated"),
+        (Transactions, "repeated"),
+        (TransactionalProducer, "mark_again"),
+        *((KeptOffsets, each) for each in ("read", "deleted", "ended", "sent")),
+    ):
+        counting(owner, name)
+    made = simulation(groups=3, repeats=True, pauses=True, offset_keepers=2)
+    assert made.run().failure is None
+    assert len(met) == 7, met
+    assert met["KeptOffsets.read"] > 30
+
+
+def test_a_commit_of_an_earlier_generation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator looks only whether it knows the member."""
+    check = checks.check_commit
+
+    def lax(group: Any, committer: Any) -> Any:
+        return check(group, committer._replace(generation=group.generation))
+
+    monkeypatch.setattr(checks, "check_commit", lax)
+    made = simulation(groups=3, producers=0, repeats=True)
+    assert broken_by(made) == "old-generations-are-refused"
+
+
+def test_an_end_that_is_refused_when_it_is_repeated_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The producer would believe that its transaction was aborted."""
+    refused = decisions.EndDecision(ErrorCode.invalid_txn_state)
+    monkeypatch.setattr(decisions, "_already_ended", lambda state, *, commit: refused)
+    assert broken_by(simulation(groups=0, repeats=True)) == "repeated-ends-agree"
+
+
+def test_a_producer_that_is_not_fenced_by_a_time_out_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It pauses, and commits the rest of a transaction that was aborted."""
+
+    def abort(transaction: Any, now_ms: int, **_: Any) -> Any:
+        return change(transaction, State.PREPARE_ABORT, now_ms, client_version=0)
+
+    monkeypatch.setattr(decisions, "prepare_fence", abort)
+    made = simulation(groups=0, producers=4, pauses=True, nemesis={"faults": []})
+    assert broken_by(made) == "transactions-are-whole"
+
+
+def test_offsets_of_a_deleted_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group's client reads them, and so would another group of its name."""
+    monkeypatch.setattr(composition, "tombstones", lambda keys: ())
+    assert broken_by(simulation(groups=0, producers=0, offset_keepers=2)) == "commits-stay"

@@ -42,6 +42,10 @@ NEWEST: Final = {
     "add_offsets_to_txn": 3,
     "txn_offset_commit": 5,
     "end_txn": 5,
+    "describe_producers": 0,
+    "write_txn_markers": 2,
+    "offset_delete": 0,
+    "delete_groups": 2,
 }
 """The newest version of each request that this client uses: topics by name, not by id."""
 

@@ -284,6 +284,47 @@ class TransactionalProducer:
             self._begin(int(answer.producer_id), int(answer.producer_epoch))
         self._added = {}
 
+    async def end_again(self, ended: tuple[int, int], *, commit: bool) -> ErrorCode:
+        """Send the end of an earlier transaction again; return what the coordinator says.
+
+        `ended`: the producer id and the epoch of that transaction. Second version only.
+        """
+        answer = await self._coordinator.ask(
+            "end_txn",
+            transactional_id=self.transactional_id,
+            producer_id=ended[0],
+            producer_epoch=ended[1],
+            committed=commit,
+        )
+        return self._coordinator.check(answer.error_code)
+
+    async def mark_again(self, partition: int, *, commit: bool) -> None:
+        """Send the marker of the transaction before this one to the leader of a partition again.
+
+        Second version only: the marker has the epoch of this transaction. As the tool that ends
+        hanging transactions, ask the leader first who wrote the last marker.
+        """
+        topic = self.cluster.topic
+        connection = self.cluster.connection(self._leader(self.cluster, partition))
+        if connection is None:
+            raise Unavailable("LEADER_NOT_AVAILABLE")
+        asked = [{"name": topic, "partition_indexes": [partition]}]
+        try:
+            found = await connection.start("describe_producers", topics=asked)
+            states = found.topics[0].partitions[0].active_producers
+            epochs = [s.coordinator_epoch for s in states if s.producer_id == self.producer_id]
+            marker = {
+                "producer_id": self.producer_id,
+                "producer_epoch": self.epoch,
+                "transaction_result": commit,
+                "topics": asked,
+                "coordinator_epoch": max(epochs, default=-1),
+                "transaction_version": SECOND_VERSION,
+            }
+            await connection.start("write_txn_markers", markers=[marker])
+        except ChannelError as error:
+            raise Unavailable(type(error).__name__) from error
+
     def _begin(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._sequences = {}

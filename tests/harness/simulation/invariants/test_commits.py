@@ -1,6 +1,7 @@
 """Committed offsets that go back or come from nowhere are found; all others are not."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import NOTHING, Commits
@@ -47,3 +48,17 @@ def test_lost_and_invented_commits_are_found(
     """An offset below what was acknowledged, or above what was ever sent."""
     with pytest.raises(InvariantBroken, match=match):
         commits.check(partition, offset, commits.at_least(partition))
+
+
+def test_an_offset_that_two_commits_acknowledge_is_found(commits: Commits) -> None:
+    """The first one was lost, or two members had the partition."""
+    commits.acknowledge(1, 5)
+    with pytest.raises(InvariantBroken, match="as another one was before"):
+        commits.acknowledge(0, 5)
+
+
+def test_a_commit_of_an_earlier_generation_must_be_refused(commits: Commits) -> None:
+    """Whatever the reason is, and whichever partition it is about."""
+    commits.repeated(3, 4, [ErrorCode.illegal_generation, ErrorCode.unknown_member_id])
+    with pytest.raises(InvariantBroken, match="generation 3 is accepted in generation 4"):
+        commits.repeated(3, 4, [ErrorCode.illegal_generation, ErrorCode.none])

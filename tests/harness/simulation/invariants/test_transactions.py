@@ -1,6 +1,7 @@
 """Transactions that are seen in part, twice, or against their end are found."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.transactions import End, Transactions
@@ -55,3 +56,21 @@ def test_a_new_transaction_counts_as_aborted() -> None:
     made = Transactions()
     made.begin()
     assert made.count(End.ABORTED) == 1
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.ABORTED])
+def test_an_acknowledged_end_is_acknowledged_again(end: End) -> None:
+    """Only another producer with the transactional id may be in the way."""
+    made = written(end)
+    made.repeated(made.begun[0], ErrorCode.none)
+    made.repeated(made.begun[0], ErrorCode.producer_fenced)
+    with pytest.raises(InvariantBroken, match="INVALID_TXN_STATE when it is repeated"):
+        made.repeated(made.begun[0], ErrorCode.invalid_txn_state)
+
+
+def test_an_end_that_comes_in_the_next_transaction_must_be_refused() -> None:
+    """Otherwise it ends that one."""
+    made = written(End.COMMITTED)
+    made.late(made.begun[0], ErrorCode.producer_fenced)
+    with pytest.raises(InvariantBroken, match="acknowledged again in the next one"):
+        made.late(made.begun[0], ErrorCode.none)

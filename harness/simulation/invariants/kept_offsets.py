@@ -1,0 +1,81 @@
+"""What one client alone commits and deletes of a group is what it reads.
+
+The client makes one step after the other, so it knows the offset of each partition. A committed
+offset counts by its place in the log: one that was sent in a transaction does not replace one that
+was committed after it, whenever the transaction ends. A deletion removes what is pending, too.
+
+A reader that asks for stable offsets is told none that an open transaction may change (KIP-447).
+"""
+
+from collections.abc import Collection
+
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.commits import NOTHING
+
+NAME, STABLE = "commits-stay", "stable-offsets-stay"
+
+
+class KeptOffsets:
+    """The offsets of one group. expires: old offsets may be removed without a request."""
+
+    def __init__(self, group: str, *, expires: bool) -> None:
+        self.group = group
+        self._expires = expires
+        self._committed: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        self._superseded: set[int] = set()
+        """The partitions with a pending offset that got another one after it."""
+        self._told: dict[int, int] = {}
+        """What readers were told of partitions that have an offset pending."""
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """The partitions with an offset, committed or pending."""
+        return sorted({*self._committed, *self._pending})
+
+    def committed(self, partition: int, offset: int) -> None:
+        """A commit was acknowledged."""
+        self._committed[partition] = offset
+        self._superseded.add(partition)
+
+    def sent(self, partition: int, offset: int) -> None:
+        """The open transaction has an offset."""
+        self._pending[partition] = offset
+        self._superseded.discard(partition)
+
+    def deleted(self, *partitions: int) -> None:
+        """The offsets of these partitions were deleted."""
+        for partition in partitions:
+            self._committed.pop(partition, None)
+            self._pending.pop(partition, None)
+
+    def ended(self, *, commit: bool) -> None:
+        """The end of the transaction was acknowledged. Raises InvariantBroken."""
+        told = {p: offset for p, offset in self._told.items() if p in self._pending}
+        if commit:
+            for partition, offset in self._pending.items():
+                if partition not in self._superseded:
+                    self._committed[partition] = offset
+        self._pending, self._told = {}, {}
+        self._superseded.clear()
+        if commit and told:
+            raise InvariantBroken(
+                STABLE,
+                f"group {self.group}: a reader of stable offsets was told {told} by partition, and "
+                "a transaction that had others pending is committed afterwards",
+            )
+
+    def read(self, partition: int, offset: int) -> None:
+        """Judge the answer to a read of stable offsets. Raises InvariantBroken."""
+        if partition in self._pending:
+            self._told[partition] = offset
+            return
+        known = self._committed.get(partition, NOTHING)
+        if offset == NOTHING and self._expires:
+            self._committed.pop(partition, None)
+        elif offset != known:
+            raise InvariantBroken(
+                NAME,
+                f"group {self.group}, partition {partition}: the committed offset is {offset}, and "
+                f"its only client committed {known}",
+            )

@@ -12,9 +12,10 @@ depends on the checks: a run has the same trace with and without them.
 Assignments to watched objects (`attribute_watch`) and writes to the disks show what an event
 touched; only that is checked, at the end of the event. The rules are in `partition_history` (what
 is appended and committed), `replicas`, `stable_offsets`, `acknowledgements`, `lookups`,
-`deletions`, `producer_ids`, `leader_epochs`, `indexes`, `compaction`, `quorum`, `images`,
-`assignments`, `coordinators`, `coordinated_groups` and `set_aside`; `convergence` has what must be
-true in the end. Code that damages a node's disk must call `damaged`; losses of power are detected.
+`deletions`, `markers`, `producer_ids`, `leader_epochs`, `indexes`, `compaction`, `quorum`,
+`images`, `assignments`, `coordinators`, `coordinated_groups` and `set_aside`; `convergence` has
+what must be true in the end. Code that damages a node's disk must call `damaged`; losses of power
+are detected.
 """
 
 from harness.simulation.invariants.broken import InvariantBroken

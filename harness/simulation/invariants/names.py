@@ -37,6 +37,7 @@ INVARIANTS: Final = (
     "log-matching",
     "lookups-find-the-first",
     "majority-has-committed",
+    "markers-end-earlier-epochs",
     "no-fenced-member",
     "old-generations-are-refused",
     "one-leader",

@@ -28,6 +28,7 @@ from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.leader_epochs import watch_responses
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.lookups import check_lookup, watch_lookups
+from harness.simulation.invariants.markers import check_marker, watch_markers
 from harness.simulation.invariants.producer_ids import ProducerIds, watch_producer_ids
 from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
 from harness.simulation.invariants.replicas import ReplicaChecker
@@ -44,6 +45,7 @@ from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.machine import Effects, Machine
 from nodes.ids import Offset, TopicPartition
 from nodes.log.log import Log
+from nodes.log.transactions.markers import Marker
 from nodes.metadata.image import ClusterImage
 from nodes.server.node import Node
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
@@ -185,6 +187,13 @@ class NodeChecker:
         if isinstance(machine, GroupCoordinator):
             self._judge(lambda: check_groups(replica, self.node, machine))
 
+    def _on_marker(self, partition: TopicPartition, marker: Marker) -> None:
+        """The copy was read before the event that appends the marker."""
+        checker = self.replica_checkers.get(partition)
+        if checker is not None:
+            transactions = checker.copy.transactions
+            self._judge(lambda: check_marker(partition, self.node, marker, transactions))
+
     def _judge_log(self, check: Callable[[], None]) -> None:
         """Judge an answer at once: the log may change before the event ends."""
         if self._invariants.disk_past(self.node).damaged:
@@ -297,6 +306,7 @@ class NodeChecker:
             watch_responses(broker._handlers.offsets, self._on_epoch_end)
             watch_lookups(broker._handlers.offsets, self._on_lookup)
             watch_deletions(broker._handlers.log_admin, self._on_deletion)
+            watch_markers(broker._handlers.markers, self._on_marker)
             watch_producer_ids(broker._transactions.ids, self._on_producer_id)
             judges = Judges(self._on_coordinator, self._on_effects, self._on_groups)
             watch_coordinators(broker.groups, judges)

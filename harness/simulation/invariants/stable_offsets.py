@@ -54,6 +54,10 @@ class LogTransactions:
         elif first is None and self._cleaned_from is not None:
             self._perhaps.append((self._cleaned_from, header.base_offset))
 
+    def open_epoch(self, producer_id: int) -> int | None:
+        """The epoch of the producer's open transaction; None if none is open."""
+        return self._open.get(producer_id, (0, None))[1]
+
     def bounds(self, high_watermark: int) -> tuple[int, int]:
         """The lowest and the highest LSO that this log may have with this high watermark."""
         self._ended = [each for each in self._ended if each[1] >= high_watermark]

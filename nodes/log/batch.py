@@ -38,6 +38,8 @@ UNASSIGNED_OFFSET = Offset(0)
 """The base offset of a producer's batch until the leader assigns one."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_UNCHECKED, _CHECKED = struct.Struct(">qiibI"), struct.Struct(">hiqqqhii")
+"""The two parts of a header: what the CRC does not cover, and what it does."""
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
@@ -242,12 +244,11 @@ def with_append_time(batch: bytes, wall_ms: int) -> bytes:
 
 def assemble(header: BatchHeader, records: bytes = b"") -> bytes:
     """A batch of this header and these (compressed) records; length and CRC are calculated."""
-    batch = bytearray(HEADER_BYTES)
-    batch += records
-    base_offset, _, *fields = header
-    _HEADER.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD_BYTES, *fields)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CHECKED_FROM:]))
-    return bytes(batch)
+    base_offset, _, epoch, magic, _, *fields = header
+    checked = _CHECKED.pack(*fields)
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records)
+    crc = crc32c(records, crc32c(checked))
+    return b"".join((_UNCHECKED.pack(base_offset, length, epoch, magic, crc), checked, records))
 
 
 def encode_batch(

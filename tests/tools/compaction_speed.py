@@ -68,7 +68,7 @@ def clean(log: Log, buffer_bytes: int) -> Cleaned:
     run = Cleaning(
         log,
         log.segments.active.base_offset,
-        offsets=OffsetMap(log.start_offset, buffer_bytes, 0.9),
+        offsets=OffsetMap(log.start_offset, log.segments.active.base_offset, buffer_bytes, 0.9),
         now_ms=5000,
         window_bytes=WINDOW_BYTES,
     )

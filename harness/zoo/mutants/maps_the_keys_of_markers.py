@@ -27,14 +27,14 @@ def _read_keys(self: Cleaning) -> Iterator[Step]:
 
 def _batches(
     self: Cleaning, segment: Segment, position: int = 0
-) -> Iterator[tuple[BatchHeader, bytes]]:
+) -> Iterator[tuple[BatchHeader, bytes, int]]:
     """Add the keys of markers to the map, too."""
-    for header, batch in _original_batches(self, segment, position):
+    for header, window, at in _original_batches(self, segment, position):
         if header.is_control and self in _reading_keys:
             self._offsets.begin(header)
-            for found in _keys(header, *_records(header, batch)):
-                self._offsets.add(found)
-        yield header, batch
+            for found in _keys(header, *_records(header, window, at)):
+                self._offsets.add(header, found)
+        yield header, window, at
 
 
 def apply() -> Undo:

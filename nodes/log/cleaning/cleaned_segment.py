@@ -29,7 +29,9 @@ class CleanedSegment:
         for index in (self._segment.index, self._segment.time_index):
             index.clear()  # makes the file: also an index without entries replaces an old one
         self._segment.aborted.exists_not()
-        self._buffer = bytearray()
+        self._unwritten: list[bytes] = []
+        self._written = 0
+        """How many bytes the file has."""
 
     @property
     def size(self) -> int:
@@ -47,8 +49,8 @@ class CleanedSegment:
         self._segment.add_batch(
             header.base_offset, header.last_offset, len(batch), header.max_timestamp
         )
-        self._buffer += batch
-        if len(self._buffer) >= WRITE_BYTES:
+        self._unwritten.append(batch)
+        if self._segment.size - self._written >= WRITE_BYTES:
             self._write()
 
     def append_empty(self, header: BatchHeader | None) -> None:
@@ -57,8 +59,9 @@ class CleanedSegment:
             self.append(header, assemble(header))
 
     def _write(self) -> None:
-        self._segment.append(self._buffer)
-        self._buffer = bytearray()
+        self._segment.append(b"".join(self._unwritten))
+        self._unwritten.clear()
+        self._written = self._segment.size
 
     def finish(self, aborted: Sequence[AbortedTransaction] | None) -> list[File]:
         """Write everything; return the files, which the caller syncs. `aborted` is the content of

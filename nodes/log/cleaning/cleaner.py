@@ -11,6 +11,7 @@ segment, or that is not compacted any more, ends the cleaning (KAFKA-7322, KAFKA
 swapped in until then is good; the rest is cleaned another time.
 """
 
+from array import array
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -27,8 +28,8 @@ from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.fillers import Fillers, filler
 from nodes.log.cleaning.filtering import RecordFilter, is_remembered
 from nodes.log.cleaning.grouping import grouped
-from nodes.log.cleaning.offset_map import STAYS, TOMBSTONE, OffsetMap
-from nodes.log.cleaning.spans import Keys, Span, read_keys, read_spans
+from nodes.log.cleaning.offset_map import GONE, STAYS, TOMBSTONE, OffsetMap, Remembered
+from nodes.log.cleaning.spans import Keys, kept_records, read_keys
 from nodes.log.cleaning.swap import CLEANED, SWAP, install, rename_indexes
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.compression import decompress
@@ -39,9 +40,9 @@ from nodes.log.transactions.markers import decode_marker
 from nodes.storage.disk import File
 
 SLICE_US: Final = 2000.0
-BATCH_US, KEY_US, SPAN_US, BYTE_US = 12.0, 1.2, 0.7, 0.002
-"""About how long the cleaner needs for a batch, each of its keys, each of the records of a changed
-batch, and each of its bytes.
+BATCH_US, KEY_US, FATE_US, SPAN_US, BYTE_US = 12.0, 1.2, 0.1, 0.7, 0.002
+"""About how long the cleaner needs for a batch, each of its keys, each fate, each of the records of
+a changed batch, and each of its bytes.
 """
 RECORDS_PER_SLICE: Final = 1000
 
@@ -108,6 +109,9 @@ class Cleaning:
         """
         try:
             yield from self._read_keys()
+            for keys in self._offsets.decide():
+                if self._worked(FATE_US * keys):
+                    yield from self._pause()
             end = Offset(self._offsets.latest_offset + 1)
             segments = [s for s in self._log.segments.all[:-1] if s.base_offset < end]
             for group in grouped(segments, self._log.config.segment_bytes):
@@ -136,9 +140,13 @@ class Cleaning:
         if any(segment.deleted for segment in self._reading):
             raise CleaningEnded("a segment was removed")
 
-    def _batches(self, segment: Segment, position: int = 0) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Every batch of a segment from `position` on, with its header."""
-        size, following = segment.file.size(), segment.base_offset
+    def _batches(
+        self, segment: Segment, position: int = 0
+    ) -> Iterator[tuple[BatchHeader, bytes, int]]:
+        """Every batch of a segment from `position` on: its header, a window of the log that
+        contains it, and its position there.
+        """
+        size, following, end = segment.file.size(), segment.base_offset, segment.next_offset
         while position < size:
             window = segment.file.pread(position, self._window_bytes)
             first = read_header(window)
@@ -147,11 +155,10 @@ class Cleaning:
             used = 0
             for at, header in iter_batches(window):
                 check_crc(window, at, header)
-                if not following <= header.base_offset <= header.last_offset < segment.next_offset:
+                if not following <= header.base_offset < header.next_offset <= end:
                     raise CorruptBatch(f"offset {header.base_offset}, not {following} or later")
-                following = header.next_offset
-                used = at + header.size
-                yield header, window[at:used]
+                following, used = header.next_offset, at + header.size
+                yield header, window, at
             if not used:
                 raise CorruptBatch(f"an incomplete batch at position {position}")
             position += used
@@ -167,11 +174,11 @@ class Cleaning:
                 continue
             self._reading = (segment,)
             position = segment.batch_at(start)[0] if segment.base_offset < start else 0
-            for header, batch in self._batches(segment, position):
+            for header, window, at in self._batches(segment, position):
                 if header.is_control:
-                    transactions.read_marker(header, decode_marker(batch))
+                    transactions.read_marker(header, decode_marker(_whole(header, window, at)))
                 elif not transactions.read_batch(header):
-                    complete = yield from self._add_keys(header, batch)
+                    complete = yield from self._add_keys(header, window, at)
                     if not complete:
                         return
                 if header.last_offset >= start:
@@ -180,11 +187,11 @@ class Cleaning:
                     yield from self._pause()
             self._offsets.reached(Offset(segment.next_offset - 1))
 
-    def _add_keys(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bool]:
+    def _add_keys(self, header: BatchHeader, window: bytes, at: int) -> Generator[Step, None, bool]:
         """Add a batch's keys to the map; false if it is full."""
         self._offsets.begin(header)
-        for found in _keys(header, *_records(header, batch)):
-            if not self._offsets.add(found):
+        for found in _keys(header, *_records(header, window, at)):
+            if not self._offsets.add(header, found):
                 return False
             if self._worked(KEY_US * len(found.keys)):
                 yield from self._pause()
@@ -233,21 +240,21 @@ class Cleaning:
         for segment in group:
             aborted = self._log.aborted_transactions(segment.base_offset, segment.next_offset)
             self._transactions.add(aborted)
-            for header, batch in self._batches(segment):
+            for header, window, at in self._batches(segment):
                 epoch = header.partition_leader_epoch
                 if header.base_offset > following:  # a gap, left by Apache Kafka
                     before = epoch if last_epoch is None else last_epoch
                     gap = filler(following, header.base_offset, before)
                     cleaned.append_empty(fillers.remove(gap))
                     same = False
-                kept = yield from self._kept(header, batch)
+                kept = yield from self._kept(header, window, at)
                 if kept is None:
                     cleaned.append_empty(fillers.remove(header))
                     same &= header.is_filler
                 else:
                     cleaned.append_empty(fillers.take())
                     cleaned.append(*kept)
-                    same &= kept[1] is batch
+                    same &= kept[0] is header
                 following, last_epoch = header.next_offset, epoch
                 written = 0 if kept is None else len(kept[1])
                 if self._worked(BATCH_US + BYTE_US * header.size, header.size + written):
@@ -260,74 +267,87 @@ class Cleaning:
         return same
 
     def _kept(
-        self, header: BatchHeader, batch: bytes
+        self, header: BatchHeader, window: bytes, at: int
     ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
         """The batch as it stays, with its header; None if it is removed."""
         ended = False
         if header.is_control:
-            ended = self._transactions.read_marker(header, decode_marker(batch))
+            marker = decode_marker(_whole(header, window, at))
+            ended = self._transactions.read_marker(header, marker)
             discarded = ended and self._filter.horizon_is_over(header)
         else:
             discarded = self._transactions.read_batch(header)
         if not discarded and header.record_count:
-            kept = yield from self._filtered(header, batch, ended)
+            kept = yield from self._filtered(header, window, at, ended)
             if kept is not None:
                 return kept
-        if is_remembered(self._log.producers, header):
-            bare = header.without_records() if header.record_count else header
-            return bare, assemble(bare) if header.record_count else batch
-        return None
+        if not is_remembered(self._log.producers, header):
+            return None
+        if not header.record_count:
+            return header, _whole(header, window, at)
+        bare = header.without_records()
+        return bare, assemble(bare)
 
     def _filtered(
-        self, header: BatchHeader, batch: bytes, ended: bool
+        self, header: BatchHeader, window: bytes, at: int, ended: bool
     ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
         """The batch with those of its records that stay; None if there are none."""
-        if header.is_control or self._filter.keeps_all(header):
-            fates = bytearray([STAYS]) * (header.last_offset_delta + 1)
-        else:
-            found = yield from self._fates(header, batch)
-            fates = self._filter.retained(header, found)
+        stays = header.is_control or self._filter.keeps_all(header)
+        if stays and not ended:
+            return header, _whole(header, window, at)
+        records = None
+        found = None if stays else self._offsets.remembered(header)
+        if found is None:
+            records = _records(header, window, at)
+            found = yield from self._read_again(header, records, stays=stays)
+        fates = self._filter.retained(header, found.fates)
         if not any(fates):
             return None
-        if not (ended or TOMBSTONE in fates) and fates.count(STAYS) >= header.record_count:
-            return header, batch
-        records, at = _records(header, batch)
-        spans: list[Span] = []
-        for count in _portions(header.record_count):
-            found_spans, at = read_spans(records, at, count, fates)
-            spans += found_spans
-            if self._worked(SPAN_US * count):
+        waits = ended or TOMBSTONE in fates
+        if GONE not in fates and (header.has_delete_horizon or not waits):
+            return header, _whole(header, window, at)
+        kept: list[bytes] = []
+        data, start, _ = records or _records(header, window, at)
+        for first in range(0, len(fates), RECORDS_PER_SLICE):
+            sizes = found.sizes[first : first + RECORDS_PER_SLICE]
+            kept += kept_records(data, start, sizes, fates[first : first + RECORDS_PER_SLICE])
+            start += sum(sizes)
+            if self._worked(SPAN_US * len(sizes)):
                 yield from self._pause()
-        if not spans:
-            return None
-        return self._filter.rewritten(header, batch, records, spans, ended=ended)
+        return self._filter.rewritten(header, kept, waits=waits)
 
-    def _fates(self, header: BatchHeader, batch: bytes) -> Generator[Step, None, bytearray]:
-        """What becomes of each offset of a batch."""
-        fates = self._offsets.fates(header)
-        if header.base_offset < self._offsets.start:
-            for found in _keys(header, *_records(header, batch)):
-                self._offsets.look_up(found, header.base_offset, fates)
-                if self._worked(KEY_US * len(found.keys)):
-                    yield from self._pause()
-        return fates
+    def _read_again(
+        self, header: BatchHeader, records: tuple[bytes, int, int], *, stays: bool
+    ) -> Generator[Step, None, Remembered]:
+        """What the map does not remember of a batch. With `stays` all its records stay."""
+        fates, sizes = bytearray(), array("I")
+        for found in _keys(header, *records):
+            if stays:
+                fates += bytes([STAYS]) * len(found.keys)
+            else:
+                fates += self._offsets.look_up(header, found, len(fates))
+            sizes.extend(found.sizes)
+            if self._worked(KEY_US * len(found.keys)):
+                yield from self._pause()
+        return Remembered(fates, sizes)
 
 
-def _records(header: BatchHeader, batch: bytes) -> tuple[bytes, int]:
-    """A buffer that ends with the batch's decompressed records, and where they begin."""
+def _whole(header: BatchHeader, window: bytes, at: int) -> bytes:
+    """The batch at position `at`."""
+    return window[at : at + header.size]
+
+
+def _records(header: BatchHeader, window: bytes, at: int) -> tuple[bytes, int, int]:
+    """The decompressed records of the batch at position `at`: a buffer, their begin and end."""
     if not header.compression:
-        return batch, HEADER_BYTES
-    return decompress(header.compression, batch[HEADER_BYTES:]), 0
+        return window, at + HEADER_BYTES, at + header.size
+    data = decompress(header.compression, window[at + HEADER_BYTES : at + header.size])
+    return data, 0, len(data)
 
 
-def _portions(count: int) -> Iterator[int]:
-    """`count`, in portions of what a slice of time allows."""
-    for done in range(0, count, RECORDS_PER_SLICE):
-        yield min(count - done, RECORDS_PER_SLICE)
-
-
-def _keys(header: BatchHeader, records: bytes, at: int) -> Iterator[Keys]:
-    """The keys of the batch, a limited number at a time."""
-    for count in _portions(header.record_count):
-        found, at = read_keys(records, at, count)
+def _keys(header: BatchHeader, data: bytes, at: int, end: int) -> Iterator[Keys]:
+    """The keys of the batch whose records are from `at` to `end`, a limited number at a time."""
+    for done in range(0, header.record_count, RECORDS_PER_SLICE):
+        count = min(header.record_count - done, RECORDS_PER_SLICE)
+        found, at = read_keys(data, at, count, end)
         yield found

@@ -13,9 +13,9 @@ log all those that the producer state remembers, so that every replica has the s
 
 from collections.abc import Sequence
 
-from nodes.log.batch import BatchHeader, assemble, varint
+from nodes.log.batch import BatchHeader, assemble
 from nodes.log.cleaning.offset_map import GONE, TOMBSTONE, OffsetMap
-from nodes.log.cleaning.spans import Span
+from nodes.log.cleaning.spans import latest_delta, shifted
 from nodes.log.compression import compress
 from nodes.log.producer_state import Producers
 
@@ -39,46 +39,25 @@ class RecordFilter:
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
     def retained(self, header: BatchHeader, fates: bytearray) -> bytearray:
-        """The fates of the batch's offsets, without tombstones whose time is over."""
+        """The fates of the batch's records, without tombstones whose time is over."""
         return fates.replace(_TOMBSTONES, _GONE) if self.horizon_is_over(header) else fates
 
     def rewritten(
-        self,
-        header: BatchHeader,
-        batch: bytes,
-        records: bytes,
-        kept: Sequence[Span],
-        *,
-        ended: bool,
+        self, header: BatchHeader, kept: Sequence[bytes], *, waits: bool
     ) -> tuple[BatchHeader, bytes]:
         """The batch with the records `kept`, of which there is at least one, and its header.
 
-        `records` are decompressed; positions count from their first byte. `ended`: it is the marker
-        of a transaction without batches. A batch in which everything stays is returned as it is.
+        `waits`: there is a tombstone, or it is the marker of a transaction without batches.
         """
-        waits = ended or not all(span[4] for span in kept)
-        sets_horizon = waits and not header.has_delete_horizon
-        if len(kept) == header.record_count and not sets_horizon:
-            return header, batch
-        new = header._replace(record_count=len(kept))
+        latest = header.max_timestamp
         if not header.has_append_time:
-            latest = header.base_timestamp + max([span[2] for span in kept])
-            new = new._replace(max_timestamp=latest)
-        if sets_horizon:
+            latest = header.base_timestamp + latest_delta(kept)
+        new = header._replace(record_count=len(kept), max_timestamp=latest)
+        if waits and not header.has_delete_horizon:
             new = new.with_delete_horizon(self._horizon_ms)
-        shift = header.base_timestamp - new.base_timestamp
-        if shift:
-            body = b"".join([_shifted(records, span, shift) for span in kept])
-        else:
-            body = b"".join([records[span[0] : span[1]] for span in kept])
-        return new, assemble(new, compress(header.compression, body))
-
-
-def _shifted(records: bytes, span: Span, shift: int) -> bytes:
-    """The record with a timestamp delta that is larger by `shift`."""
-    _, stop, stamp, rest, _ = span
-    changed = bytes(1) + varint(stamp + shift) + records[rest:stop]
-    return varint(len(changed)) + changed
+            shift = header.base_timestamp - new.base_timestamp
+            kept = [shifted(record, shift) for record in kept]
+        return new, assemble(new, compress(header.compression, b"".join(kept)))
 
 
 def is_remembered(producers: Producers, header: BatchHeader) -> bool:

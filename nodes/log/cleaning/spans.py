@@ -2,37 +2,46 @@
 
 Records are not decoded to objects: a log may have millions. Lengths of one and two bytes are read
 inline: calls would double the time.
+
+A key of 31 bytes or more is represented by 31 bytes of BLAKE2b; nobody can construct two keys with
+the same ones. A shorter key represents itself: it needs no more memory.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import accumulate, compress, pairwise
+from typing import Final, NamedTuple
 
+from nodes.log.batch import varint
 from nodes.log.errors import CorruptBatch
 
-Span = tuple[int, int, int, int, bool]
-"""Position of the record's length, end of the record, timestamp delta, position of the offset
-delta, and whether there is a value.
-"""
+DIGEST_BYTES: Final = 31
+"""Of a bytes object of 64 bytes, 33 are not its content."""
 
 
 class Keys(NamedTuple):
-    """Of each record its offset delta and its key; and which of them are tombstones, by number."""
+    """Of each record its offset delta, its key or the digest of a long key, and its size in bytes;
+    and which of them are tombstones, by number.
+    """
 
     deltas: list[int]
     keys: list[bytes | None]
+    sizes: list[int]
     tombstones: list[int]
 
 
-def read_keys(data: bytes, at: int, count: int) -> tuple[Keys, int]:
+def read_keys(data: bytes, at: int, count: int, end: int) -> tuple[Keys, int]:
     """The keys of the next `count` records from position `at`, and the position after them.
 
-    `data` ends with a batch's decompressed records. Raises CorruptBatch.
+    The batch's decompressed records end at position `end`. Raises CorruptBatch.
     """
     deltas: list[int] = []
     keys: list[bytes | None] = []
+    sizes: list[int] = []
     tombstones: list[int] = []
-    end = len(data)
     try:
         for number in range(count):
+            start = at
             size = data[at]
             at += 1
             if size >= 0x80:
@@ -63,69 +72,59 @@ def read_keys(data: bytes, at: int, count: int) -> tuple[Keys, int]:
                 keys.append(None)
             else:
                 size >>= 1
-                keys.append(data[at : at + size])
+                key = data[at : at + size]
+                keys.append(key if size < DIGEST_BYTES else digest(key))
                 at += size
             if data[at] & 1:  # the lowest bit says whether there is a value, however long it is
                 tombstones.append(number)
             if at >= stop:
                 raise CorruptBatch("a key reaches beyond its record")
-            deltas.append((delta >> 1) ^ -(delta & 1))
+            if delta & 1:
+                raise CorruptBatch("a negative offset delta")
+            deltas.append(delta >> 1)
+            sizes.append(stop - start)
             at = stop
     except IndexError:
         raise CorruptBatch("records that reach beyond their batch") from None
-    return Keys(deltas, keys, tombstones), at
+    return Keys(deltas, keys, sizes, tombstones), at
 
 
-def read_spans(
-    data: bytes, at: int, count: int, fates: bytes | bytearray
-) -> tuple[list[Span], int]:
-    """Those of the next `count` records from position `at` that stay, and the position after all.
+def digest(key: bytes) -> bytes:
+    """What represents a key of at least DIGEST_BYTES."""
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
-    A record stays if the fate at its offset delta is not 0. Raises CorruptBatch.
-    """
-    spans: list[Span] = []
-    end = len(data)
-    try:
-        for _ in range(count):
-            start = at
-            size = data[at]
-            at += 1
-            if size >= 0x80:
-                if data[at] < 0x80:
-                    size = size & 0x7F | data[at] << 7
-                    at += 1
-                else:
-                    size, at = _uvarint(data, at - 1)
-            stop = at + (size >> 1)
-            if size & 1 or stop > end:
-                raise CorruptBatch("a record reaches beyond its batch")
-            stamp = data[at + 1]
-            at += 2
-            if stamp >= 0x80:
-                stamp, at = _uvarint(data, at - 1)
-            rest = at
-            delta = data[at]
-            at += 1
-            if delta >= 0x80:
-                if data[at] < 0x80:
-                    delta = delta & 0x7F | data[at] << 7
-                    at += 1
-                else:
-                    delta, at = _uvarint(data, at - 1)
-            if fates[delta >> 1] and not delta & 1:
-                size = data[at]
-                at += 1
-                if size >= 0x80:
-                    size, at = _uvarint(data, at - 1)
-                if not size & 1:
-                    at += size >> 1
-                if at >= stop:
-                    raise CorruptBatch("a key reaches beyond its record")
-                spans.append((start, stop, (stamp >> 1) ^ -(stamp & 1), rest, not data[at] & 1))
-            at = stop
-    except IndexError:
-        raise CorruptBatch("records that reach beyond their batch") from None
-    return spans, at
+
+def kept_records(
+    data: bytes, at: int, sizes: Sequence[int], fates: bytes | bytearray
+) -> list[bytes]:
+    """The records whose fates are not 0, of those of these sizes from position `at` on."""
+    places = pairwise(accumulate(sizes, initial=at))
+    return [data[start:stop] for start, stop in compress(places, fates)]
+
+
+def latest_delta(records: Sequence[bytes]) -> int:
+    """The largest timestamp delta of these records."""
+    return max([_timestamp_delta(record)[0] for record in records])
+
+
+def shifted(record: bytes, shift: int) -> bytes:
+    """The record with a timestamp delta that is larger by `shift`."""
+    stamp, rest = _timestamp_delta(record)
+    changed = bytes(1) + varint(stamp + shift) + record[rest:]
+    return varint(len(changed)) + changed
+
+
+def _timestamp_delta(record: bytes) -> tuple[int, int]:
+    """A record's timestamp delta, and the position after it."""
+    at = 0
+    while record[at] >= 0x80:  # the record's length
+        at += 1
+    at += 2
+    stamp = record[at]
+    at += 1
+    if stamp >= 0x80:
+        stamp, at = _uvarint(record, at - 1)
+    return (stamp >> 1) ^ -(stamp & 1), at
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:

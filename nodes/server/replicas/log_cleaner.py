@@ -130,7 +130,10 @@ class LogCleaner:
             replica.log,
             found.end,
             offsets=OffsetMap(
-                found.first_dirty, settings.dedupe_buffer_bytes, settings.buffer_load_factor
+                found.first_dirty,
+                found.end,
+                settings.dedupe_buffer_bytes,
+                settings.buffer_load_factor,
             ),
             now_ms=self._wall_clock_ms(),
             window_bytes=settings.io_buffer_bytes,

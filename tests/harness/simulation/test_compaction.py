@@ -15,7 +15,6 @@ from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.cleaning.offset_map import GONE, STAYS, TOMBSTONE
 from nodes.log.cleaning.selection import Cleanable
-from nodes.log.cleaning.spans import Span
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.config import CompactionConfig
 from nodes.server.replicas import log_cleaner
@@ -163,15 +162,8 @@ def test_early_removal_of_markers_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_changed_records_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a record counts from another time, once its batch has a delete horizon."""
-    monkeypatch.setattr(
-        filtering, "_shifted", lambda records, span, shift: unshifted(records, span)
-    )
+    monkeypatch.setattr(filtering, "shifted", lambda record, shift: record)
     assert broken_by(simulation()) == "compaction-changes-nothing"
-
-
-def unshifted(records: bytes, span: Span) -> bytes:
-    """The record as it was."""
-    return records[span[0] : span[1]]
 
 
 def test_lost_list_of_aborted_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

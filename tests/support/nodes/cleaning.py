@@ -58,9 +58,12 @@ def keyed(
     )
 
 
-def small_map(keys: int = 1 << 20, start: int = 0) -> OffsetMap:
-    """An offset map for so many keys, and few superseded records of theirs."""
-    return OffsetMap(Offset(start), keys * BYTES_PER_KEY + BYTES_PER_KEY // 2)
+def small_map(keys: int = 1 << 20, start: int = 0, *, records: int = 1000) -> OffsetMap:
+    """An offset map for so many keys, and few superseded records of theirs; it has one dictionary
+    or several, depending on how many records there may be.
+    """
+    budget = keys * BYTES_PER_KEY + BYTES_PER_KEY // 2
+    return OffsetMap(Offset(start), Offset(start + records), budget)
 
 
 def cleaning(
@@ -70,14 +73,17 @@ def cleaning(
     end: int | None = None,
     now_ms: int = 5000,
     keys: int = 1 << 20,
+    records: int = 1000,
 ) -> Cleaning:
-    """A cleaning of all stable segments but the active one, or below `end`; flushes it first."""
+    """A cleaning of all stable segments but the active one, or below `end`; flushes it first. The
+    map is one for so many keys and records.
+    """
     log.flush()
     stable = log.segments.of(log.last_stable_offset(log.end_offset)).base_offset
     return Cleaning(
         log,
         stable if end is None else Offset(end),
-        offsets=small_map(keys, max(first_dirty, log.start_offset)),
+        offsets=small_map(keys, max(first_dirty, log.start_offset), records=records),
         now_ms=now_ms,
         window_bytes=300,
     )

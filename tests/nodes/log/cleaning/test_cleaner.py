@@ -287,8 +287,9 @@ def test_any_log_keeps_what_it_means(data: st.DataObject) -> None:
                 before, state = pairs_of(log), folded(log)
                 kept = log.producers.items(), log.epochs, log.end_offset
                 run = cleaning(
-                    log, first_dirty=first_dirty, now_ms=now_ms, keys=draw(st.integers(1, 6))
-                )
+                    log, first_dirty=first_dirty, now_ms=now_ms, keys=draw(st.integers(1, 6)),
+                    records=draw(st.sampled_from([1000, 1 << 20])),
+                )  # fmt: skip
                 do(run, disk)
                 first_dirty = run.stats.end
                 assert folded(log) == state

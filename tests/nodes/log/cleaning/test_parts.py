@@ -1,7 +1,7 @@
 """The parts of the cleaner: keys, records, groups and fillers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -20,8 +20,16 @@ from nodes.log.batch import (
 )
 from nodes.log.cleaning.fillers import Fillers, as_filler, filler, from_offset
 from nodes.log.cleaning.grouping import grouped
-from nodes.log.cleaning.offset_map import BYTES_PER_KEY, GONE, STAYS, TOMBSTONE, OffsetMap
-from nodes.log.cleaning.spans import Keys, read_keys, read_spans
+from nodes.log.cleaning.offset_map import (
+    BYTES_PER_BATCH,
+    BYTES_PER_KEY,
+    BYTES_PER_RECORD,
+    GONE,
+    STAYS,
+    TOMBSTONE,
+    OffsetMap,
+)
+from nodes.log.cleaning.spans import Keys, digest, kept_records, latest_delta, read_keys, shifted
 from nodes.log.errors import CorruptBatch, OffsetGap
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import batch, content, open_log
@@ -43,112 +51,187 @@ def test_keys_and_spans_say_what_decoding_says(records: list[Record], data: st.D
     encoded = encode_batch(records, timestamp_ms=0)
     body, base = encoded[HEADER_BYTES:], read_header(encoded).base_timestamp
     expected = decode_records(encoded)
-    first, at = read_keys(encoded, HEADER_BYTES, 1)
-    rest, end = read_keys(encoded, at, len(records) - 1)
-    assert end == len(encoded)
+    end = len(encoded)
+    first, at = read_keys(encoded, HEADER_BYTES, 1, end)
+    rest, at = read_keys(encoded, at, len(records) - 1, end)
+    assert at == end
     assert first.deltas + rest.deltas == [record.offset for record in expected]
-    assert first.keys + rest.keys == [record.key for record in expected]
+    assert first.keys + rest.keys == [represented(record.key) for record in expected]
     tombstones = first.tombstones + [number + 1 for number in rest.tombstones]
     assert tombstones == [number for number, each in enumerate(records) if each.value is None]
     fates = bytes(data.draw(st.lists(st.integers(0, 2), min_size=70, max_size=70)))
-    spans, end = read_spans(body, 0, len(records), fates)
-    assert end == len(body)
+    kept = kept_records(body, 0, first.sizes + rest.sizes, fates[: len(records)])
     staying = [record for record in expected if fates[record.offset]]
-    for span, record in zip(spans, staying, strict=True):
-        assert (base + span[2], span[4]) == (record.timestamp, record.value is not None)
-        alone = assemble(read_header(encoded)._replace(record_count=1), body[span[0] : span[1]])
-        assert decode_records(alone) == [record]
+    assert records_in(encoded, kept) == staying
+    if kept:
+        assert base + latest_delta(kept) == max(record.timestamp for record in staying)
+    later = [replace(record, timestamp=record.timestamp + 1000) for record in staying]
+    assert records_in(encoded, [shifted(record, 1000) for record in kept]) == later
+
+
+def represented(key: bytes | None) -> bytes | None:
+    """A key as the map has it."""
+    return digest(key) if key is not None and len(key) >= 31 else key
+
+
+def records_in(encoded: bytes, records: Sequence[bytes]) -> list[Record]:
+    """Decode encoded records of a batch."""
+    header = read_header(encoded)._replace(record_count=len(records))
+    return decode_records(assemble(header, b"".join(records)))
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_refused_or_stay_within_the_data(data: bytes) -> None:
     try:
-        found, end = read_keys(data, 0, 3)
-        assert len(found.keys) == 3
-        assert end <= len(data)
-        assert read_spans(data, 0, 3, bytes([1]) * 3)[1] <= len(data)
+        found, end = read_keys(data, 0, 3, len(data))
     except CorruptBatch:
         return
+    assert len(found.keys) == 3
+    assert sum(found.sizes) == end <= len(data)
+    kept = kept_records(data, 0, found.sizes, bytes([STAYS]) * 3)
+    assert b"".join(kept) == data[:end]
+    latest_delta(kept)
+
+
+def test_record_does_not_reach_into_the_next_batch() -> None:
+    """A window of the log has more than one batch."""
+    encoded = encode_batch([Record(key=b"k", value=b"v")], timestamp_ms=0)
+    with pytest.raises(CorruptBatch, match="beyond its batch"):
+        read_keys(encoded * 2, HEADER_BYTES, 1, len(encoded) - 1)
 
 
 # --- the offset map
 
 
-def keys_of(*keys: bytes | None, tombstones: Sequence[int] = ()) -> Keys:
-    return Keys(list(range(len(keys))), list(keys), list(tombstones))
+def keys_of(*keys: bytes | None, tombstones: Sequence[int] = (), first: int = 0) -> Keys:
+    """Keys of neighbouring records of sizes 1, 2, ..., of which the first has this offset delta."""
+    numbers = range(len(keys))
+    deltas, sizes = [first + number for number in numbers], [1 + number for number in numbers]
+    return Keys(deltas, list(keys), sizes, list(tombstones))
 
 
-def map_with(*keys: bytes | None, base: int = 0, start: int = 0, room: int = 1000) -> OffsetMap:
-    """A map of one batch."""
-    offsets = OffsetMap(Offset(start), room * BYTES_PER_KEY)
-    offsets.begin(header(base, len(keys)))
-    offsets.add(keys_of(*keys))
-    return offsets
+@pytest.fixture(params=[1000, 1 << 20], ids=["one dictionary", "many dictionaries"])
+def records(request: pytest.FixtureRequest) -> int:
+    """How many records the dirty part may have: the map has one dictionary for few of them."""
+    count: int = request.param
+    return count
 
 
-def test_the_last_record_of_each_key_stays() -> None:
-    long = b"long" * 20
-    offsets = map_with(b"clean", long, None, b"a", b"b", b"a", base=100, start=101)
-    assert (len(offsets), offsets.latest_offset) == (3, 105)
-    offsets.begin(header(106, 3))
-    assert offsets.add(keys_of(b"b", b"c", b"c", tombstones=(0, 1)))
-    assert offsets.fates(header(100, 6)) == bytes([GONE, STAYS, GONE, GONE, GONE, STAYS])
-    assert offsets.fates(header(106, 3)) == bytes([TOMBSTONE, GONE, STAYS])
-    assert offsets.fates(header(109, 2)) == bytes([STAYS, STAYS])
+def map_for(records: int, budget: int, start: int = 0) -> OffsetMap:
+    """A map for so many records from `start` on, in so many bytes."""
+    return OffsetMap(Offset(start), Offset(start + records), budget)
 
 
-def test_records_below_the_dirty_part_are_looked_up() -> None:
+def add(offsets: OffsetMap, header: BatchHeader, found: Keys) -> bool:
+    """Add a batch."""
+    offsets.begin(header)
+    return offsets.add(header, found)
+
+
+def fates_in(offsets: OffsetMap, header: BatchHeader) -> bytes | None:
+    """The fates of a batch that the map remembers."""
+    remembered = offsets.remembered(header)
+    return None if remembered is None else bytes(remembered.fates)
+
+
+def decide(offsets: OffsetMap) -> None:
+    """Set the fates of all records of the map."""
+    assert sum(offsets.decide()) == len(offsets)
+
+
+def test_the_last_record_of_each_key_stays(records: int) -> None:
+    offsets = map_for(records, 1000 * BYTES_PER_KEY, start=100)
+    assert add(offsets, header(100, 6), keys_of(b"clean", b"", None, b"a", b"b", b"a"))
+    assert add(offsets, header(106, 3), keys_of(b"b", b"c", b"c", tombstones=(0, 1)))
+    decide(offsets)
+    assert len(offsets) == 5
+    assert fates_in(offsets, header(100, 6)) == bytes([STAYS, STAYS, GONE, GONE, GONE, STAYS])
+    assert fates_in(offsets, header(106, 3)) == bytes([TOMBSTONE, GONE, STAYS])
+    remembered = offsets.remembered(header(106, 3))
+    assert remembered is not None
+    assert list(remembered.sizes) == [1, 2, 3]
+    assert fates_in(offsets, header(109, 2)) is None
+
+
+def test_records_below_the_dirty_part_are_looked_up(records: int) -> None:
     """None of them is newer than a record of the map."""
-    offsets = OffsetMap(Offset(100), 1000 * BYTES_PER_KEY)
-    offsets.begin(header(96, 6))
+    offsets = map_for(records, 1000 * BYTES_PER_KEY, start=100)
     found = keys_of(b"a", b"b" * 40, None, b"c", b"a", b"b" * 40, tombstones=(0, 3, 5))
-    assert offsets.add(found)
-    fates = offsets.fates(header(96, 6))
-    offsets.look_up(found, Offset(96), fates)
+    straddling = header(96, 6)
+    assert add(offsets, straddling, found)
+    offsets.reached(straddling.last_offset)
+    decide(offsets)
+    assert len(offsets) == 2
+    assert fates_in(offsets, straddling) is None
+    fates = offsets.look_up(straddling, found, 0)
     assert fates == bytes([GONE, GONE, GONE, TOMBSTONE, STAYS, TOMBSTONE])
+    below = offsets.look_up(header(90, 3), keys_of(b"a", b"c", None), 0)
+    assert below == bytes([GONE, STAYS, GONE])
 
 
-def test_full_map_says_up_to_where_it_is_complete() -> None:
-    """What it did not take stays."""
-    offsets = OffsetMap(Offset(0), 2 * BYTES_PER_KEY + 40)
-    offsets.begin(header(10, 5))
-    assert not offsets.add(keys_of(b"a", b"a", b"b", b"c", b"a", tombstones=(2, 3)))
+def test_portions_of_a_batch_are_added_and_looked_up_one_by_one(records: int) -> None:
+    offsets = map_for(records, 1000 * BYTES_PER_KEY)
+    batch, first, second = header(0, 4), keys_of(b"a", b"b"), keys_of(b"a", b"c", first=2)
+    offsets.begin(batch)
+    assert offsets.add(batch, first)
+    assert offsets.add(batch, second)
+    offsets.reached(batch.last_offset)
+    decide(offsets)
+    assert fates_in(offsets, batch) == bytes([GONE, STAYS, STAYS, STAYS])
+    looked_up = offsets.look_up(batch, first, 0) + offsets.look_up(batch, second, 2)
+    assert looked_up == fates_in(offsets, batch)
+
+
+def test_batch_that_was_not_read_for_the_map_stays_as_it_is(records: int) -> None:
+    """Also if it is not above the offsets that were read."""
+    offsets = map_for(records, 1000 * BYTES_PER_KEY)
+    assert add(offsets, header(0, 1), keys_of(b"a"))
+    offsets.reached(Offset(10))
+    decide(offsets)
+    found = keys_of(b"a", None, b"b", tombstones=(0,))
+    assert offsets.look_up(header(1, 3), found, 0) == bytes([STAYS] * 3)
+
+
+def test_full_map_says_up_to_where_it_is_complete(records: int) -> None:
+    """What it did not take stays, also a tombstone: the map does not have its key."""
+    offsets = map_for(records, 2 * BYTES_PER_KEY + 50)
+    found = keys_of(b"a", b"a", b"b", b"c", b"a", tombstones=(2, 3))
+    assert not add(offsets, header(10, 5), found)
+    decide(offsets)
     assert (len(offsets), offsets.latest_offset) == (2, 12)
-    assert offsets.fates(header(10, 5)) == bytes([GONE, STAYS, TOMBSTONE, STAYS, STAYS])
+    assert fates_in(offsets, header(10, 5)) is None
+    fates = offsets.look_up(header(10, 5), found, 0)
+    assert fates == bytes([GONE, STAYS, TOMBSTONE, STAYS, STAYS])
 
 
-def test_fates_need_memory_too() -> None:
+def test_fates_and_sizes_need_memory_too(records: int) -> None:
     """A log of one key is not read without end."""
-    offsets = OffsetMap(Offset(0), 10 * BYTES_PER_KEY)
+    offsets = map_for(records, 10 * BYTES_PER_KEY)
     batches = 0
-    while True:
-        offsets.begin(header(100 * batches, 100))
-        if not offsets.add(keys_of(*[b"a"] * 100)):
-            break
+    while add(offsets, header(20 * batches, 20), keys_of(*[b"a"] * 20)):
         batches += 1
-    assert batches == 12
+    room = 8 * BYTES_PER_KEY  # beside the one key and another
+    assert batches == room // (20 * BYTES_PER_RECORD + BYTES_PER_BATCH)
 
 
 def test_offsets_beyond_their_batch_are_refused() -> None:
-    offsets = map_with(b"a")
-    offsets.begin(header(1, 2))
+    offsets = map_for(10, 1000 * BYTES_PER_KEY)
     with pytest.raises(CorruptBatch, match="delta"):
-        offsets.add(keys_of(b"a", b"b", b"c"))
+        add(offsets, header(1, 2), keys_of(b"a", b"b", b"c"))
+    with pytest.raises(CorruptBatch, match="delta"):
+        offsets.look_up(header(1, 2), keys_of(b"a", b"b", b"c"), 0)
     with pytest.raises(CorruptBatch, match="offsets"):
         offsets.begin(filler(Offset(3), Offset(1 << 30), Epoch(1)))
 
 
 def test_key_that_equals_another_keys_digest_is_another_key() -> None:
     """A digest has 31 bytes, and a key of 31 bytes is digested too."""
-    offsets = map_with(
-        *(b"%040d" % number for number in range(1000)), base=2000, start=2000, room=1100
-    )
-    digests = [key for shard in offsets._shards for key in shard]
-    assert len(digests) == 1000
-    fates = offsets.fates(header(0, 1000))
-    assert set(fates) == {GONE}
-    offsets.look_up(keys_of(*digests), Offset(0), fates)
-    assert set(fates) == {STAYS}
+    long = [b"%040d" % number for number in range(1000)]
+    digests = [digest(key) for key in long]
+    encoded = encode_batch([Record(key=key) for key in long + digests], timestamp_ms=0)
+    found, _ = read_keys(encoded, HEADER_BYTES, 2000, len(encoded))
+    assert found.keys[:1000] == digests
+    assert len(set(found.keys)) == 2000
 
 
 # --- groups

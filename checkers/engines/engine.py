@@ -53,8 +53,22 @@ SPILLING_BYTES = 1 << 27
 """Frames that are derived from larger files would not fit into MEMORY_LIMIT."""
 
 
-ROWS_FOR_ONE_THREAD = 122_880
-"""DuckDB shares rows out in groups of so many. For fewer, further threads only wait."""
+ROWS_FOR_ONE_THREAD = 4 * 122_880
+"""DuckDB shares rows out in groups of 122,880. Until each thread has several groups, further
+threads mostly wait, which costs a third more CPU."""
+
+
+FOR_MANY_ROWS = (
+    "expression_rewriter",
+    "common_subplan",
+    "common_subexpressions",
+    "join_order",
+    "join_elimination",
+    "statistics_propagation",
+    "duplicate_groups",
+    "column_lifetime",
+)
+"""DuckDB's optimizers that cost more than they save when one thread is enough."""
 
 
 ROWS_AT_ONCE = 40_000_000
@@ -193,6 +207,7 @@ class DuckDbEngine:
         self._threads = threads
         """How many threads large histories get; None: one for each processor."""
         self._connection.execute("SET threads = 1")
+        self._connection.execute(f"SET disabled_optimizers = {literal(','.join(FOR_MANY_ROWS))}")
         self._interrupted_error = duckdb.InterruptException
         self._numbers = itertools.count()
         self.functions: Any = Functions()
@@ -224,8 +239,9 @@ class DuckDbEngine:
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
 
     def _expect(self, rows: int) -> None:
-        """Use all threads from now on if these are many rows."""
+        """Use all threads and optimizers from now on if these are many rows."""
         if rows > ROWS_FOR_ONE_THREAD:
+            self._connection.execute("RESET disabled_optimizers")
             several = "RESET threads" if self._threads is None else f"SET threads = {self._threads}"
             self._connection.execute(several)
 
@@ -281,7 +297,9 @@ class DuckDbEngine:
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
-        return list(self.arrow(frame).to_pylist())
+        # For a few rows an Arrow table takes as long as the query.
+        found = self._connection.execute(frame.sql).fetchall()
+        return [dict(zip(frame.columns, row, strict=True)) for row in found]
 
     def arrow(self, frame: Frame) -> pa.Table:
         """Without a copy by way of Python."""

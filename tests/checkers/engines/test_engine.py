@@ -58,11 +58,17 @@ def test_only_many_rows_get_several_threads(given: int | None) -> None:
         query = "SELECT current_setting('threads')::INT"
         return int(engine._connection.execute(query).fetchall()[0][0])
 
+    def disabled() -> str:
+        query = "SELECT current_setting('disabled_optimizers')"
+        return str(engine._connection.execute(query).fetchall()[0][0])
+
     engine.load([ROWS], ROWS.schema)
     assert threads() == 1
+    assert "join_order" in disabled()
     many = pa.table({"n": range(checkers.engines.engine.ROWS_FOR_ONE_THREAD + 1)})
     engine.load([many], many.schema)
     assert threads() == (given or os.cpu_count())
+    assert disabled() == ""
     engine.close()
 
 

@@ -3,13 +3,20 @@
 import importlib.metadata
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, the kernel and the packages that a run depends on."""
+    return {"python": platform.python_version(), "kernel": platform.release(), **_packages()}
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Return the versions of the packages; a process keeps those that it began with."""
     packages = ("highwater", "confluent-kafka", "kio", "uvloop", "pyarrow", "duckdb", "sqlframe")
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    found = {}
     for name in packages:
         try:
             found[name] = importlib.metadata.version(name)

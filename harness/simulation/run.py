@@ -159,6 +159,7 @@ class Simulation:
             except Exception as error:
                 self._failed(error)
             finally:
+                world.collect()  # an exception that nobody retrieved is reported by its finalizer
                 recording.digest = world.trace.digest()
                 recording.events = world.trace.events
                 recording.simulated_s = self.now_ns() / NS

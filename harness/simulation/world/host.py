@@ -3,7 +3,8 @@
 A program runs in an incarnation: an event loop, its tasks, and its view of the network and the
 disk. `kill` ends the program between two events, `crash` in the middle of one. From then on no code
 of the incarnation has an effect, `finally` blocks included, and none of its frames stays. The next
-incarnation finds what the disk kept. The world collects garbage at each boot and kill.
+incarnation finds what the disk kept. The world collects young garbage at each boot and
+kill.
 
 A host is held while it is stopped by a signal, or blocked on its disk in the middle of an event:
 time continues, and events for the host wait, in order.
@@ -66,7 +67,7 @@ class Host:
         something.
         """
         assert self.loop is None, f"{self.name} is running already"
-        self.world.collect()
+        self.world.collect_young()
         self.incarnations += 1
         self.powered = True
         self.exit_code = None
@@ -128,7 +129,7 @@ class Host:
                 self.disk.lose_power()
         unwind_tasks(loop, tasks)
         del tasks
-        self.world.collect()
+        self.world.collect_young()
         self.world.recheck()
 
     def terminate(self) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import gc
 import itertools
+import weakref
 
 import pytest
 
 from harness.simulation.world.loop import Unsimulated
-from harness.simulation.world.world import NS, Livelock, NothingLeft, TooLate, World
+from harness.simulation.world.world import COLLECT_NS, NS, Livelock, NothingLeft, TooLate, World
 from tests.support.simulation.worlds import MakeBare
 
 
@@ -120,6 +121,33 @@ def test_garbage_is_collected_only_on_purpose() -> None:
     world.run_for(1)
     assert seen == [False]
     assert gc.isenabled()
+
+
+class Cycle:
+    """Only a collection removes it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_kill_collects_what_is_new_and_the_next_half_minute_the_rest() -> None:
+    world = World(1)
+    gc.disable()
+    try:
+        old = Cycle()
+        old_one = weakref.ref(old)
+        world.collect_young()
+        new_one = weakref.ref(Cycle())
+        del old
+        world.collect_young()
+        assert new_one() is None
+        assert old_one() is not None
+        world.after(COLLECT_NS + 1, lambda: None)
+        world.run_for(COLLECT_NS / NS + 1)
+        assert old_one() is None
+    finally:
+        gc.enable()
+        world.end()
 
 
 def test_uncaught_exceptions_are_recorded_by_host(make: MakeBare) -> None:

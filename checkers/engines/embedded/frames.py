@@ -26,18 +26,26 @@ Named = str | Column
 class Frame:
     """The result of one SELECT.
 
-    source: the table or query in FROM. order: the final sort order, if any. row_count: the number
-    of rows, if known.
+    source: the table or query in FROM. condition: the condition in WHERE, if any; it stays here
+    until the frame is used, because each query in a query takes DuckDB time to plan. order: the
+    final sort order, if any. row_count: the number of rows, if known.
     """
 
-    __slots__ = ("_order", "_source", "columns", "row_count")
+    __slots__ = ("_condition", "_order", "_source", "columns", "row_count")
 
     def __init__(
-        self, source: str, columns: Sequence[str], *, order: str = "", row_count: int | None = None
+        self,
+        source: str,
+        columns: Sequence[str],
+        *,
+        condition: str = "",
+        order: str = "",
+        row_count: int | None = None,
     ) -> None:
         if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
             raise ValueError(f"two columns called {twice[0]!r}: rename or drop one of them")
         self._source = source
+        self._condition = condition
         self._order = order
         self.columns = list(columns)
         self.row_count = row_count
@@ -45,17 +53,20 @@ class Frame:
     @property
     def sql(self) -> str:
         """The whole query."""
-        return f"SELECT {_listed(self.columns)} FROM {self._source}{self._order}"
+        return f"SELECT {_listed(self.columns)} FROM {self._source}{self._where}{self._order}"
 
     def select(self, *columns: Named) -> "Frame":
         """Return the frame with these columns."""
-        return self._with(f"SELECT {self._shown(columns)} FROM {self._from}", _names(columns))
+        return self._with(f"SELECT {self._shown(columns)} FROM {self._rows}", _names(columns))
 
     def where(self, condition: Named) -> "Frame":
         """The rows for which the condition is true; a string is a condition in Spark's SQL."""
         if isinstance(condition, str):
             condition = parsed(condition)
-        return self._with(f"SELECT * FROM {self._from} WHERE {condition.text}", self.columns)
+        if self._order:
+            return Frame(self._from, self.columns, condition=condition.text)
+        both = f"({self._condition}) AND ({condition.text})" if self._condition else condition.text
+        return Frame(self._source, self.columns, condition=both)
 
     filter = where
 
@@ -76,7 +87,7 @@ class Frame:
 
     def distinct(self) -> "Frame":
         """Keep each row once."""
-        return self._with(f"SELECT DISTINCT * FROM {self._from}", self.columns)
+        return self._with(f"SELECT DISTINCT * FROM {self._rows}", self.columns)
 
     def groupBy(self, *columns: Named) -> "Grouped":
         """Group the rows with equal values in these columns."""
@@ -90,7 +101,7 @@ class Frame:
         """The rows of both frames; the other frame has the same columns in any order."""
         if unlike := sorted(set(self.columns) ^ set(other.columns)):
             raise ValueError(f"both frames must have a column {unlike[0]!r}")
-        rows = [f"SELECT {_listed(self.columns)} FROM {each._from}" for each in (self, other)]
+        rows = [f"SELECT {_listed(self.columns)} FROM {each._rows}" for each in (self, other)]
         return self._with(" UNION ALL ".join(rows), self.columns)
 
     def join(self, other: "Frame", on: str | Sequence[str] | Column, how: str = "inner") -> "Frame":
@@ -118,18 +129,30 @@ class Frame:
 
     def orderBy(self, *columns: Named) -> "Frame":
         """Sort the rows. Only `limit` may follow."""
-        return Frame(self._source, self.columns, order=f" ORDER BY {ordering(columns)}")
+        order = f" ORDER BY {ordering(columns)}"
+        return Frame(self._source, self.columns, condition=self._condition, order=order)
 
     def limit(self, rows: int) -> "Frame":
         """Keep the first rows."""
-        return Frame(self._source, self.columns, order=f"{self._order} LIMIT {int(rows)}")
+        order = f"{self._order} LIMIT {int(rows)}"
+        return Frame(self._source, self.columns, condition=self._condition, order=order)
 
     def __getattr__(self, name: str) -> Any:
         return _sqlframe_method(self, name)
 
     @property
+    def _where(self) -> str:
+        return f" WHERE {self._condition}" if self._condition else ""
+
+    @property
     def _from(self) -> str:
-        return f"({self.sql})" if self._order else self._source
+        """The rows as one table or query."""
+        return f"({self.sql})" if self._order or self._condition else self._source
+
+    @property
+    def _rows(self) -> str:
+        """The rows as all that follows FROM."""
+        return self._from if self._order else f"{self._source}{self._where}"
 
     def _shown(self, columns: Sequence[Named]) -> str:
         for column in columns:
@@ -155,7 +178,7 @@ class Grouped:
         shown = [*self._keys, *columns]
         by = f" GROUP BY {', '.join(map(expression, self._keys))}" if self._keys else ""
         frame = self._frame
-        return frame._with(f"SELECT {frame._shown(shown)} FROM {frame._from}{by}", _names(shown))
+        return frame._with(f"SELECT {frame._shown(shown)} FROM {frame._rows}{by}", _names(shown))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_sqlframe_method(self._frame, "groupBy")(*self._keys), name)

@@ -30,6 +30,25 @@ PLANS: dict[str, Plan] = {
     "select": lambda F, W, a, b: a.select("t", (F.col("n") * 2 - 1).alias("twice"), F.col("k")),
     "where": lambda F, W, a, b: a.where((F.col("n") > 5) & F.col("k").isNotNull()),
     "not": lambda F, W, a, b: a.where(~F.col("t").isin("a", "it's") | (F.col("k") == F.lit(3))),
+    "where, where": lambda F, W, a, b: a.where((F.col("k") == 1) | (F.col("k") == 2)).where(
+        (F.col("n") > 5) | F.col("n").isNull()
+    ),
+    "where, computed of the same name": lambda F, W, a, b: a.where(F.col("n") > 5).select(
+        "k", F.lit(0).alias("n")
+    ),
+    "where, grouped": lambda F, W, a, b: a.where(F.col("n") > 5).groupBy("t").agg(
+        F.min("n").alias("n")
+    ),
+    "where, window": lambda F, W, a, b: a.where(F.col("n") > 5).select(
+        "t", F.row_number().over(W.partitionBy("t").orderBy("n")).alias("n")
+    ),
+    "where, joined": lambda F, W, a, b: a.where(F.col("n") > 5).join(
+        b.where(F.col("m") > 100), on="k", how="left"
+    ),
+    "where, distinct, union": lambda F, W, a, b: a.where(F.col("n") > 5).select("t").distinct()
+    .unionByName(a.where(F.col("n") < 5).select("t")),
+    "limit, where": lambda F, W, a, b: a.orderBy("n", "k").limit(4).where(F.col("n") > 5),
+    "where, limit": lambda F, W, a, b: a.where(F.col("n") > 5).orderBy("n", "k").limit(2),
     "withColumn": lambda F, W, a, b: a.withColumn("x", F.lit("q'")).withColumn("n", F.col("k")),
     "renamed": lambda F, W, a, b: a.withColumnRenamed("n", "t2").drop("k"),
     "distinct": lambda F, W, a, b: a.select("t").distinct(),

@@ -216,6 +216,14 @@ class HistoryState:
             if position is not None and held.acked and position[0] < offset:
                 yield from _passed_over(held, position[0], row)
             yield from self._appeared(held, row)
+        else:
+            yield from self._aborted(row)
+
+    def _aborted(self, row: Row) -> Iterator[Suspect]:
+        """Handle a record that may have failed, also where earlier readers found no record."""
+        failed, value = self._failed.get(row["topic"]), row["value"]
+        if failed is not None and value in failed:
+            yield of_values("aborted-read", row, value).about(txn=failed[value])
 
     def _appeared(self, held: _Partition, row: Row) -> Iterator[Suspect]:
         """Handle a record at an offset that was not read before."""
@@ -230,9 +238,7 @@ class HistoryState:
         if self._groups.knows_copy(value):
             yield from self._groups.read(row)
         client, sequence = divmod(value, 1 << SEQUENCE_BITS)
-        failed = self._failed.get(row["topic"])
-        if failed is not None and value in failed:
-            yield of_values("aborted-read", row, value).about(txn=failed[value])
+        yield from self._aborted(row)
         last = held.last.get(client, -1)
         if self._sequences(row["topic"], client).add(sequence) is Seen.AGAIN:
             yield of_values("duplicate", row, value)

@@ -141,7 +141,7 @@ def test_deleted_keys_that_come_back_are_found(
         "harness/simulation/test_compacted_workload.py::test_mutants_of_the_cleaner_are_found",
         [
             (drops_tombstones_early, 3, ("lost-key", "tombstone")),
-            (cleans_uncommitted_records, 1, ("lost-key", None)),
+            (cleans_uncommitted_records, 2, ("lost-key", None)),
         ],
         of=2,
     ),

@@ -1,7 +1,9 @@
 """What a group coordinator remembers of its groups agrees with what it tells their members.
 
 - No two members of a consumer group have the same partition, or have yet to give it up (KIP-848;
-  Kafka's `ConsumerGroup.addPartitionEpochs` refuses a second owner).
+  Kafka's `ConsumerGroup.addPartitionEpochs` refuses a second owner). This is judged only where
+  tombstones stay for TOMBSTONES_STAY_MS: a replica that was down for longer never gets the
+  tombstone of a member that left, and as a coordinator it has the member again, as Kafka's has.
 - The members of a stable classic group are those of its last record: the next coordinator knows
   the group from that record alone, and refuses everybody else (KAFKA-10284).
 - An offset does not expire while an open transaction has an offset of its partition pending, unless
@@ -24,6 +26,9 @@ from nodes.coordinators.machine import Effects
 from nodes.coordinators.records import CoordinatorRecord, RecordTypes
 from nodes.server.replicas.replica import Replica
 
+TOMBSTONES_STAY_MS: Final = 3_600_000
+"""Longer than any replica of a simulated run is down."""
+
 OWNER, MEMBERS, PENDING = "one-owner", "stable-members-are-remembered", "pending-offsets-stay"
 
 _OFFSETS: Final = RecordTypes([OFFSET_COMMIT])
@@ -32,7 +37,9 @@ _OFFSETS: Final = RecordTypes([OFFSET_COMMIT])
 def check_groups(replica: Replica, node: int, machine: GroupCoordinator) -> None:
     """Judge the groups as they are after an operation. Raises InvariantBroken."""
     where = f"{replica.partition}: the coordinator on node {node}"
-    for group_id, consumers in machine.consumer.groups.items():
+    compaction = replica.log.config.compaction
+    lasting = compaction is None or compaction.delete_retention_ms >= TOMBSTONES_STAY_MS
+    for group_id, consumers in machine.consumer.groups.items() if lasting else ():
         _check_owners(f"{where}: group {group_id}", consumers)
     remembered = machine.classic.remembered
     for group_id, group in machine.classic.groups.items():

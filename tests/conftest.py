@@ -128,7 +128,7 @@ def _remembered(config: pytest.Config, what: str) -> frozenset[str]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out a file of which all has passed."""
     done = _remembered(config, DONE) if collection_path.suffix == ".py" else ()
-    return True if str(collection_path.relative_to(config.rootpath)) in done else None
+    return True if collection_path in {config.rootpath / each for each in done} else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import pytest_ignore_collect
 from tests.support import require as required
 from tests.support.require import CAPABILITIES, lacking, summary, wanting
 
@@ -64,8 +65,14 @@ def test_a_session_without_a_cache_ends_well(tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")
     tests = Path(__file__).parent
     command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
-    command += [f"--confcutdir={tests}", "-p", "tests.conftest", str(tmp_path)]
+    command += [f"--confcutdir={tmp_path}", "-p", "tests.conftest", str(tmp_path)]
     done = subprocess.run(
         command, cwd=tests.parent, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_file_elsewhere_is_collected(pytestconfig: pytest.Config) -> None:
+    """pytest asks about every neighbour of what it collects, also outside of the project."""
+    assert pytest_ignore_collect(Path("/elsewhere/test_nothing.py"), pytestconfig) is None
+    assert pytest_ignore_collect(Path("/elsewhere"), pytestconfig) is None

@@ -135,7 +135,7 @@ class _Writer:
         if self._rng.random() >= REPEAT_SHARE:
             return
         again = partial(self._producer.end_again, ended.stamp, commit=ended.commit)
-        while (code := await until_answered(again, self._work.stop)) in AGAIN:
+        while (code := (await until_answered(again, self._work.stop))[0]) in AGAIN:
             if self._work.stop.is_set():
                 return
             await asyncio.sleep(RETRY_S)
@@ -156,9 +156,10 @@ class _Writer:
             return
         with suppress(Unavailable):
             if self._rng.random() < 0.5:
-                code = await producer.end_again(last.stamp, commit=last.commit)
+                code, named = await producer.end_again(last.stamp, commit=last.commit)
+                ended_another = named != (producer.producer_id, producer.epoch)
                 with self._reported():
-                    self._work.transactions.late(last.transaction, code)
+                    self._work.transactions.late(last.transaction, code, ended_another)
             else:
                 await producer.mark_again(partition, commit=last.commit)
 

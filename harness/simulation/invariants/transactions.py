@@ -6,7 +6,9 @@ nowhere. A transaction whose end is not known is seen in all of its partitions o
 
 An end that was acknowledged is acknowledged again when its producer repeats it: the producer asks
 again if it got no answer (KIP-890). Only a producer that took over may be in the way. While the
-next transaction is open, such a request is refused: it must not end that one (KAFKA-17754).
+next transaction is open, such a request must not end that one (KAFKA-17754): it is refused. An
+earlier coordinator that does not know of its successor, nor of the next transaction, acknowledges
+it again. That ends nothing, and is so in Kafka as well.
 """
 
 from collections import Counter
@@ -63,14 +65,17 @@ class Transactions:
                 f"answered {code.name.upper()} when it is repeated",
             )
 
-    def late(self, ended: Transaction, code: ErrorCode) -> None:
+    def late(self, ended: Transaction, code: ErrorCode, ended_another: bool) -> None:
         """Judge the answer to an end of an earlier transaction while the next one is open, in the
         second version of the protocol. Raises InvariantBroken.
+
+        `ended_another`: the answer names another identity than that of the open transaction, so a
+        transaction was ended after the earlier one.
         """
-        if code is ErrorCode.none:
+        if code is ErrorCode.none and ended_another:
             raise InvariantBroken(
                 REPEATED,
-                f"the end of transaction {ended.number} is acknowledged again in the next one",
+                f"the end of transaction {ended.number}, sent again in the next, ended that one",
             )
 
     def check(self, seen: Mapping[int, Sequence[int]]) -> None:

@@ -284,10 +284,13 @@ class TransactionalProducer:
             self._begin(int(answer.producer_id), int(answer.producer_epoch))
         self._added = {}
 
-    async def end_again(self, ended: tuple[int, int], *, commit: bool) -> ErrorCode:
-        """Send the end of an earlier transaction again; return what the coordinator says.
+    async def end_again(
+        self, ended: tuple[int, int], *, commit: bool
+    ) -> tuple[ErrorCode, tuple[int, int]]:
+        """Send the end of an earlier transaction again; return what the coordinator says, and the
+        identity (producer id and epoch) that it names for the producer's next transaction.
 
-        `ended`: the producer id and the epoch of that transaction. Second version only.
+        `ended`: the identity in that transaction. Second version only.
         """
         answer = await self._coordinator.ask(
             "end_txn",
@@ -296,7 +299,8 @@ class TransactionalProducer:
             producer_epoch=ended[1],
             committed=commit,
         )
-        return self._coordinator.check(answer.error_code)
+        identity = int(answer.producer_id), int(answer.producer_epoch)
+        return self._coordinator.check(answer.error_code), identity
 
     async def mark_again(self, partition: int, *, commit: bool) -> None:
         """Send the marker of the transaction before this one to the leader of a partition again.

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from harness.workloads.clients.client_history import ClientHistory
 from harness.workloads.clients.counts import REWIND_RECORDS
 from nodes.ids import TopicPartition
+
+EARLY: Final = "read_uncommitted"
 
 
 class Read(NamedTuple):
@@ -43,6 +45,16 @@ class Reads(ClientHistory):
     def read_committed(self) -> bool:
         """Whether the consumer reads the records of committed transactions only."""
         return bool(self.isolation)
+
+    @property
+    def isolation_level(self) -> str:
+        """The `isolation.level` for a client library: `read_uncommitted` only if that is wanted.
+
+        At read_committed a library also waits for the offsets of transactions that are being ended
+        (require_stable, KIP-447): a member that copies exactly once needs that, also if nobody
+        writes transactions to what it reads.
+        """
+        return EARLY if self.isolation == 0 else "read_committed"
 
     def assigned(
         self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
@@ -119,6 +131,12 @@ class MemberReads:
     def read_committed(self) -> bool:
         """Whether the member reads the records of committed transactions only."""
         return any(each.read_committed for each in self.of_topic.values())
+
+    @property
+    def isolation_level(self) -> str:
+        """As that of `Reads`: `read_uncommitted` if that is wanted for one of the topics."""
+        levels = {each.isolation_level for each in self.of_topic.values()}
+        return EARLY if EARLY in levels else "read_committed"
 
     @property
     def generation(self) -> int | None:

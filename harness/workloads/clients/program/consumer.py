@@ -34,7 +34,7 @@ def open_consumer(options: ProducerOptions, reads: Reads | MemberReads) -> dict[
     """Return the values of an `open-consumer` without a group."""
     return {
         **connection(options),
-        "isolation_level": "read_committed" if reads.read_committed else "read_uncommitted",
+        "isolation_level": reads.isolation_level,
         "max_records": POLL_RECORDS,
     }
 

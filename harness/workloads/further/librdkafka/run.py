@@ -51,7 +51,7 @@ class LibrdkafkaFurther:
             self._access,
             wanted,
             index,
-            read_committed=reads.read_committed,
+            isolation_level=reads.isolation_level,
         )
         return Subscribed(settings, reads, membership, before_revocation=before_revocation)
 

@@ -40,13 +40,13 @@ def generation_of(metadata: bytes) -> int:
 
 
 def member_config(
-    bootstrap: str, access: Access, wanted: Group, index: int, *, read_committed: bool
+    bootstrap: str, access: Access, wanted: Group, index: int, *, isolation_level: str
 ) -> dict[str, Any]:
     """Return librdkafka's configuration of the member number `index`."""
     settings = {
         **consumer_config(bootstrap=bootstrap, group=wanted.group, access=access),
         "group.protocol": wanted.protocol,
-        "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+        "isolation.level": isolation_level,
     }
     if wanted.protocol == "classic":
         settings |= {

@@ -50,3 +50,16 @@ def test_after_a_truncation_the_consumer_goes_back_to_an_existing_offset(
     reads = Recorded().reads()
     reads.assigned({0: 5_000, 1: 70}, 1)
     assert reads.rewound({0: bounds}) == {0: goes_on, 1: 70}
+
+
+@pytest.mark.parametrize(
+    ("isolation", "level"),
+    [(None, "read_committed"), (0, "read_uncommitted"), (1, "read_committed")],
+)
+def test_only_who_wants_to_reads_uncommitted(isolation: int | None, level: str) -> None:
+    """Else a library would not wait for offsets of transactions that are being ended (KIP-447)."""
+    reads = Recorded().reads()
+    reads.isolation = isolation
+    members = Recorded().member_reads("another")
+    members.of_topic["another"].isolation = isolation
+    assert (reads.isolation_level, members.isolation_level) == (level, level)

@@ -49,7 +49,7 @@ def test_member_goes_on_from_the_first_record_if_those_before_it_were_removed(
 ) -> None:
     """Else a deposed leader may have answered: the next member begins at the committed offset."""
     seen = Recorded()
-    config = member_config(NOWHERE, OPEN, GROUP, 0, read_committed=False)
+    config = member_config(NOWHERE, OPEN, GROUP, 0, isolation_level="read_committed")
     made = Subscribed(
         config, seen.member_reads(), seen.membership(), before_revocation=lambda _: None
     )
@@ -64,5 +64,5 @@ def test_member_goes_on_from_the_first_record_if_those_before_it_were_removed(
 
 def test_nothing_is_reset_silently() -> None:
     """A reset to the beginning would repeat everything, for no cause in the record."""
-    config = member_config(NOWHERE, OPEN, GROUP, 0, read_committed=False)
+    config = member_config(NOWHERE, OPEN, GROUP, 0, isolation_level="read_committed")
     assert config["auto.offset.reset"] == "error"

@@ -247,6 +247,25 @@ def test_records_of_an_unused_topic_are_written_and_deleted(
     assert not fault.measure_effect(hosts, injection).confirmed
 
 
+def test_a_slow_cluster_is_not_asked_on_and_on(
+    machines: FakeMachines, cluster: FakeAdministration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heal waits for the tick, so a tick ends with the request after which its time is over."""
+    time_s, asked = [0.0], []
+
+    def find_offset(partition: PartitionKey, timestamp_ms: int) -> int:
+        time_s[0] += 0.2
+        asked.append(timestamp_ms)
+        return 0
+
+    hosts = machines.hosts()
+    monkeypatch.setattr(hosts.task_runner, "now_s", lambda: time_s[0])
+    monkeypatch.setattr(cluster, "find_offset", find_offset)
+    fault, injection = aimed("records.delete", partitions="1")
+    fault.tick(hosts, injection, 500)
+    assert len(asked) == 3, asked
+
+
 def test_a_topic_grows_to_its_bound(machines: FakeMachines, cluster: FakeAdministration) -> None:
     """A partition at a time."""
     hosts = machines.hosts()

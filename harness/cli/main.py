@@ -101,7 +101,8 @@ ClientLibrary = Annotated[
     typer.Option(
         "--client",
         help="The client library: librdkafka, own, kafka-python, aiokafka, java or program, "
-        "or one of another package (`highwater plugins`). Default: the plan's.",
+        "or one of another package (`highwater plugins`). Default: the plan's. With kafka-python "
+        "and aiokafka, groups, copies and transactions keep the plan's client.",
     ),
 ]
 ClientCommand = Annotated[

@@ -25,10 +25,11 @@ def _packages() -> dict[str, str]:
     return found
 
 
+@cache
 def commit() -> str | None:
     """Return the commit of this source tree, with "+" when files differ from it.
 
-    None when it is unknown.
+    None when it is unknown. A process keeps the commit that it began with.
     """
     try:
         described = subprocess.run(

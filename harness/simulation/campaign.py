@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -157,15 +156,9 @@ class _Judgement(NamedTuple):
     run: Path | None = None
 
 
-@cache
-def _commit() -> str | None:
-    """Return the commit whose code this process has loaded."""
-    return commit()
-
-
 def _judged(task: Task, recording: Recording) -> _Judgement:
     """Judge a recording with the checkers; remove a run directory that shows nothing."""
-    run = recording.store(task.root, versions=versions(), commit=_commit())
+    run = recording.store(task.root, versions=versions(), commit=commit())
     failure = recording.failure
     if failure is not None and not isinstance(failure, InvariantBroken):
         phase = recording.facts["failed_phase"]

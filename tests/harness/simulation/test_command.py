@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clusters.cluster_command import called
+
 PLAN = """
 name = "tiny"
 seed = 0
@@ -44,23 +46,25 @@ def simulate(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_impossible_arguments_end_with_254_before_anything_starts(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     """The message explains the problem."""
-    done = simulate(tmp_path, *arguments)
-    assert done.returncode == 254, done.stderr
-    assert said in done.stderr
-
-
-def test_run_refuses_a_plan_for_the_simulator(tmp_path: Path) -> None:
-    """`highwater run` names the command to use."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(PLAN)
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", "tiny.toml"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 254
-    assert "run it with `highwater simulate`" in done.stderr
+    done = called("simulate", *arguments)
+    assert done.code == 254, done.err
+    assert said in done.err
+
+
+def test_run_refuses_a_plan_for_the_simulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`highwater run` names the command to use."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(PLAN)
+    done = called("run", "tiny.toml")
+    assert done.code == 254
+    assert "run it with `highwater simulate`" in done.err
 
 
 @pytest.mark.slow

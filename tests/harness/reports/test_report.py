@@ -56,9 +56,9 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("outcome", ["VALID", "INVALID", "UNKNOWN"])
 def test_says_the_verdict_first(tmp_path: Path, outcome: str) -> None:
     """The verdict is the first heading, and the title too."""
-    page = Page(render(judged_run(tmp_path / "run", outcome)))
-    assert page.text.index(outcome) == 0
-    first = re.search(r'<p class="answer">(\w+)</p>\s*<h1', render(tmp_path / "run"))
+    text = render(judged_run(tmp_path / "run", outcome))
+    assert Page(text).text.index(outcome) == 0
+    first = re.search(r'<p class="answer">(\w+)</p>\s*<h1', text)
     assert first is not None
     assert first[1] == outcome
 
@@ -226,8 +226,8 @@ def test_info_has_one_name_and_one_explanation(tmp_path: Path) -> None:
 
 def test_a_killed_run_says_what_is_missing(tmp_path: Path) -> None:
     """Cut streams are drawn as far as they go, and every missing part has its sentence."""
-    run = killed_run(tmp_path / "run")
-    text = Page(render(run)).text
+    page = render(killed_run(tmp_path / "run"))
+    text = Page(page).text
     assert text.index("UNKNOWN") == 0
     assert "has not been judged" in text
     assert f"highwater check {tmp_path.name}/run judges it" in text
@@ -235,7 +235,7 @@ def test_a_killed_run_says_what_is_missing(tmp_path: Path) -> None:
     assert "faults.parquet) is missing" in text
     assert "cluster.parquet) is missing" in text
     assert "not judged" in text
-    assert len(block(render(run), "operations")["columns"]["kind"]) == 3_500
+    assert len(block(page, "operations")["columns"]["kind"]) == 3_500
 
 
 def test_unsealed_tables_are_read_as_far_as_they_go(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ GOLDEN = ALL_GOLDEN["replica_has_other_bytes"]
 VALUES = {"Plan", "Topic", "Workload", "Nemesis", "Event", "__version__"}
 """Models of plans: the reference of plans has an example for each of their keys."""
 ON_SPARK = "Table.spark"
+SIMULATES = "run"
+"""The example that makes a run for the others."""
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -35,18 +37,16 @@ def public() -> Iterator[tuple[str, Any]]:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the examples find: a judged run, one without a verdict, a simulated one, a store."""
+    """What the examples find: a judged run, one without a verdict, a simulated one."""
     root = tmp_path_factory.mktemp("runs")
     runs = {name: write_run(root / name, GOLDEN) for name in ("judged", "unjudged")}
     highwater.check(runs["judged"])
-    plan = highwater.plan("acks-1-leader-cut-off", target="sim", duration_s=9, seed=7)
-    simulated = highwater.run(plan, store=root / "store")
+    made = run_example(SIMULATES, {"highwater": highwater, "STORE": str(root / "store")})
     return {
         "highwater": highwater,
         "RUN": str(runs["judged"]),
         "UNJUDGED": str(runs["unjudged"]),
-        "SIMULATED": str(simulated.path),
-        "STORE": str(root / "store"),
+        "SIMULATED": str(made["run"].path),
     }
 
 
@@ -75,8 +75,13 @@ def test_the_example_of_every_name_that_needs_a_cluster_runs(
     assert kafka.faults.in_force == ()
 
 
+def test_the_example_that_makes_a_run_runs(names: dict[str, Any]) -> None:
+    assert highwater.load(names["SIMULATED"]).plan.target == "sim"
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in PUBLIC if name != ON_SPARK and not needs_cluster(name)]
+    "name",
+    [name for name in PUBLIC if name not in (SIMULATES, ON_SPARK) and not needs_cluster(name)],
 )
 def test_the_example_of_every_public_name_runs(name: str, names: dict[str, Any]) -> None:
     run_example(name, names)
@@ -92,14 +97,16 @@ def test_the_example_on_spark_runs(names: dict[str, Any]) -> None:
         session.stop()
 
 
-def run_example(name: str, names: dict[str, Any]) -> None:
+def run_example(name: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the example of a public name; return all names in the end."""
     text = inspect.getdoc(PUBLIC[name]) or ""
     assert ">>> " in text, f"highwater.{name} has no example"
     example = doctest.DocTestParser().get_doctest(text, dict(names), name, None, None)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     shown: list[str] = []
-    runner.run(example, out=shown.append)
+    runner.run(example, out=shown.append, clear_globs=False)
     assert runner.failures == 0, "".join(shown)
+    return example.globs
 
 
 def test_every_model_of_plans_has_a_docstring() -> None:

@@ -7,7 +7,8 @@ SHELL := bash
 .SHELLFLAGS := -e -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of one file stay together, because they share a cluster. The files that take longest begin.
+# Tests of one file stay together, because they share a cluster; so do those on Spark, which share
+# Java (tests/support/tiers.py). The files that take longest begin.
 # Tests also wait, so there are three workers for two processors. Slow tests wait longer: four.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 WORKERS := --numprocesses $$(($$(nproc) * 3 / 2))

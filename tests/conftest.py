@@ -17,6 +17,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support import tiers
 from tests.support.require import summary, wanting
@@ -144,6 +145,19 @@ def pytest_collection_modifyitems(
     items.sort(key=lambda each: tiers.place(tiers.file_of(each.nodeid)))
     if hasattr(config, "workeroutput"):  # that of a worker of pytest-xdist
         config.workeroutput[LEFT_OUT] = sorted(every - {each.nodeid for each in items})
+
+
+class _ByScope(LoadFileScheduling):
+    """The tests of a file stay on one worker, and some files do (`tiers.scope`)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return tiers.scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Instead of pytest-xdist's own `--dist loadfile`."""
+    return _ByScope(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)

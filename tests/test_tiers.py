@@ -9,7 +9,17 @@ from textwrap import dedent
 
 import pytest
 
-from tests.support.tiers import LONGEST, a_third_fast, at_turn, done, in_turn, place, share
+from tests.support.tiers import (
+    LONGEST,
+    SPARK,
+    a_third_fast,
+    at_turn,
+    done,
+    in_turn,
+    place,
+    scope,
+    share,
+)
 
 ROOT = Path(__file__).parents[1]
 USE = re.compile(
@@ -101,6 +111,17 @@ def test_a_session_begins_with_files_that_exist() -> None:
     """In the order in which they are named; all others come after them."""
     assert all((ROOT / each).is_file() for each in LONGEST)
     assert sorted(["tests/a.py", *reversed(LONGEST)], key=place) == [*LONGEST, "tests/a.py"]
+
+
+USES_SPARK = re.compile(r"\bspark: Any\b|\blocal_spark_session\(|\"spark\"\)\.")
+
+
+def test_files_with_tests_on_spark_share_a_worker() -> None:
+    """The others have one for each file."""
+    found = {str(path.relative_to(ROOT)) for path, text in TEXTS.items() if USES_SPARK.search(text)}
+    assert found == set(SPARK)
+    assert {scope(f"{file}::test_it[a::b]") for file in SPARK} == {"Spark"}
+    assert scope("tests/a.py::test_it[a::b]") == "tests/a.py"
 
 
 def test_a_file_is_done_when_none_of_its_tests_is_left() -> None:

@@ -87,6 +87,20 @@ LONGEST: Final = (
 the others waiting. The tests of a file stay on one worker."""
 
 
+SPARK: Final = (
+    "tests/checkers/test_golden.py",
+    "tests/checkers/elle/test_graph.py",
+    "tests/checkers/elle/test_planted.py",
+    "tests/checkers/tampering/test_on_spark.py",
+    "tests/checkers/test_against_reference.py",
+    "tests/checkers/engines/test_engine.py",
+    "tests/checkers/engines/test_remote.py",
+    "tests/highwater/test_examples.py",
+)
+"""The files with tests on Spark. One worker runs all of them: the first starts Java, which takes
+Spark many seconds, and the others find it there, with its classes loaded."""
+
+
 def place(file: str) -> int:
     """Return the place of a test file in the order of a session."""
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)
@@ -95,6 +109,12 @@ def place(file: str) -> int:
 def file_of(test: str) -> str:
     """Return the file of a test's id."""
     return test.partition("::")[0]
+
+
+def scope(test: str) -> str:
+    """Return the name of the tests that stay on one worker with this one."""
+    file = file_of(test)
+    return "Spark" if file in SPARK else file
 
 
 def done(passed: Iterable[str], left: Iterable[str]) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from weakref import WeakSet
 
 from harness.zoo.mutants.patching import Undo, patch, run
-from nodes.log.batch import BatchHeader
-from nodes.log.cleaning.cleaner import Cleaning, Step, _keys, _records
+from nodes.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from nodes.log.cleaning.cleaner import Cleaning, Step
 from nodes.log.segment import Segment
 
 BUG = "a marker supersedes a record whose key equals the marker's"
@@ -28,12 +28,11 @@ def _read_keys(self: Cleaning) -> Iterator[Step]:
 def _batches(
     self: Cleaning, segment: Segment, position: int = 0
 ) -> Iterator[tuple[BatchHeader, bytes, int]]:
-    """Add the keys of markers to the map, too."""
+    """Read a marker as a batch of records, too."""
     for header, window, at in _original_batches(self, segment, position):
         if header.is_control and self in _reading_keys:
-            self._offsets.begin(header)
-            for found in _keys(header, *_records(header, window, at)):
-                self._offsets.add(header, found)
+            attributes = header.attributes & ~(CONTROL_BIT | TRANSACTIONAL_BIT)
+            yield header._replace(attributes=attributes), window, at
         yield header, window, at
 
 

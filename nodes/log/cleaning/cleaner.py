@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import (
+    CONTROL_BIT,
     HEADER_BYTES,
     BatchHeader,
     assemble,
@@ -28,8 +29,14 @@ from nodes.log.cleaning.cleaned_segment import CleanedSegment
 from nodes.log.cleaning.fillers import Fillers, filler
 from nodes.log.cleaning.filtering import RecordFilter, is_remembered
 from nodes.log.cleaning.grouping import grouped
-from nodes.log.cleaning.offset_map import GONE, STAYS, TOMBSTONE, OffsetMap, Remembered
-from nodes.log.cleaning.spans import Keys, kept_records, read_keys
+from nodes.log.cleaning.offset_map import (
+    GONE,
+    STAYS,
+    TOMBSTONE,
+    OffsetMap,
+    Portion,
+)
+from nodes.log.cleaning.spans import keep_records, no_keys, read_keys
 from nodes.log.cleaning.swap import CLEANED, SWAP, install, rename_indexes
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.compression import decompress
@@ -40,7 +47,7 @@ from nodes.log.transactions.markers import decode_marker
 from nodes.storage.disk import File
 
 SLICE_US: Final = 2000.0
-BATCH_US, KEY_US, FATE_US, SPAN_US, BYTE_US = 12.0, 1.2, 0.1, 0.7, 0.002
+BATCH_US, KEY_US, FATE_US, SPAN_US, BYTE_US = 8.0, 1.0, 0.1, 0.4, 0.001
 """About how long the cleaner needs for a batch, each of its keys, each fate, each of the records of
 a changed batch, and each of its bytes.
 """
@@ -155,9 +162,11 @@ class Cleaning:
             used = 0
             for at, header in iter_batches(window):
                 check_crc(window, at, header)
-                if not following <= header.base_offset < header.next_offset <= end:
-                    raise CorruptBatch(f"offset {header.base_offset}, not {following} or later")
-                following, used = header.next_offset, at + header.size
+                base = header.base_offset
+                beyond = base + header.last_offset_delta + 1
+                if base < following or beyond > end:
+                    raise CorruptBatch(f"offset {base}, not {following} or later")
+                following, used = Offset(beyond), at + header.size
                 yield header, window, at
             if not used:
                 raise CorruptBatch(f"an incomplete batch at position {position}")
@@ -167,6 +176,7 @@ class Cleaning:
 
     def _read_keys(self) -> Iterator[Step]:
         start = self._offsets.start
+        portion = Portion(start)
         transactions = CleanedTransactions()
         transactions.add(self._log.aborted_transactions(start, self._end))
         for segment in self._log.segments.all[:-1]:
@@ -175,27 +185,26 @@ class Cleaning:
             self._reading = (segment,)
             position = segment.batch_at(start)[0] if segment.base_offset < start else 0
             for header, window, at in self._batches(segment, position):
-                if header.is_control:
+                if header.attributes & CONTROL_BIT:
                     transactions.read_marker(header, decode_marker(_whole(header, window, at)))
                 elif not transactions.read_batch(header):
-                    complete = yield from self._add_keys(header, window, at)
-                    if not complete:
-                        return
-                if header.last_offset >= start:
-                    self._offsets.reached(header.last_offset)
+                    portion.begin(header)
+                    data, begin, stop = _records(header, window, at)
+                    for count in _slices(header.record_count):
+                        begin = portion.read(
+                            data, begin, count, end=stop, last_delta=header.last_offset_delta
+                        )
+                        if self._worked(KEY_US * count):
+                            if not self._offsets.add(portion):
+                                return
+                            yield from self._pause()
+                portion.reach(header.last_offset)
                 if self._worked(BATCH_US + BYTE_US * header.size, header.size):
+                    if not self._offsets.add(portion):
+                        return
                     yield from self._pause()
-            self._offsets.reached(Offset(segment.next_offset - 1))
-
-    def _add_keys(self, header: BatchHeader, window: bytes, at: int) -> Generator[Step, None, bool]:
-        """Add a batch's keys to the map; false if it is full."""
-        self._offsets.begin(header)
-        for found in _keys(header, *_records(header, window, at)):
-            if not self._offsets.add(header, found):
-                return False
-            if self._worked(KEY_US * len(found.keys)):
-                yield from self._pause()
-        return True
+            portion.reach(Offset(segment.next_offset - 1))
+        self._offsets.add(portion)
 
     # --- writing
 
@@ -247,17 +256,24 @@ class Cleaning:
                     gap = filler(following, header.base_offset, before)
                     cleaned.append_empty(fillers.remove(gap))
                     same = False
-                kept = yield from self._kept(header, window, at)
+                kept = None
+                discarded, ended = self._transaction_fate(header, window, at)
+                if not discarded and header.record_count:
+                    kept = yield from self._filtered(header, window, at, ended)
+                if kept is None:
+                    kept = self._bare(header, window, at)
                 if kept is None:
                     cleaned.append_empty(fillers.remove(header))
                     same &= header.is_filler
+                    written = 0
                 else:
                     cleaned.append_empty(fillers.take())
                     cleaned.append(*kept)
                     same &= kept[0] is header
+                    written = len(kept[1])
                 following, last_epoch = header.next_offset, epoch
-                written = 0 if kept is None else len(kept[1])
-                if self._worked(BATCH_US + BYTE_US * header.size, header.size + written):
+                size = header.size
+                if self._worked(BATCH_US + BYTE_US * size, size + written):
                     yield from self._pause()
             if segment.next_offset > following and last_epoch is not None:
                 end = filler(following, segment.next_offset, last_epoch)
@@ -266,21 +282,20 @@ class Cleaning:
         cleaned.append_empty(fillers.take())
         return same
 
-    def _kept(
+    def _transaction_fate(self, header: BatchHeader, window: bytes, at: int) -> tuple[bool, bool]:
+        """Whether the batch's records may be discarded because of their transaction, and whether
+        the batch is the marker of one of which no batch is left.
+        """
+        if not header.attributes & CONTROL_BIT:
+            return self._transactions.read_batch(header), False
+        marker = decode_marker(_whole(header, window, at))
+        ended = self._transactions.read_marker(header, marker)
+        return ended and self._filter.horizon_is_over(header), ended
+
+    def _bare(
         self, header: BatchHeader, window: bytes, at: int
-    ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
-        """The batch as it stays, with its header; None if it is removed."""
-        ended = False
-        if header.is_control:
-            marker = decode_marker(_whole(header, window, at))
-            ended = self._transactions.read_marker(header, marker)
-            discarded = ended and self._filter.horizon_is_over(header)
-        else:
-            discarded = self._transactions.read_batch(header)
-        if not discarded and header.record_count:
-            kept = yield from self._filtered(header, window, at, ended)
-            if kept is not None:
-                return kept
+    ) -> tuple[BatchHeader, bytes] | None:
+        """The batch without records, with its header, if its producer's state needs it."""
         if not is_remembered(self._log.producers, header):
             return None
         if not header.record_count:
@@ -291,45 +306,50 @@ class Cleaning:
     def _filtered(
         self, header: BatchHeader, window: bytes, at: int, ended: bool
     ) -> Generator[Step, None, tuple[BatchHeader, bytes] | None]:
-        """The batch with those of its records that stay; None if there are none."""
-        stays = header.is_control or self._filter.keeps_all(header)
+        """The batch with those of its records that stay, with its header; None if there are
+        none.
+        """
+        stays = header.attributes & CONTROL_BIT or self._filter.keeps_all(header)
         if stays and not ended:
             return header, _whole(header, window, at)
         records = None
         found = None if stays else self._offsets.remembered(header)
         if found is None:
             records = _records(header, window, at)
-            found = yield from self._read_again(header, records, stays=stays)
-        fates = self._filter.retained(header, found.fates)
-        if not any(fates):
+            found = yield from self._read_again(header, records, stays=bool(stays))
+        fates, sizes = self._filter.retained(header, found[0]), found[1]
+        gone = fates.count(GONE)
+        if gone == len(fates):
             return None
         waits = ended or TOMBSTONE in fates
-        if GONE not in fates and (header.has_delete_horizon or not waits):
+        if not gone and (header.has_delete_horizon or not waits):
             return header, _whole(header, window, at)
         kept: list[bytes] = []
         data, start, _ = records or _records(header, window, at)
         for first in range(0, len(fates), RECORDS_PER_SLICE):
-            sizes = found.sizes[first : first + RECORDS_PER_SLICE]
-            kept += kept_records(data, start, sizes, fates[first : first + RECORDS_PER_SLICE])
-            start += sum(sizes)
-            if self._worked(SPAN_US * len(sizes)):
+            part = slice(first, first + RECORDS_PER_SLICE)
+            start = keep_records(kept, data, start, sizes[part], fates[part])
+            if self._worked(SPAN_US * min(len(fates), RECORDS_PER_SLICE)):
                 yield from self._pause()
         return self._filter.rewritten(header, kept, waits=waits)
 
     def _read_again(
         self, header: BatchHeader, records: tuple[bytes, int, int], *, stays: bool
-    ) -> Generator[Step, None, Remembered]:
+    ) -> "Generator[Step, None, tuple[bytearray, array[int]]]":
         """What the map does not remember of a batch. With `stays` all its records stay."""
         fates, sizes = bytearray(), array("I")
-        for found in _keys(header, *records):
+        data, at, end = records
+        for count in _slices(header.record_count):
+            found = no_keys()
+            at = read_keys(found, data, at, count, end=end, last_delta=header.last_offset_delta)
             if stays:
-                fates += bytes([STAYS]) * len(found.keys)
+                fates += bytes([STAYS]) * count
             else:
                 fates += self._offsets.look_up(header, found, len(fates))
             sizes.extend(found.sizes)
-            if self._worked(KEY_US * len(found.keys)):
+            if self._worked(KEY_US * count):
                 yield from self._pause()
-        return Remembered(fates, sizes)
+        return fates, sizes
 
 
 def _whole(header: BatchHeader, window: bytes, at: int) -> bytes:
@@ -345,9 +365,9 @@ def _records(header: BatchHeader, window: bytes, at: int) -> tuple[bytes, int, i
     return data, 0, len(data)
 
 
-def _keys(header: BatchHeader, data: bytes, at: int, end: int) -> Iterator[Keys]:
-    """The keys of the batch whose records are from `at` to `end`, a limited number at a time."""
-    for done in range(0, header.record_count, RECORDS_PER_SLICE):
-        count = min(header.record_count - done, RECORDS_PER_SLICE)
-        found, at = read_keys(data, at, count, end)
-        yield found
+def _slices(count: int) -> Sequence[int]:
+    """So many records, a limited number at a time."""
+    if count <= RECORDS_PER_SLICE:
+        return (count,)
+    whole, rest = divmod(count, RECORDS_PER_SLICE)
+    return [RECORDS_PER_SLICE] * whole + [rest] * (rest > 0)

@@ -51,8 +51,9 @@ class RecordFilter:
         """
         latest = header.max_timestamp
         if not header.has_append_time:
-            latest = header.base_timestamp + latest_delta(kept)
-        new = header._replace(record_count=len(kept), max_timestamp=latest)
+            most = header.max_timestamp - header.base_timestamp
+            latest = header.base_timestamp + latest_delta(kept, most)
+        new = header.with_records(len(kept), latest)
         if waits and not header.has_delete_horizon:
             new = new.with_delete_horizon(self._horizon_ms)
             shift = header.base_timestamp - new.base_timestamp

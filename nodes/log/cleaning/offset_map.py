@@ -12,12 +12,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 from nodes.ids import NO_OFFSET, Offset
 from nodes.log.batch import BatchHeader
-from nodes.log.cleaning.spans import Keys
+from nodes.log.cleaning.spans import Keys, no_keys, read_keys
 from nodes.log.errors import CorruptBatch
 
 GONE, STAYS, TOMBSTONE = 0, 1, 2
@@ -41,19 +41,63 @@ _NOWHERE: Final = -1 << 62
 """The place of the records of a batch that was not added."""
 
 
-class Remembered(NamedTuple):
-    """Of each record of a batch its fate and its size in bytes."""
+class Portion:
+    """Neighbouring records of the dirty part, from `start` on, which enter the map together."""
 
-    fates: bytearray
-    sizes: Sequence[int]
+    def __init__(self, start: Offset) -> None:
+        self._start = start
+        self._base = NO_OFFSET
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next portion. It may begin inside of a batch."""
+        self.found = no_keys()
+        self.bases = [self._base]
+        """The base offsets of its batches. The first one began before the portion."""
+        self.begins = [0]
+        """The number of the first record of each."""
+        self.reached: list[tuple[int, Offset]] = []
+        """With so many records, every key up to this offset is in the map."""
+
+    def begin(self, header: BatchHeader) -> None:
+        """Begin a batch, whose records follow. Raises CorruptBatch."""
+        if header.last_offset_delta >= MAX_BATCH_OFFSETS:
+            raise CorruptBatch(f"a batch of {header.last_offset_delta + 1} offsets")
+        self._base = header.base_offset
+        self.bases.append(header.base_offset)
+        self.begins.append(len(self.found.keys))
+
+    def read(self, data: bytes, at: int, count: int, *, end: int, last_delta: int) -> int:
+        """Read the next records of the batch that was begun last, as `read_keys` does."""
+        number = len(self.found.keys)
+        at = read_keys(self.found, data, at, count, end=end, last_delta=last_delta)
+        if self._base < self._start:
+            self.leave_out_clean(number)
+        return at
+
+    def leave_out_clean(self, number: int) -> None:
+        """Of record `number` and those after it, all of the last batch: forget the keys of records
+        below the dirty part.
+        """
+        deltas, keys, _, _ = self.found
+        first = self._start - self._base
+        keys[number:] = [
+            None if delta < first else key
+            for key, delta in zip(keys[number:], deltas[number:], strict=True)
+        ]
+
+    def reach(self, offset: Offset) -> None:
+        """Every key up to `offset` was read."""
+        if offset >= self._start:
+            self.reached.append((len(self.found.keys), offset))
 
 
 class OffsetMap:
     """For one cleaning of offsets from `start` up to `end` at most. `latest_offset` is the last
     offset up to which it has every key.
 
-    First every batch is begun and its records are added; then `decide` sets the fates. A dictionary
-    holds the event loop when it grows, so the keys of many records are in many dictionaries.
+    First the records of every batch are added; then `decide` sets the fates. A dictionary holds the
+    event loop when it grows, so the keys of many records are in many dictionaries.
     """
 
     def __init__(
@@ -73,55 +117,68 @@ class OffsetMap:
         self._bases = array("q")
         """The base offsets of the batches, and where in `_kinds` and `_sizes` each begins."""
         self._places = array("q")
+        self._following = 0
+        """The number of the batch that is probably asked for next."""
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
 
-    def begin(self, header: BatchHeader) -> None:
-        """Begin a batch, whose keys follow. Raises CorruptBatch."""
-        if header.last_offset_delta >= MAX_BATCH_OFFSETS:
-            raise CorruptBatch(f"a batch of {header.last_offset_delta + 1} offsets")
-        self._bases.append(header.base_offset)
-        self._places.append(len(self._kinds))
+    def add(self, portion: Portion) -> bool:
+        """Add the records of a portion; false if the map is full before the last of them. The rest
+        stays, whatever the keys. The portion begins anew.
 
-    def add(self, header: BatchHeader, found: Keys) -> bool:
-        """Add the next records of the batch that was begun last; false if the map is full before
-        the last of them. The others stay, whatever their keys. Raises CorruptBatch.
-
-        A record below `start` is not added: see `look_up`.
+        A record without a key is not added: see `look_up`.
         """
-        _check(header, found)
-        first, place = self.start - header.base_offset, len(self._kinds)
-        keys = found.keys
-        if first > 0:
-            pairs = zip(keys, found.deltas, strict=True)
-            keys = [None if delta < first else key for key, delta in pairs]
-        self._kinds += _kinds(found)
-        self._sizes.extend(found.sizes)
-        added = self._add_until_full(keys, place)
-        if added == len(keys):
-            return True
-        del self._kinds[place + added :], self._sizes[place + added :]
-        if added:
-            self.reached(Offset(header.base_offset + max(found.deltas[:added])))
-        return False
+        count, batches = len(portion.found.keys), len(portion.bases)
+        fits = self._most_keys + count <= self._room(count, batches)
+        if fits:
+            self._add(portion.found.keys, len(self._kinds))
+            self._most_keys += count
+        else:
+            count, batches = self._add_until_full(portion)
+        complete = count == len(portion.found.keys)
+        self._remember(portion, count, batches)
+        portion.clear()
+        return complete
 
-    def _add_until_full(self, keys: Sequence[bytes | None], place: int) -> int:
-        """Add the keys of records, of which the first is at `place`; return how many fit."""
-        used = BYTES_PER_RECORD * len(self._kinds) + BYTES_PER_BATCH * len(self._bases)
-        room, added = max(1, (self._budget - used) // BYTES_PER_KEY), 0
-        while added < len(keys):
-            if self._most_keys >= room:
-                self._most_keys = len(self)
+    def _room(self, records: int, batches: int) -> int:
+        """How many keys the map may have, with so many more records and batches."""
+        records, batches = records + len(self._kinds), batches - 1 + len(self._bases)
+        used = BYTES_PER_RECORD * records + BYTES_PER_BATCH * batches
+        return max(1, (self._budget - used) // BYTES_PER_KEY)
+
+    def _add_until_full(self, portion: Portion) -> tuple[int, int]:
+        """Add the records that fit, batch by batch; return their number, and that of the batches
+        until then.
+        """
+        place, ends = len(self._kinds), [*portion.begins[1:], len(portion.found.keys)]
+        for number, (begin, end) in enumerate(zip(portion.begins, ends, strict=True), 1):
+            added, room = begin, self._room(end, number)
+            while added < end:
                 if self._most_keys >= room:
-                    break
-            portion = keys
-            if added or self._most_keys + len(keys) > room:
-                portion = keys[added : added + room - self._most_keys]  # fits, if all are new, too
-            self._add(portion, place + added)
-            added += len(portion)
-            self._most_keys += len(portion)
-        return added
+                    self._most_keys = len(self)
+                    if self._most_keys >= room:
+                        return added, number
+                stop = min(end, added + room - self._most_keys)  # fits, if all are new, too
+                self._add(portion.found.keys[added:stop], place + added)
+                self._most_keys += stop - added
+                added = stop
+        return len(portion.found.keys), len(portion.bases)
+
+    def _remember(self, portion: Portion, count: int, batches: int) -> None:
+        """Remember the first records and batches of a portion, and up to where they reach."""
+        found, place = portion.found, len(self._kinds)
+        self._bases.extend(portion.bases[1:batches])
+        self._places.extend([place + begin for begin in portion.begins[1:batches]])
+        self._kinds += _kinds(found)[:count]
+        self._sizes.extend(found.sizes[:count])
+        for records, offset in portion.reached:
+            if records <= count:
+                self.latest_offset = max(self.latest_offset, offset)
+        begin = portion.begins[batches - 1]
+        if begin < count:  # the last batch may have more records
+            latest = Offset(portion.bases[batches - 1] + max(found.deltas[begin:count]))
+            self.latest_offset = max(self.latest_offset, latest)
 
     def _add(self, keys: Sequence[bytes | None], place: int) -> None:
         shards = self._shards
@@ -144,33 +201,30 @@ class OffsetMap:
                     fates[place] = kinds[place]
                 yield len(portion)
 
-    def reached(self, offset: Offset) -> None:
-        """Every key up to `offset` is in the map."""
-        self.latest_offset = max(self.latest_offset, offset)
-
-    def remembered(self, header: BatchHeader) -> Remembered | None:
-        """The fates and sizes of the batch's records, if all of them were added."""
+    def remembered(self, header: BatchHeader) -> "tuple[bytearray, array[int]] | None":
+        """The fates and sizes in bytes of the batch's records, if all of them were added."""
         place, end = self._places_of(header)
         if header.base_offset < self.start or end - place < header.record_count:
             return None
-        return Remembered(self._fates[place:end], self._sizes[place:end])
+        return self._fates[place:end], self._sizes[place:end]
 
     def _places_of(self, header: BatchHeader) -> tuple[int, int]:
         """Where the fates of a batch begin and end."""
-        number = bisect_left(self._bases, header.base_offset)
-        if number == len(self._bases) or self._bases[number] != header.base_offset:
-            return _NOWHERE, _NOWHERE
-        last = number + 1 == len(self._bases)
-        return self._places[number], len(self._fates) if last else self._places[number + 1]
+        bases, places, number = self._bases, self._places, self._following
+        if number >= len(bases) or bases[number] != header.base_offset:
+            number = bisect_left(bases, header.base_offset)
+            if number == len(bases) or bases[number] != header.base_offset:
+                return _NOWHERE, _NOWHERE
+        self._following = following = number + 1
+        return places[number], places[following] if following < len(places) else len(self._fates)
 
     def look_up(self, header: BatchHeader, found: Keys, number: int) -> bytearray:
         """The fates of some records of a batch of which not all were added, from record `number`
-        on. Raises CorruptBatch.
+        on.
 
         Records below `start` are gone if their keys are in the map; those above `latest_offset`
         stay.
         """
-        _check(header, found)
         fates, place = _kinds(found), self._places_of(header)[0] + number
         latest = self.latest_offset - header.base_offset
         if place < 0 and header.base_offset >= self.start:
@@ -186,11 +240,6 @@ class OffsetMap:
                 if last is not None and last != place + own:
                     fates[own] = GONE
         return fates
-
-
-def _check(header: BatchHeader, found: Keys) -> None:
-    if found.deltas and max(found.deltas) > header.last_offset_delta:
-        raise CorruptBatch("an offset delta beyond its batch")
 
 
 def _kinds(found: Keys) -> bytearray:

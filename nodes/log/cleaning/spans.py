@@ -9,7 +9,7 @@ the same ones. A shorter key represents itself: it needs no more memory.
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import accumulate, compress, pairwise
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from nodes.log.batch import varint
@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 31
 
 class Keys(NamedTuple):
     """Of each record its offset delta, its key or the digest of a long key, and its size in bytes;
-    and which of them are tombstones, by number.
+    and which of them are tombstones, by number. The lists grow when more records are read.
     """
 
     deltas: list[int]
@@ -30,23 +30,29 @@ class Keys(NamedTuple):
     tombstones: list[int]
 
 
-def read_keys(data: bytes, at: int, count: int, end: int) -> tuple[Keys, int]:
-    """The keys of the next `count` records from position `at`, and the position after them.
+def no_keys() -> Keys:
+    """Those of no record yet."""
+    return Keys([], [], [], [])
 
-    The batch's decompressed records end at position `end`. Raises CorruptBatch.
+
+def read_keys(found: Keys, data: bytes, at: int, count: int, *, end: int, last_delta: int) -> int:
+    """Add the keys of the next `count` records from position `at` to `found`; return the position
+    after them.
+
+    The batch's decompressed records end at position `end`; `last_delta` is its largest offset
+    delta. Raises CorruptBatch.
     """
-    deltas: list[int] = []
-    keys: list[bytes | None] = []
-    sizes: list[int] = []
-    tombstones: list[int] = []
+    deltas, keys, sizes, tombstones = found
+    most = last_delta << 1
     try:
-        for number in range(count):
+        for _ in repeat(None, count):
             start = at
             size = data[at]
             at += 1
             if size >= 0x80:
-                if data[at] < 0x80:
-                    size = size & 0x7F | data[at] << 7
+                high = data[at]
+                if high < 0x80:
+                    size = size & 0x7F | high << 7
                     at += 1
                 else:
                     size, at = _uvarint(data, at - 1)
@@ -59,8 +65,9 @@ def read_keys(data: bytes, at: int, count: int, end: int) -> tuple[Keys, int]:
             delta = data[at + 1]
             at += 2
             if delta >= 0x80:
-                if data[at] < 0x80:
-                    delta = delta & 0x7F | data[at] << 7
+                high = data[at]
+                if high < 0x80:
+                    delta = delta & 0x7F | high << 7
                     at += 1
                 else:
                     delta, at = _uvarint(data, at - 1)
@@ -76,17 +83,17 @@ def read_keys(data: bytes, at: int, count: int, end: int) -> tuple[Keys, int]:
                 keys.append(key if size < DIGEST_BYTES else digest(key))
                 at += size
             if data[at] & 1:  # the lowest bit says whether there is a value, however long it is
-                tombstones.append(number)
+                tombstones.append(len(keys) - 1)
             if at >= stop:
                 raise CorruptBatch("a key reaches beyond its record")
-            if delta & 1:
-                raise CorruptBatch("a negative offset delta")
+            if delta & 1 or delta > most:
+                raise CorruptBatch("an offset delta beyond its batch")
             deltas.append(delta >> 1)
             sizes.append(stop - start)
             at = stop
     except IndexError:
         raise CorruptBatch("records that reach beyond their batch") from None
-    return Keys(deltas, keys, sizes, tombstones), at
+    return at
 
 
 def digest(key: bytes) -> bytes:
@@ -94,17 +101,28 @@ def digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
-def kept_records(
-    data: bytes, at: int, sizes: Sequence[int], fates: bytes | bytearray
-) -> list[bytes]:
-    """The records whose fates are not 0, of those of these sizes from position `at` on."""
-    places = pairwise(accumulate(sizes, initial=at))
-    return [data[start:stop] for start, stop in compress(places, fates)]
+def keep_records(
+    kept: list[bytes], data: bytes, at: int, sizes: Sequence[int], fates: bytes | bytearray
+) -> int:
+    """Add to `kept` the records whose fates are not 0, of those of these sizes from position `at`
+    on; return the position after all of them.
+    """
+    for size, fate in zip(sizes, fates, strict=True):
+        end = at + size
+        if fate:
+            kept.append(data[at:end])
+        at = end
+    return at
 
 
-def latest_delta(records: Sequence[bytes]) -> int:
-    """The largest timestamp delta of these records."""
-    return max([_timestamp_delta(record)[0] for record in records])
+def latest_delta(records: Sequence[bytes], most: int) -> int:
+    """The largest timestamp delta of these records, of which none is above `most`. Often the last
+    record has it.
+    """
+    latest = _timestamp_delta(records[-1])[0]
+    if latest < most:
+        latest = max([_timestamp_delta(record)[0] for record in records])
+    return latest
 
 
 def shifted(record: bytes, shift: int) -> bytes:

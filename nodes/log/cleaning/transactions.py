@@ -42,7 +42,8 @@ class CleanedTransactions:
 
     def read_batch(self, header: BatchHeader) -> bool:
         """A batch of records is read; true if it is aborted and so may be discarded."""
-        self._begin_up_to(header.last_offset)
+        if self._coming:
+            self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
         if header.producer_id in self._aborted:

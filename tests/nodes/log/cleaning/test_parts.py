@@ -28,8 +28,17 @@ from nodes.log.cleaning.offset_map import (
     STAYS,
     TOMBSTONE,
     OffsetMap,
+    Portion,
 )
-from nodes.log.cleaning.spans import Keys, digest, kept_records, latest_delta, read_keys, shifted
+from nodes.log.cleaning.spans import (
+    Keys,
+    digest,
+    keep_records,
+    latest_delta,
+    no_keys,
+    read_keys,
+    shifted,
+)
 from nodes.log.errors import CorruptBatch, OffsetGap
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import batch, content, open_log
@@ -52,19 +61,22 @@ def test_keys_and_spans_say_what_decoding_says(records: list[Record], data: st.D
     body, base = encoded[HEADER_BYTES:], read_header(encoded).base_timestamp
     expected = decode_records(encoded)
     end = len(encoded)
-    first, at = read_keys(encoded, HEADER_BYTES, 1, end)
-    rest, at = read_keys(encoded, at, len(records) - 1, end)
+    found, last_delta = no_keys(), len(records) - 1
+    at = read_keys(found, encoded, HEADER_BYTES, 1, end=end, last_delta=last_delta)
+    at = read_keys(found, encoded, at, last_delta, end=end, last_delta=last_delta)
     assert at == end
-    assert first.deltas + rest.deltas == [record.offset for record in expected]
-    assert first.keys + rest.keys == [represented(record.key) for record in expected]
-    tombstones = first.tombstones + [number + 1 for number in rest.tombstones]
-    assert tombstones == [number for number, each in enumerate(records) if each.value is None]
+    assert found.deltas == [record.offset for record in expected]
+    assert found.keys == [represented(record.key) for record in expected]
+    tombstones = [number for number, each in enumerate(records) if each.value is None]
+    assert found.tombstones == tombstones
     fates = bytes(data.draw(st.lists(st.integers(0, 2), min_size=70, max_size=70)))
-    kept = kept_records(body, 0, first.sizes + rest.sizes, fates[: len(records)])
+    kept: list[bytes] = []
+    assert keep_records(kept, body, 0, found.sizes, fates[: len(records)]) == len(body)
     staying = [record for record in expected if fates[record.offset]]
     assert records_in(encoded, kept) == staying
     if kept:
-        assert base + latest_delta(kept) == max(record.timestamp for record in staying)
+        most = max(record.timestamp for record in expected) - base
+        assert base + latest_delta(kept, most) == max(record.timestamp for record in staying)
     later = [replace(record, timestamp=record.timestamp + 1000) for record in staying]
     assert records_in(encoded, [shifted(record, 1000) for record in kept]) == later
 
@@ -82,22 +94,23 @@ def records_in(encoded: bytes, records: Sequence[bytes]) -> list[Record]:
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_refused_or_stay_within_the_data(data: bytes) -> None:
+    found, kept = no_keys(), list[bytes]()
     try:
-        found, end = read_keys(data, 0, 3, len(data))
+        end = read_keys(found, data, 0, 3, end=len(data), last_delta=1 << 20)
     except CorruptBatch:
         return
     assert len(found.keys) == 3
     assert sum(found.sizes) == end <= len(data)
-    kept = kept_records(data, 0, found.sizes, bytes([STAYS]) * 3)
+    assert keep_records(kept, data, 0, found.sizes, bytes([STAYS]) * 3) == end
     assert b"".join(kept) == data[:end]
-    latest_delta(kept)
+    latest_delta(kept, 0)
 
 
 def test_record_does_not_reach_into_the_next_batch() -> None:
     """A window of the log has more than one batch."""
     encoded = encode_batch([Record(key=b"k", value=b"v")], timestamp_ms=0)
     with pytest.raises(CorruptBatch, match="beyond its batch"):
-        read_keys(encoded * 2, HEADER_BYTES, 1, len(encoded) - 1)
+        read_keys(no_keys(), encoded * 2, HEADER_BYTES, 1, end=len(encoded) - 1, last_delta=0)
 
 
 # --- the offset map
@@ -122,16 +135,35 @@ def map_for(records: int, budget: int, start: int = 0) -> OffsetMap:
     return OffsetMap(Offset(start), Offset(start + records), budget)
 
 
+def portion_of(start: int, *batches: tuple[BatchHeader, Keys]) -> Portion:
+    """A portion of these batches, of a dirty part from `start` on."""
+    portion = Portion(Offset(start))
+    for header, found in batches:
+        portion.begin(header)
+        put(portion, found)
+        portion.reach(header.last_offset)
+    return portion
+
+
+def put(portion: Portion, found: Keys) -> None:
+    """Put records into the last batch of a portion."""
+    number = len(portion.found.keys)
+    portion.found.deltas.extend(found.deltas)
+    portion.found.keys.extend(found.keys)
+    portion.found.sizes.extend(found.sizes)
+    portion.found.tombstones.extend(number + each for each in found.tombstones)
+    portion.leave_out_clean(number)
+
+
 def add(offsets: OffsetMap, header: BatchHeader, found: Keys) -> bool:
     """Add a batch."""
-    offsets.begin(header)
-    return offsets.add(header, found)
+    return offsets.add(portion_of(offsets.start, (header, found)))
 
 
 def fates_in(offsets: OffsetMap, header: BatchHeader) -> bytes | None:
     """The fates of a batch that the map remembers."""
     remembered = offsets.remembered(header)
-    return None if remembered is None else bytes(remembered.fates)
+    return None if remembered is None else bytes(remembered[0])
 
 
 def decide(offsets: OffsetMap) -> None:
@@ -149,7 +181,7 @@ def test_the_last_record_of_each_key_stays(records: int) -> None:
     assert fates_in(offsets, header(106, 3)) == bytes([TOMBSTONE, GONE, STAYS])
     remembered = offsets.remembered(header(106, 3))
     assert remembered is not None
-    assert list(remembered.sizes) == [1, 2, 3]
+    assert list(remembered[1]) == [1, 2, 3]
     assert fates_in(offsets, header(109, 2)) is None
 
 
@@ -159,7 +191,6 @@ def test_records_below_the_dirty_part_are_looked_up(records: int) -> None:
     found = keys_of(b"a", b"b" * 40, None, b"c", b"a", b"b" * 40, tombstones=(0, 3, 5))
     straddling = header(96, 6)
     assert add(offsets, straddling, found)
-    offsets.reached(straddling.last_offset)
     decide(offsets)
     assert len(offsets) == 2
     assert fates_in(offsets, straddling) is None
@@ -172,10 +203,14 @@ def test_records_below_the_dirty_part_are_looked_up(records: int) -> None:
 def test_portions_of_a_batch_are_added_and_looked_up_one_by_one(records: int) -> None:
     offsets = map_for(records, 1000 * BYTES_PER_KEY)
     batch, first, second = header(0, 4), keys_of(b"a", b"b"), keys_of(b"a", b"c", first=2)
-    offsets.begin(batch)
-    assert offsets.add(batch, first)
-    assert offsets.add(batch, second)
-    offsets.reached(batch.last_offset)
+    portion = Portion(Offset(0))
+    portion.begin(batch)
+    put(portion, first)
+    assert offsets.add(portion)
+    put(portion, second)
+    portion.reach(batch.last_offset)
+    assert offsets.add(portion)
+    assert offsets.latest_offset == 3
     decide(offsets)
     assert fates_in(offsets, batch) == bytes([GONE, STAYS, STAYS, STAYS])
     looked_up = offsets.look_up(batch, first, 0) + offsets.look_up(batch, second, 2)
@@ -185,8 +220,9 @@ def test_portions_of_a_batch_are_added_and_looked_up_one_by_one(records: int) ->
 def test_batch_that_was_not_read_for_the_map_stays_as_it_is(records: int) -> None:
     """Also if it is not above the offsets that were read."""
     offsets = map_for(records, 1000 * BYTES_PER_KEY)
-    assert add(offsets, header(0, 1), keys_of(b"a"))
-    offsets.reached(Offset(10))
+    portion = portion_of(0, (header(0, 1), keys_of(b"a")))
+    portion.reach(Offset(10))
+    assert offsets.add(portion)
     decide(offsets)
     found = keys_of(b"a", None, b"b", tombstones=(0,))
     assert offsets.look_up(header(1, 3), found, 0) == bytes([STAYS] * 3)
@@ -214,14 +250,44 @@ def test_fates_and_sizes_need_memory_too(records: int) -> None:
     assert batches == room // (20 * BYTES_PER_RECORD + BYTES_PER_BATCH)
 
 
+def test_full_map_ends_inside_of_a_portion(records: int) -> None:
+    """Where it ends does not depend on the portions; batches without keys are reached, too."""
+    batches = []
+    for n in range(40):
+        batches.append((header(4 * n, 3), keys_of(b"%d" % n, b"%d" % (n // 2), b"x")))
+        batches.append((header(4 * n + 3, 1), keys_of()))
+    ends = set()
+    for size in (1, 2, 7, 80):
+        offsets, complete = map_for(records, 20 * BYTES_PER_KEY), True
+        for first in range(0, 80, size):
+            complete = complete and offsets.add(portion_of(0, *batches[first : first + size]))
+        decide(offsets)
+        fates = tuple(fates_in(offsets, header) for header, _ in batches)
+        ends.add((complete, offsets.latest_offset, len(offsets), fates))
+    assert len(ends) == 1
+    assert not complete
+
+
+def test_map_that_is_full_between_two_portions_of_a_batch_has_the_first(records: int) -> None:
+    """Otherwise the next cleaning would begin with the same batch, and be no better."""
+    offsets, portion = map_for(records, 2 * BYTES_PER_KEY + 50), Portion(Offset(0))
+    portion.begin(header(0, 4))
+    put(portion, keys_of(b"a", b"b"))
+    assert offsets.add(portion)
+    put(portion, keys_of(b"c", b"d", first=2))
+    assert not offsets.add(portion)
+    assert offsets.latest_offset == 1
+
+
 def test_offsets_beyond_their_batch_are_refused() -> None:
-    offsets = map_for(10, 1000 * BYTES_PER_KEY)
-    with pytest.raises(CorruptBatch, match="delta"):
-        add(offsets, header(1, 2), keys_of(b"a", b"b", b"c"))
-    with pytest.raises(CorruptBatch, match="delta"):
-        offsets.look_up(header(1, 2), keys_of(b"a", b"b", b"c"), 0)
+    encoded = encode_batch([Record(key=b"k", value=b"v")] * 100, timestamp_ms=0)
+    for last_delta in (98, 0):
+        with pytest.raises(CorruptBatch, match="delta"):
+            read_keys(
+                no_keys(), encoded, HEADER_BYTES, 100, end=len(encoded), last_delta=last_delta
+            )
     with pytest.raises(CorruptBatch, match="offsets"):
-        offsets.begin(filler(Offset(3), Offset(1 << 30), Epoch(1)))
+        Portion(Offset(0)).begin(filler(Offset(3), Offset(1 << 30), Epoch(1)))
 
 
 def test_key_that_equals_another_keys_digest_is_another_key() -> None:
@@ -229,7 +295,8 @@ def test_key_that_equals_another_keys_digest_is_another_key() -> None:
     long = [b"%040d" % number for number in range(1000)]
     digests = [digest(key) for key in long]
     encoded = encode_batch([Record(key=key) for key in long + digests], timestamp_ms=0)
-    found, _ = read_keys(encoded, HEADER_BYTES, 2000, len(encoded))
+    found = no_keys()
+    read_keys(found, encoded, HEADER_BYTES, 2000, end=len(encoded), last_delta=1999)
     assert found.keys[:1000] == digests
     assert len(set(found.keys)) == 2000
 

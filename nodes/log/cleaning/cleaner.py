@@ -64,7 +64,9 @@ class Step(NamedTuple):
     io_bytes: int
     """How many bytes were read and written since the last step; for a throttle."""
     to_sync: Sequence[File | str] = ()
-    """Files, and paths of directories, to be synced in this order."""
+    """Files, or paths of directories, to be synced in any order, best all at once: then a file
+    system may commit them together.
+    """
 
 
 class CleaningStats(NamedTuple):

@@ -64,8 +64,8 @@ class Step(NamedTuple):
     io_bytes: int
     """How many bytes were read and written since the last step; for a throttle."""
     to_sync: Sequence[File | str] = ()
-    """Files, or paths of directories, to be synced in any order, best all at once: then a file
-    system may commit them together.
+    """Files, and paths of directories, to be synced in any order, best all at once: then a file
+    system commits them together.
     """
 
 
@@ -116,6 +116,10 @@ class Cleaning:
 
         Raises CleaningEnded, LogCorrupt, OSError.
         """
+        # The last name that an earlier cleaning gave is not synced yet. After a crash its `.swap`
+        # would count, with the indexes of this one.
+        self._reading = self._log.segments.all[:-1]
+        yield from self._pause((self._log.segments.directory,))
         try:
             yield from self._read_keys()
             for keys in self._offsets.decide():
@@ -227,10 +231,10 @@ class Cleaning:
             if same and len(group) == 1:
                 return
             indexed = any(disk.exists(f"{segment.stem}.txnindex") for segment in group)
-            yield from self._pause(cleaned.finish(aborted if aborted or indexed else None))
-            cleaned.close()
+            files = cleaned.finish(aborted if aborted or indexed else None)
             rename_indexes(disk, group[0].stem, CLEANED, SWAP)
-            yield from self._pause((directory,))
+            yield from self._pause((*files, directory))
+            cleaned.close()
             installed = True
             with log.health.failing():
                 install(disk, directory, log.segments, log.snapshots, group)

@@ -3,7 +3,8 @@
 As in Kafka, the files of the new segment are written with the suffix `.cleaned`, renamed to
 `.swap`, and then to their final names. The rename of the log file to `.log.swap` decides:
 
-1. The `.cleaned` files are complete and synced. The indexes are renamed to `.swap`; that is synced.
+1. The `.cleaned` files are complete. The indexes are renamed to `.swap`. Contents and names are
+   synced, all at once: without a `.log.swap` none of them counts.
 2. The log file is renamed to `.log.swap`; that is synced. From here on the new segment counts.
 3. The old segments are removed, except for the log file of the first, and the indexes get their
    final names; that is synced.

@@ -1,6 +1,7 @@
 """What a cleaning leaves of a log."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch, read_header
 from nodes.log.cleaning import cleaner
-from nodes.log.cleaning.cleaner import CleaningEnded, Step
+from nodes.log.cleaning.cleaner import Cleaning, CleaningEnded, Step
 from nodes.log.config import LogConfig
 from nodes.log.errors import LogCorrupt
 from nodes.log.log import Log
@@ -24,6 +25,7 @@ from tests.support.nodes.cleaning import (
     keyed,
     pairs_of,
     roll,
+    small_map,
 )
 
 E1 = Epoch(1)
@@ -200,6 +202,20 @@ def test_leader_epochs_stay() -> None:
     assert log.epochs == epochs
     disk.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
     assert open_log(disk, config=COMPACTED).epochs == epochs
+
+
+def test_crash_in_a_cleaning_restores_no_file_of_the_one_before() -> None:
+    """The two may have written the same segment, and nothing was flushed in between."""
+    disk, log = log_with(keyed((b"a", b"1")), keyed((b"a", b"2")))
+    run = cleaning(log)
+    do(run, disk)
+    again = Cleaning(log, Offset(2), offsets=small_map(start=1), now_ms=5000, window_bytes=300)
+    with closing(again.steps()) as steps:
+        for target in next(steps).to_sync:
+            assert isinstance(target, str)
+            disk.sync_dir(target)
+        disk.crash()
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
 
 
 @pytest.mark.parametrize(("position", "why"), [(70, "offset"), (69 + 65, "CRC32C")])

@@ -1,8 +1,8 @@
 """What a coordinator remembers is what its log says, also after compaction.
 
-A second machine replays the log, and must remember the same: after every few writes, and when the
-leadership ends. A third one replays what compaction may leave of the log (`compacted_log`), and
-must remember the same too. Only the next leader would notice otherwise.
+A second machine replays the log, and must remember the same: whenever the log has grown by a share,
+and when the leadership ends. A third one replays what compaction may leave of the log
+(`compacted_log`), and must remember the same too. Only the next leader would notice otherwise.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,11 @@ from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.replica import Replica
 
 NAME: Final = "coordinators-replay"
-EVERY: Final = 16
-"""So many writes are made between two checks: a check costs as much as the whole log."""
+AT_LEAST: Final = 16
+"""So many writes at least are made between two checks."""
+SHARE: Final = 1 / 4
+"""By this share of its writes the log grows between two checks. A check costs as much as the whole
+log, so with a constant number of writes all checks together would cost its square."""
 
 MakeMachine = Callable[[], Machine]
 
@@ -52,15 +55,16 @@ def watch_coordinators(shards: Shards[Any], judges: Judges) -> None:
 
 def _watch(shard: Shard[Any], make: MakeMachine, judges: Judges) -> None:
     apply, close = shard._apply, shard.close
-    writes = 0
+    writes, due = 0, AT_LEAST
 
     def applied(effects: Effects, *more: Any) -> None:
-        nonlocal writes
+        nonlocal writes, due
         judges.before(shard.replica, shard.machine, effects)
         apply(effects, *more)
         judges.after(shard.replica, shard.machine)
         writes += bool(effects.records)
-        if effects.records and writes % EVERY == 0:
+        if writes == due:
+            due += max(AT_LEAST, round(writes * SHARE))
             judges.replay(shard.replica, shard.machine, make)
 
     def closed() -> None:

@@ -49,7 +49,7 @@ CLOCK_ROWS: Sequence[dict[str, Any]] = tuple(
 class Shape:
     """What kind of run is made."""
 
-    sends: int = 24_000
+    sends: int = 4_000
     seed: int = 7
     topics: Mapping[str, int] = field(default_factory=lambda: dict(ACKS))
 

@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from tests.support.tiers import (
+    CLUSTERS,
     LONGEST,
     SPARK,
     a_third_fast,
@@ -108,9 +109,10 @@ def test_a_third_is_fast_and_the_rest_is_slow() -> None:
 
 
 def test_a_session_begins_with_files_that_exist() -> None:
-    """In the order in which they are named; all others come after them."""
+    """In the order in which they are named; then others with clusters, and then the rest."""
     assert all((ROOT / each).is_file() for each in LONGEST)
-    assert sorted(["tests/a.py", *reversed(LONGEST)], key=place) == [*LONGEST, "tests/a.py"]
+    rest = [f"{CLUSTERS}a.py", "tests/a.py"]
+    assert sorted([*reversed(rest), *reversed(LONGEST)], key=place) == [*LONGEST, *rest]
 
 
 USES_SPARK = re.compile(r"\bspark: Any\b|\blocal_spark_session\(|\"spark\"\)\.")

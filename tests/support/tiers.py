@@ -55,6 +55,9 @@ LONGEST: Final = (
     "tests/system/test_old_control_plane.py",
     "tests/harness/targets/ssh/test_runs.py",
     "tests/harness/bench/test_command.py",
+    "tests/nodes/test_sources.py",
+    "tests/highwater/test_pytest_plugin.py",
+    "tests/highwater/test_notebooks.py",
     "tests/system/test_membership_faults.py",
     "tests/system/test_foreign_failures.py",
     "tests/system/test_disk_faults.py",
@@ -85,6 +88,8 @@ LONGEST: Final = (
 )
 """The files that take longest, roughly in this order: a worker that begins one of them last keeps
 the others waiting. The tests of a file stay on one worker."""
+CLUSTERS: Final = "tests/system/"
+"""The other files in this folder come next: they start whole clusters, which takes many seconds."""
 
 
 SPARK: Final = (
@@ -103,7 +108,9 @@ Spark many seconds, and the others find it there, with its classes loaded."""
 
 def place(file: str) -> int:
     """Return the place of a test file in the order of a session."""
-    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+    if file in LONGEST:
+        return LONGEST.index(file)
+    return len(LONGEST) + (not file.startswith(CLUSTERS))
 
 
 def file_of(test: str) -> str:

@@ -9,7 +9,7 @@ import gc
 import os
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
@@ -168,6 +168,16 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 _LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Hardly anything that collecting makes is garbage: looking for it takes a quarter of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -1,9 +1,13 @@
 """Judge a run while it goes on, segment by segment, with a state that does not grow with time.
 
-    intervals     a compact set of sequence numbers with a bounded size
     suspects      what a suspect is, and maps with a bounded size
-    columns       the rows that following looks at, converted a column at a time
+    columns       the rows that following looks at, a column at a time
+    intervals     a compact set of sequence numbers with a bounded size
+    logs          what is kept of the log of a partition
+    readers       what is kept of consumers: their positions
+    producers     what is kept of producers: the sequences that were read
     state         what is kept of the history from segment to segment, and the suspects it shows
+    singly        the rows that need a look at each of them
     transactions  what is kept of transactions
     groups        what is kept of groups, and of the copies that they make
     outputs       what is kept of a tested program's output

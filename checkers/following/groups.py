@@ -6,9 +6,12 @@ were read, by the record that they were made from. Each part is bounded and forg
 entries.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from checkers.following.columns import Ints
 from checkers.following.intervals import Intervals, Seen
 from checkers.following.suspects import Recent, Row, Suspect, of_offset, of_values
 from checkers.history.settings import FOREVER_NS
@@ -50,6 +53,8 @@ class GroupState:
         self._shares: Recent[tuple[str, str, int], _Share] = Recent(groups)
         self._sources: Recent[tuple[str, int], Source] = Recent(offsets)
         self._copies: Recent[int, tuple[str, int]] = Recent(offsets)
+        self._copied: Recent[tuple[str, int], None] = Recent(offsets)
+        """Groups and values of records that they copied."""
         self._visible: Recent[tuple[str, int], int] = Recent(offsets)
         self._lines: Recent[tuple[str, str, int, str, int], tuple[int, int, int, int]] = Recent(
             groups
@@ -59,7 +64,7 @@ class GroupState:
 
     def size(self) -> int:
         """The number of entries."""
-        copies = len(self._sources) + len(self._copies) + len(self._visible)
+        copies = len(self._sources) + len(self._copies) + len(self._copied) + len(self._visible)
         shares = sum(each.size() for each in self._shares.values())
         return copies + len(self._lines) + len(self._copiers) + shares
 
@@ -98,10 +103,10 @@ class GroupState:
         for assigned in share.assigned:
             yield from _compared(assigned, row)
 
-    def settle(self, records: Callable[[str, int], Mapping[int, int]]) -> Iterator[Suspect]:
+    def settle(self, records: Callable[[str, int], Ints]) -> Iterator[Suspect]:
         """Look for records that were skipped, or not copied, below the offsets that had been
         committed at the last call: by now the rows of all writers up to these commits are there.
-        records: returns the values that were read in a partition, by offset."""
+        records: returns the offsets that were read in a partition, in ascending order."""
         for (group, topic, partition), share in self._shares.items():
             at = {"group": group, "topic": topic, "partition": partition}
             if share.due > share.checked:
@@ -116,23 +121,22 @@ class GroupState:
             return
         for offset in [each for each in share.uncopied if each < share.due]:
             value = share.uncopied.pop(offset)
-            yield of_values("uncopied", at, value, example).about(group=at["group"])
+            if (at["group"], value) not in self._copied:
+                yield of_values("uncopied", at, value, example).about(group=at["group"])
 
     def copied(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
         """Add a send that names the record from which it was made. seen: its value was read."""
         copied = (row["group"], row["copies"])
         if (source := self._sources.get(copied)) is not None:
             self._copiers[row["group"], source[1]] = row["copies"]
-            share = self._shares.get((source[0], source[1], source[2]))
-            if share is not None:
-                share.uncopied.pop(source[3], None)
+        self._copied[copied] = None
         self._copies[row["value"]] = copied
         if seen:
             yield from self._shown(row, copied)
 
-    def knows_copy(self, value: int) -> bool:
-        """Whether a value is a copy."""
-        return value in self._copies
+    def copies(self) -> list[int]:
+        """The values of copies."""
+        return [*self._copies]
 
     def read(self, row: Row) -> Iterator[Suspect]:
         """Add a record that was read for the first time."""
@@ -160,17 +164,15 @@ class GroupState:
         self._lines[line] = here if last is None else max(last, here)
 
 
-def _skipped(share: _Share, at: Row, records: Mapping[int, int]) -> Iterator[Suspect]:
+def _skipped(share: _Share, at: Row, records: Ints) -> Iterator[Suspect]:
     if share.start is None:
         return
-    first, last = max(share.start, share.checked, share.delivered.floor), share.due
-    if last - first > len(records):
-        within = sorted(offset for offset in records if first <= offset < last)
-    else:
-        within = [offset for offset in range(first, last) if offset in records]
-    for offset in within:
-        if not share.delivered.seen(offset):
-            yield of_offset("skipped-record", at, offset).about(group=at["group"])
+    first, last = np.searchsorted(
+        records, (max(share.start, share.checked, share.delivered.floor), share.due)
+    )
+    within = records[first:last]
+    for offset in within[~share.delivered.all_seen(within)].tolist():
+        yield of_offset("skipped-record", at, offset).about(group=at["group"])
 
 
 def _compared(assigned: Row, commit: Row) -> Iterator[Suspect]:

@@ -7,6 +7,10 @@ more whether they were added.
 from bisect import bisect_right
 from enum import Enum, auto
 
+import numpy as np
+
+from checkers.following.columns import Flags, Ints
+
 
 class Seen(Enum):
     """The result of adding a number."""
@@ -36,6 +40,14 @@ class Intervals:
         at = bisect_right(self._begins, number) - 1
         return at >= 0 and number < self._ends[at]
 
+    def all_seen(self, numbers: Ints) -> Flags:
+        """The same for many numbers."""
+        if not self._begins:
+            return np.zeros(len(numbers), np.bool_)
+        at = np.searchsorted(np.array(self._begins), numbers, side="right") - 1
+        seen: Flags = (at >= 0) & (numbers < np.array(self._ends)[at])
+        return seen
+
     def add(self, number: int) -> Seen:
         """Add a number, and return whether it was there."""
         if number < self.floor:
@@ -57,6 +69,31 @@ class Intervals:
             self._ends.insert(after, number + 1)
             self._forget()
         return Seen.NEW
+
+    def add_all(self, numbers: Ints) -> Flags:
+        """Add many numbers, and return which of them certainly were there, or stand there again."""
+        again = self.all_seen(numbers)
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
+        repeated = np.zeros(len(numbers), np.bool_)
+        repeated[1:] = ascending[1:] == ascending[:-1]
+        self._join(ascending[~repeated & ~again[order] & (ascending >= self.floor)])
+        again[order[repeated]] = True
+        return again
+
+    def _join(self, fresh: Ints) -> None:
+        """Add numbers that are not there, in ascending order."""
+        if not len(fresh):
+            return
+        begins = np.sort(np.concatenate((np.array(self._begins, np.int64), fresh)), kind="stable")
+        ends = np.sort(np.concatenate((np.array(self._ends, np.int64), fresh + 1)), kind="stable")
+        apart = begins[1:] != ends[:-1]
+        begins = begins[np.concatenate(([True], apart))]
+        ends = ends[np.concatenate((apart, [True]))]
+        self._begins = begins[-self._limit :].tolist()
+        self._ends = ends[-self._limit :].tolist()
+        if len(begins) > self._limit:
+            self.floor = self._begins[0]
 
     def _forget(self) -> None:
         if len(self._begins) > self._limit:

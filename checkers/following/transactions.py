@@ -5,9 +5,14 @@ values of transactions that are surely not committed. Each part is bounded and f
 entries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
+import numpy as np
+
+from checkers.following.columns import MISSING, Flags, Ints, Piece, groups
 from checkers.following.suspects import Recent, Row, Suspect, of_values
+from checkers.history.history import INIT
 from checkers.history.settings import FOREVER_NS
 
 TAKE_OVERS = 10
@@ -30,27 +35,32 @@ class TransactionState:
         lists = [*self._inits.values(), *self._aborted.values()]
         return sum(map(len, lists)) + len(self._fenced) + len(self._of_value)
 
-    def producer(self, row: Row) -> None:
-        """Add a row init-producer."""
-        if row["transactional_id"] is not None and row["type"] != "fail":
-            known = self._inits.get(row["transactional_id"], [])
-            self._inits[row["transactional_id"]] = [*known[-(TAKE_OVERS - 1) :], row]
+    def fenced(self, piece: Piece, sends: Flags) -> Flags:
+        """Add the producers that begin in a piece, and return which sends are of a producer that
+        another one had fenced before."""
+        for row in piece.rows(np.flatnonzero(piece.having("f", INIT))):
+            if row["transactional_id"] is not None and row["type"] != "fail":
+                known = self._inits.get(row["transactional_id"], [])
+                self._inits[row["transactional_id"]] = [*known, row]
+        ids = piece.words["transactional_id"].tolist()
+        taken_over = np.array([len(self._inits.get(each, ())) > 1 for each in ids], np.bool_)
+        found = np.zeros(len(piece), np.bool_)
+        at = np.flatnonzero(sends & taken_over[piece["transactional_id"]])
+        for key, rows in groups(piece["transactional_id"][at] << 32 | piece["client"][at]):
+            mine, inits = at[rows], self._inits[ids[key >> 32]]
+            found[mine] = _fenced(inits, key & 0xFFFF_FFFF, piece["invoke_ns"][mine])
+        for inits in self._inits.values():
+            del inits[:-TAKE_OVERS]
+        return found
 
-    def concerns(self, send: Row) -> bool:
-        """Whether a send may be suspect, or make another row suspect: it surely failed, or its
-        transactional id was taken over."""
-        if send["txn"] is None:
-            return False
-        return send["type"] == "fail" or len(self._inits.get(send["transactional_id"], ())) > 1
+    def values(self) -> list[int]:
+        """The values of fenced producers, and of transactions that are not committed."""
+        return [*self._fenced, *self._of_value]
 
-    def knows(self, value: int) -> bool:
-        """Whether a value is of a fenced producer, or of a transaction that is not committed."""
-        return value in self._fenced or value in self._of_value
-
-    def sent(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
-        """Add a send in a transaction. seen: its value was read before."""
+    def sent(self, row: Row, *, fenced: bool, seen: bool) -> Iterator[Suspect]:
+        """Add a send in a transaction. fenced: its producer was; seen: its value was read."""
         value, txn = row["value"], row["txn"]
-        if row["transactional_id"] is not None and self._is_fenced(row):
+        if fenced:
             self._fenced[value] = row["transactional_id"]
             if seen:
                 yield self._zombie(row)
@@ -72,24 +82,6 @@ class TransactionState:
             self._aborted[txn][value] = True
             yield from self._false_abort(row, txn)
 
-    def _is_fenced(self, send: Row) -> bool:
-        inits = self._inits.get(send["transactional_id"], [])
-        own = max(
-            (
-                _over_ns(r)
-                for r in inits
-                if r["client"] == send["client"] and r["invoke_ns"] <= send["invoke_ns"]
-            ),
-            default=None,
-        )
-        return own is not None and any(
-            r["client"] != send["client"]
-            and r["type"] == "ok"
-            and own < r["invoke_ns"]
-            and _over_ns(r) < send["invoke_ns"]
-            for r in inits
-        )
-
     def _zombie(self, row: Row) -> Suspect:
         found = of_values("zombie-write", row, row["value"])
         return found.about(transactional_id=self._fenced[row["value"]])
@@ -98,6 +90,32 @@ class TransactionState:
         values = self._aborted[txn]
         if values and all(values.values()):
             yield of_values("false-abort", row, *values).about(txn=txn)
+
+
+def _fenced(inits: Sequence[Row], client: int, sent_ns: Ints) -> Flags:
+    """Whether a client that sends at these times had been fenced: another producer began after its
+    own beginning was over, and had begun before the send."""
+    own = [row for row in inits if row["client"] == client]
+    others = [row for row in inits if row["client"] != client and row["type"] == "ok"]
+    own_ns = _greatest(
+        [row["invoke_ns"] for row in own], list(map(_over_ns, own)), sent_ns, side="right"
+    )
+    other_ns = _greatest(
+        list(map(_over_ns, others)), [row["invoke_ns"] for row in others], sent_ns, side="left"
+    )
+    fenced: Flags = (own_ns != MISSING) & (own_ns < other_ns)
+    return fenced
+
+
+def _greatest(
+    times: Sequence[int], numbers: Sequence[int], until: Ints, *, side: Literal["left", "right"]
+) -> Ints:
+    """The greatest of the numbers whose times are before `until` (side right: or equal); MISSING
+    without one."""
+    order = np.argsort(times, kind="stable")
+    greatest = np.maximum.accumulate([MISSING, *np.array(numbers, np.int64)[order]])
+    found: Ints = greatest[np.searchsorted(np.array(times, np.int64)[order], until, side=side)]
+    return found
 
 
 def _over_ns(row: Row) -> int:

@@ -1,0 +1,95 @@
+"""The state by columns shows the suspects that a look at row after row shows."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from checkers.following.state import HistoryState
+from checkers.following.suspects import Suspect
+from checkers.history.history import HISTORY, table
+from tests.support.checkers.following_slow import suspects
+
+KEPT = (
+    "op", "client", "value", "offset", "invoke_ns", "complete_ns", "acks", "txn", "other_op",
+    "other_offset",
+)  # fmt: skip
+"""What is compared of evidence."""
+EVERY_KIND = {
+    "phantom", "nonmonotonic-poll", "inconsistent-offset", "lost-write", "torn-transaction",
+    "duplicate", "reordered-send", "aborted-read", "false-abort", "zombie-write", "lost-commit",
+    "stale-commit", "delivered-again", "skipped-record", "uncopied", "copied-twice",
+    "copied-out-of-order",
+}  # fmt: skip
+
+
+def history(random: Random) -> list[dict[str, Any]]:
+    """Rows of few clients, values and offsets, so that most of them have to do with others. The
+    offsets grow slowly, as those of a log; in some histories nothing is as it should be."""
+    wild, made = random.random() < 0.3, []
+    for number in range(random.randint(5, 80)):
+        now = random.randint(0, 8) if wild else number
+        near = random.randint(0, 6) if wild else max(0, number // 8 + random.randint(-2, 2))
+        row = {
+            "f": random.choice(("poll", "poll", "poll", "send", "send", "init-producer", "assign",
+                                "assigned", "offset-commit")),
+            "type": random.choice(("ok", "ok", "ok", "ok", "fail", "info")),
+            "op": random.randint(0, 6) if wild else number,
+            "client": random.randint(1, 3),
+            "invoke_ns": now,
+            "complete_ns": random.choice((now + 1, now + 3, None)),
+        }  # fmt: skip
+        if row["f"] == "init-producer":
+            row["transactional_id"] = random.choice(("id-1", "id-2", None))
+            made.append(row)
+            continue
+        row |= {
+            "topic": random.choice(("one", "one", "one", "two", None) if wild else ("one", "two")),
+            "partition": random.randint(0, 1),
+            "offset": near if random.random() < 0.9 else None,
+            "group": random.choice(("g", "g", "h", None)),
+            "generation": random.choice((1, 2, 3, None)),
+        }
+        if row["f"] in ("poll", "send"):
+            row["value"] = random.randint(1, 2) << 32 | (near if random.random() < 0.8 else 3)
+        if row["f"] == "poll" and random.random() < 0.05:
+            row["value"] = None
+        if row["f"] == "assigned" and random.random() < 0.05:
+            row["offset"] = -1
+        if row["f"] == "send":
+            row["acks"] = random.choice((-1, -1, 1, 0, None))
+            row["txn"] = random.choice((None, near, 1))
+            row["transactional_id"] = random.choice(("id-1", "id-2", None))
+            copied = random.randint(1, 2) << 32 | random.randint(0, near + 1)
+            row["copies"] = random.choice((None, copied))
+        made.append(row)
+    return made
+
+
+def told(found: Sequence[Suspect]) -> Counter[Suspect | tuple[object, ...]]:
+    """Suspects in a form that can be compared."""
+    return Counter(
+        each
+        if each.evidence is None
+        else (each.kind, each.topic, each.partition, *map(each.evidence.get, KEPT))
+        for each in found
+    )
+
+
+def test_suspects_are_those_of_row_after_row() -> None:
+    """Wherever a history is cut into segments."""
+    kinds: set[str] = set()
+    for seed in range(600):
+        random = Random(seed)
+        rows = history(random)
+        cuts = [random.randint(0, len(rows)) for _ in range(random.randint(0, 5))]
+        bounds = sorted((0, *cuts, len(rows)))
+        segments = [table(HISTORY, rows[begin:end]) for begin, end in pairwise(bounds)]
+        state, found = HistoryState(), list[Suspect]()
+        for segment in segments:
+            found += [*state.take(segment), *state.settle()]
+        expected = suspects(segment.to_pylist() for segment in segments)
+        assert told(found) == told(expected), f"seed {seed}"
+        kinds |= {each.kind for each in expected}
+    assert kinds == EVERY_KIND

@@ -9,7 +9,9 @@
     state         what is kept of the history from segment to segment, and the suspects it shows
     singly        the rows that need a look at each of them
     transactions  what is kept of transactions
-    groups        what is kept of groups, and of the copies that they make
+    groups        what is kept of groups
+    copies        what is kept of the copies that groups make
+    recent_rows   rows of numbers with a bounded size
     outputs       what is kept of a tested program's output
     memory        what is kept of the cluster's rows and of faults
     evidence      which rows concern a suspect, and which detectors judge it

@@ -1,40 +1,45 @@
 """What is kept of groups while a run goes on, and the suspects that it shows.
 
-For every partition of a group: the offsets that were delivered, as intervals; the values that were
-delivered and not copied yet; the last commits and assignments. For every group: the copies that
-were read, by the record that they were made from. Each part is bounded and forgets its oldest
-entries.
+For every partition of a group: the offsets that were delivered, as intervals; the last commits and
+assignments; and the values that were delivered and not judged yet (`copies` has what became of
+them). Each part is bounded and forgets its oldest entries.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from checkers.following.columns import Ints
-from checkers.following.intervals import Intervals, Seen
-from checkers.following.suspects import Recent, Row, Suspect, of_offset, of_values
+from checkers.following.columns import MISSING, Flags, Ints, Partition, Piece, groups
+from checkers.following.copies import CopyState
+from checkers.following.intervals import Intervals
+from checkers.following.producers import ProducerState
+from checkers.following.suspects import Recent, Suspect, of_offset, of_values
+from checkers.frames.ownership import ASSIGNED
 from checkers.history.settings import FOREVER_NS
 
-CALLS = 50
+CALLS: Final = 50
 """How many commits and assignments of one partition are kept."""
 
-Source = tuple[str, str, int, int]
-"""Group, topic, partition and offset of a record that was copied."""
-Place = tuple[str, int, int]
-"""Topic, partition and offset of a copy."""
+_CALL: Final = ("offset", "invoke_ns", "complete_ns", "client", "generation")
+"""What is kept of a commit or an assignment: a column of a matrix for each."""
+
+
+def _no_rows(columns: int) -> Ints:
+    return np.zeros((0, columns), np.int64)
 
 
 @dataclass(slots=True)
 class _Share:
-    """One partition of one group. uncopied: the delivered values by offset. committed: the greatest
-    acknowledged offset; due: what it was at the last call of `settle`; checked: up to which offset
-    skipped records were looked for."""
+    """One partition of one group. uncopied: offset and value of delivered records. committed: the
+    greatest acknowledged offset; due: what it was at the last call of `settle`; checked: up to
+    which offset skipped records were looked for."""
 
     delivered: Intervals
-    uncopied: Recent[int, int]
-    commits: list[Row] = field(default_factory=list)
-    assigned: list[Row] = field(default_factory=list)
+    uncopied: Ints = field(default_factory=lambda: _no_rows(2))
+    commits: Ints = field(default_factory=lambda: _no_rows(len(_CALL)))
+    assigned: Ints = field(default_factory=lambda: _no_rows(len(_CALL)))
     start: int | None = None
     checked: int = 0
     due: int = 0
@@ -44,149 +49,126 @@ class _Share:
         calls = len(self.commits) + len(self.assigned)
         return len(self.delivered) + len(self.uncopied) + calls
 
+    def begin(self, offsets: Ints) -> None:
+        """Somebody was given these offsets, or began there."""
+        if len(offsets):
+            first = int(offsets.min())
+            self.start = first if self.start is None else min(self.start, first)
+
 
 class GroupState:
-    """The state; rows come in the order in which their writers recorded them."""
+    """The state; rows come in the order in which their writers recorded them. Within a piece the
+    rows of members count as earlier than those of producers and of other readers."""
 
     def __init__(self, *, groups: int, offsets: int, intervals: int) -> None:
         self._offsets, self._intervals = offsets, intervals
         self._shares: Recent[tuple[str, str, int], _Share] = Recent(groups)
-        self._sources: Recent[tuple[str, int], Source] = Recent(offsets)
-        self._copies: Recent[int, tuple[str, int]] = Recent(offsets)
-        self._copied: Recent[tuple[str, int], None] = Recent(offsets)
-        """Groups and values of records that they copied."""
-        self._visible: Recent[tuple[str, int], int] = Recent(offsets)
-        self._lines: Recent[tuple[str, str, int, str, int], tuple[int, int, int, int]] = Recent(
-            groups
-        )
-        self._copiers: Recent[tuple[str, str], int] = Recent(groups)
-        """A record that the group copied, by group and topic."""
+        self._copies = CopyState(groups=groups, offsets=offsets)
 
     def size(self) -> int:
         """The number of entries."""
-        copies = len(self._sources) + len(self._copies) + len(self._copied) + len(self._visible)
-        shares = sum(each.size() for each in self._shares.values())
-        return copies + len(self._lines) + len(self._copiers) + shares
+        return self._copies.size() + sum(each.size() for each in self._shares.values())
 
-    def _share(self, row: Row) -> _Share:
-        key = (row["group"], row["topic"], row["partition"])
+    def take(self, piece: Piece, new: Flags, producers: ProducerState) -> Iterator[Suspect]:
+        """Add the rows of a piece. new: records that were read for the first time at their offset;
+        producers: as they were before this piece."""
+        members = (piece.place >= 0) & piece.having("type", "ok") & piece.known("group")
+        assigned = members & piece.having("f", ASSIGNED)
+        committed = members & piece.having("f", "offset-commit") & piece.known("offset")
+        delivered = members & piece.having("f", "poll") & piece.known("offset")
+        at = np.flatnonzero(assigned | committed | delivered)
+        fresh = np.zeros(len(piece), np.bool_)
+        for key, rows in groups(piece["group"][at] << 32 | piece.place[at]):
+            mine = at[rows]
+            group, place = piece.words["group"][key >> 32], piece.partitions[key & 0xFFFF_FFFF]
+            share = self._share(group, place)
+            got, commits, begins = (mine[kind[mine]] for kind in (delivered, committed, assigned))
+            yield from self._deliver(piece, share, got, commits, fresh)
+            compared = _compared(share, _calls(piece, commits), _calls(piece, begins))
+            named = {"topic": place[0], "partition": place[1]}
+            yield from (of_offset(kind, named, at).about(group=group) for kind, at in compared)
+        yield from self._copies.take(piece, np.flatnonzero(fresh), new, producers)
+        for (group, _, _), share in self._shares.items():
+            copied = self._copies.known(group, share.uncopied[:, 1])
+            share.uncopied = share.uncopied[~copied][-self._offsets :]
+        self._copies.forget()
+
+    def _share(self, group: str, at: Partition) -> _Share:
+        key = (group, *at)
         if key not in self._shares:
-            self._shares[key] = _Share(Intervals(self._intervals), Recent(self._offsets))
+            self._shares[key] = _Share(Intervals(self._intervals))
         return self._shares[key]
 
-    def delivered(self, row: Row) -> Iterator[Suspect]:
-        """Add a record that a member got."""
-        share, offset, value = self._share(row), row["offset"], row["value"]
-        share.start = offset if share.start is None else min(share.start, offset)
-        if share.delivered.add(offset) is Seen.AGAIN:
-            if offset < share.committed:
-                yield of_offset("delivered-again", row).about(group=row["group"])
-        elif value is not None:
-            share.uncopied[offset] = value
-            at = (row["group"], row["topic"], row["partition"], offset)
-            self._sources[row["group"], value] = at
-
-    def assigned(self, row: Row) -> Iterator[Suspect]:
-        """Add an assignment of a partition."""
-        share, position = self._share(row), row["offset"]
-        share.assigned = [*share.assigned[-(CALLS - 1) :], row]
-        if position is not None and position >= 0:
-            share.start = position if share.start is None else min(share.start, position)
-        for commit in share.commits:
-            yield from _compared(row, commit)
-
-    def committed(self, row: Row) -> Iterator[Suspect]:
-        """Add an acknowledged commit."""
-        share = self._share(row)
-        share.commits = [*share.commits[-(CALLS - 1) :], row]
-        share.committed = max(share.committed, row["offset"])
-        for assigned in share.assigned:
-            yield from _compared(assigned, row)
+    def _deliver(
+        self, piece: Piece, share: _Share, at: Ints, commits: Ints, fresh: Flags
+    ) -> Iterator[Suspect]:
+        """Add the records that members got, and mark those that they got for the first time."""
+        offset = piece["offset"][at]
+        share.begin(offset)
+        greatest = np.maximum.accumulate([share.committed, *piece["offset"][commits].tolist()])
+        again = share.delivered.add_all(offset)
+        repeated = again & (offset < greatest[np.searchsorted(commits, at)])
+        for row in piece.rows(at[repeated]):
+            yield of_offset("delivered-again", row).about(group=row["group"])
+        share.committed = int(greatest[-1])
+        kept = at[~again & (piece["value"][at] != MISSING)]
+        fresh[kept] = True
+        uncopied = np.column_stack((piece["offset"][kept], piece["value"][kept]))
+        share.uncopied = np.concatenate((share.uncopied, uncopied))
 
     def settle(self, records: Callable[[str, int], Ints]) -> Iterator[Suspect]:
         """Look for records that were skipped, or not copied, below the offsets that had been
         committed at the last call: by now the rows of all writers up to these commits are there.
         records: returns the offsets that were read in a partition, in ascending order."""
         for (group, topic, partition), share in self._shares.items():
-            at = {"group": group, "topic": topic, "partition": partition}
             if share.due > share.checked:
-                yield from _skipped(share, at, records(topic, partition))
-                yield from self._uncopied(share, at)
+                at = {"topic": topic, "partition": partition}
+                for offset in _skipped(share, records(topic, partition)):
+                    yield of_offset("skipped-record", at, offset).about(group=group)
+                if (example := self._copies.example(group, topic)) is not None:
+                    due = share.uncopied[:, 0] < share.due
+                    for value in share.uncopied[due, 1].tolist():
+                        yield of_values("uncopied", at, value, example).about(group=group)
+                    share.uncopied = share.uncopied[~due]
                 share.checked = share.due
             share.due = share.committed
 
-    def _uncopied(self, share: _Share, at: Row) -> Iterator[Suspect]:
-        example = self._copiers.get((at["group"], at["topic"]))
-        if example is None:
-            return
-        for offset in [each for each in share.uncopied if each < share.due]:
-            value = share.uncopied.pop(offset)
-            if (at["group"], value) not in self._copied:
-                yield of_values("uncopied", at, value, example).about(group=at["group"])
 
-    def copied(self, row: Row, *, seen: bool) -> Iterator[Suspect]:
-        """Add a send that names the record from which it was made. seen: its value was read."""
-        copied = (row["group"], row["copies"])
-        if (source := self._sources.get(copied)) is not None:
-            self._copiers[row["group"], source[1]] = row["copies"]
-        self._copied[copied] = None
-        self._copies[row["value"]] = copied
-        if seen:
-            yield from self._shown(row, copied)
-
-    def copies(self) -> list[int]:
-        """The values of copies."""
-        return [*self._copies]
-
-    def read(self, row: Row) -> Iterator[Suspect]:
-        """Add a record that was read for the first time."""
-        if (copied := self._copies.get(row["value"])) is not None:
-            yield from self._shown(row, copied)
-
-    def _shown(self, row: Row, copied: tuple[str, int]) -> Iterator[Suspect]:
-        """Handle a copy that is in the log."""
-        group, input_value = copied
-        first = self._visible.get(copied)
-        if first is not None and first != row["value"]:
-            found = of_values("copied-twice", row, first, row["value"], input_value)
-            yield found.about(group=group)
-            return
-        self._visible[copied] = row["value"]
-        source = self._sources.get(copied)
-        if source is None or row["offset"] is None:
-            return
-        line = (group, source[1], source[2], row["topic"], row["partition"])
-        here = (row["offset"], source[3], row["value"], input_value)
-        last = self._lines.get(line)
-        if last is not None and (last[0] < here[0]) != (last[1] < here[1]):
-            found = of_values("copied-out-of-order", row, *last[2:], *here[2:])
-            yield found.about(group=group)
-        self._lines[line] = here if last is None else max(last, here)
-
-
-def _skipped(share: _Share, at: Row, records: Ints) -> Iterator[Suspect]:
+def _skipped(share: _Share, records: Ints) -> list[int]:
+    """The offsets of records that no member got."""
     if share.start is None:
-        return
-    first, last = np.searchsorted(
-        records, (max(share.start, share.checked, share.delivered.floor), share.due)
-    )
+        return []
+    least = max(share.start, share.checked, share.delivered.floor)
+    first, last = np.searchsorted(records, (least, share.due))
     within = records[first:last]
-    for offset in within[~share.delivered.all_seen(within)].tolist():
-        yield of_offset("skipped-record", at, offset).about(group=at["group"])
+    skipped: list[int] = within[~share.delivered.all_seen(within)].tolist()
+    return skipped
 
 
-def _compared(assigned: Row, commit: Row) -> Iterator[Suspect]:
-    """Compare an assignment with an acknowledged commit."""
-    position, group = assigned["offset"], commit["group"]
-    if _over_ns(commit) < assigned["invoke_ns"]:
-        if position is not None and 0 <= position < commit["offset"]:
-            yield of_offset("lost-commit", assigned).about(group=group)
-    elif _over_ns(assigned) < commit["invoke_ns"]:
-        generations = (commit["generation"], assigned["generation"])
-        older = None not in generations and generations[0] < generations[1]
-        if older and commit["client"] != assigned["client"]:
-            yield of_offset("stale-commit", commit).about(group=group)
+def _compared(share: _Share, commits: Ints, assigned: Ints) -> Iterator[tuple[str, int]]:
+    """Add acknowledged commits and assignments, and compare each of them with those of the other
+    kind that are known: yield kinds of suspects, and offsets."""
+    share.begin(assigned[:, 0][assigned[:, 0] >= 0])
+    kept = (len(share.assigned), len(share.commits))
+    share.assigned = np.concatenate((share.assigned, assigned))
+    share.commits = np.concatenate((share.commits, commits))
+    # A row for each assignment, a column for each commit.
+    position, began_ns, had_ns, member, generation = share.assigned.T[:, :, np.newaxis]
+    offset, sent_ns, over_ns, client, older = share.commits.T[:, np.newaxis, :]
+    fresh = np.ones((len(share.assigned), len(share.commits)), np.bool_)
+    fresh[: kept[0], : kept[1]] = False
+    before = over_ns < began_ns
+    lost = fresh & before & (position >= 0) & (position < offset)
+    stale = fresh & ~before & (had_ns < sent_ns) & (client != member)
+    stale &= (older != MISSING) & (older < generation)
+    yield from (("lost-commit", int(at)) for at in share.assigned[np.nonzero(lost)[0], 0])
+    yield from (("stale-commit", int(at)) for at in share.commits[np.nonzero(stale)[1], 0])
+    share.assigned, share.commits = share.assigned[-CALLS:], share.commits[-CALLS:]
 
 
-def _over_ns(row: Row) -> int:
-    return FOREVER_NS if row["complete_ns"] is None else int(row["complete_ns"])
+def _calls(piece: Piece, at: Ints) -> Ints:
+    """The calls at these rows, by _CALL; what was never over is over at the end of time."""
+    calls = np.column_stack([piece[name][at] for name in _CALL])
+    over_ns = calls[:, 2]
+    over_ns[over_ns == MISSING] = FOREVER_NS
+    return calls

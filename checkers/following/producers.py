@@ -35,6 +35,15 @@ class ProducerState:
         known = self._seen.get(topic)
         return known is not None and client in known and known[client].seen(sequence)
 
+    def all_seen(self, topic: str, values: Ints) -> Flags:
+        """The same for many values."""
+        seen = np.zeros(len(values), np.bool_)
+        for client, rows in groups(values >> SEQUENCE_BITS):
+            known = self._seen.get(topic)
+            if known is not None and client in known:
+                seen[rows] = known[client].all_seen(values[rows] & _MASK)
+        return seen
+
     def read(self, piece: Piece, at: Ints) -> Iterator[Suspect]:
         """Add the records at these rows, each read for the first time at its offset."""
         if not len(at):

@@ -1,38 +1,33 @@
-"""Rows that are looked at one by one: what concerns failed or fenced sends, groups, or a program.
+"""Rows that are looked at one by one: what concerns failed or fenced sends, or a program.
 
-Of all sends and records only these are relevant here: sends that surely failed, that a fenced
-producer made, or that are copies; and records with the value of such a send.
+Of all sends and records only these are relevant here: sends that surely failed, or that a fenced
+producer made; and records with the value of such a send.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from checkers.detectors.outputs import OUTPUT, REREAD
 from checkers.following.columns import Flags, Ints, Piece, found_in
-from checkers.following.groups import GroupState
 from checkers.following.outputs import OutputState
 from checkers.following.producers import ProducerState
 from checkers.following.suspects import Recent, Row, Suspect, of_values
 from checkers.following.transactions import TransactionState
-from checkers.frames.ownership import ASSIGNED
-
-_OF_MEMBERS = (ASSIGNED, "poll", "offset-commit")
 
 
 class SingleRows:
     """The state that such rows make. The limits are those of `state.Limits`."""
 
-    def __init__(self, *, offsets: int, producers: int, intervals: int, groups: int) -> None:
+    def __init__(self, *, offsets: int, producers: int, intervals: int, lines: int) -> None:
         self._offsets = offsets
         self._failed: dict[str, Recent[int, int | None]] = {}
         """The transactions of values that surely failed, by topic and value."""
         self._transactions = TransactionState(producers=producers, limit=offsets)
-        self._groups = GroupState(groups=groups, offsets=offsets, intervals=intervals)
         self._outputs: OutputState | None = None
         self._limits = {
-            "offsets": offsets, "producers": producers, "intervals": intervals, "lines": groups,
+            "offsets": offsets, "producers": producers, "intervals": intervals, "lines": lines,
         }  # fmt: skip
 
     def follow_program(self, program: Mapping[str, Any]) -> None:
@@ -43,11 +38,7 @@ class SingleRows:
         """The number of entries."""
         outputs = 0 if self._outputs is None else self._outputs.size()
         failed = sum(map(len, self._failed.values()))
-        return self._transactions.size() + self._groups.size() + outputs + failed
-
-    def settle(self, records: Callable[[str, int], Ints]) -> Iterator[Suspect]:
-        """See `GroupState.settle`."""
-        yield from self._groups.settle(records)
+        return self._transactions.size() + outputs + failed
 
     def take(
         self, piece: Piece, new: Flags, unexplained: Flags, producers: ProducerState
@@ -57,10 +48,8 @@ class SingleRows:
         before this piece."""
         sends = (piece.place >= 0) & piece.having("f", "send") & piece.known("value")
         fenced = self._transactions.fenced(piece, sends & piece.known("txn"))
-        told = sends & (fenced | piece.having("type", "fail") | piece.known("copies"))
-        members = (piece.place >= 0) & piece.having("type", "ok") & piece.known("group")
-        members &= piece.having("f", *_OF_MEMBERS)
-        chosen = told | members
+        told = sends & (fenced | piece.having("type", "fail"))
+        chosen = told.copy()
         chosen[unexplained] |= self._concerns(piece["value"][unexplained], piece["value"][told])
         if self._outputs is not None:
             chosen |= piece.having("f", "send", OUTPUT, REREAD)
@@ -73,19 +62,16 @@ class SingleRows:
             if told[place]:
                 seen = (topic, value) in shown or producers.seen(topic, value)
                 yield from self._sent(row, fenced=bool(fenced[place]), seen=seen)
-            elif members[place]:
-                yield from self._of_member(row)
             if unexplained[place]:
                 if new[place]:
                     shown.add((topic, value))
                     yield from self._transactions.read(row)
-                    yield from self._groups.read(row)
                 yield from self._aborted(row)
 
     def _concerns(self, values: Ints, sent: Ints) -> Flags:
         """Whether values are of sends that are known here, or of these."""
         failed = [value for known in self._failed.values() for value in known]
-        known = [*failed, *self._transactions.values(), *self._groups.copies()]
+        known = [*failed, *self._transactions.values()]
         found, _ = found_in(np.sort(np.concatenate((np.array(known, np.int64), sent))), values)
         return found
 
@@ -93,21 +79,11 @@ class SingleRows:
         """Add a send. fenced: its producer was; seen: its value was read before."""
         if row["txn"] is not None:
             yield from self._transactions.sent(row, fenced=fenced, seen=seen)
-        if row["copies"] is not None and row["type"] != "fail":
-            yield from self._groups.copied(row, seen=seen)
         if row["type"] == "fail":
             if seen:
                 yield of_values("aborted-read", row, row["value"]).about(txn=row["txn"])
             failed = self._failed.setdefault(row["topic"], Recent(self._offsets))
             failed[row["value"]] = row["txn"]
-
-    def _of_member(self, row: Row) -> Iterator[Suspect]:
-        if row["f"] == ASSIGNED:
-            yield from self._groups.assigned(row)
-        elif row["offset"] is not None and row["f"] == "poll":
-            yield from self._groups.delivered(row)
-        elif row["offset"] is not None:
-            yield from self._groups.committed(row)
 
     def _aborted(self, row: Row) -> Iterator[Suspect]:
         """Handle a record that may have failed."""

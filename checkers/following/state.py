@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.following.columns import Flags, Ints, Partition, Piece, groups, pieces_of
+from checkers.following.groups import GroupState
 from checkers.following.logs import PartitionLog, Reads, write_of
 from checkers.following.producers import ProducerState
 from checkers.following.readers import Positions
@@ -48,7 +49,10 @@ class HistoryState:
             offsets=limits.offsets,
             producers=limits.producers,
             intervals=limits.intervals,
-            groups=limits.groups,
+            lines=limits.groups,
+        )
+        self._groups = GroupState(
+            groups=limits.groups, offsets=limits.offsets, intervals=limits.intervals
         )
 
     def follow_program(self, program: Mapping[str, Any] | None) -> None:
@@ -60,7 +64,8 @@ class HistoryState:
     def size(self) -> int:
         """The number of entries; bounded by the limits and the number of partitions."""
         logs = sum(each.size() for each in self._logs.values())
-        return logs + self._positions.size() + self._producers.size() + self._singly.size()
+        readers = self._positions.size() + self._groups.size()
+        return logs + readers + self._producers.size() + self._singly.size()
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
         """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
@@ -70,7 +75,7 @@ class HistoryState:
     def settle(self) -> Iterator[Suspect]:
         """Yield the suspects that are known when the rows of all writers up to the last call are
         there. Call it after each round of `take`."""
-        yield from self._singly.settle(lambda *at: self._log(at).offsets)
+        yield from self._groups.settle(lambda *at: self._log(at).offsets)
 
     def _log(self, at: Partition) -> PartitionLog:
         found = self._logs.get(at)
@@ -93,6 +98,7 @@ class HistoryState:
         )
         yield from found
         yield from self._singly.take(piece, new, unexplained, self._producers)
+        yield from self._groups.take(piece, new, self._producers)
         yield from self._producers.read(piece, np.flatnonzero(new))
 
     def _compare(

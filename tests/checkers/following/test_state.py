@@ -27,7 +27,7 @@ EVERY_KIND = {
 def history(random: Random) -> list[dict[str, Any]]:
     """Rows of few clients, values and offsets, so that most of them have to do with others. The
     offsets grow slowly, as those of a log; in some histories nothing is as it should be."""
-    wild, made = random.random() < 0.3, []
+    wild, made, copies = random.random() < 0.3, list[dict[str, Any]](), set[int]()
     for number in range(random.randint(5, 80)):
         now = random.randint(0, 8) if wild else number
         near = random.randint(0, 6) if wild else max(0, number // 8 + random.randint(-2, 2))
@@ -62,7 +62,9 @@ def history(random: Random) -> list[dict[str, Any]]:
             row["txn"] = random.choice((None, near, 1))
             row["transactional_id"] = random.choice(("id-1", "id-2", None))
             copied = random.randint(1, 2) << 32 | random.randint(0, near + 1)
-            row["copies"] = random.choice((None, copied))
+            # A value is sent once: it is the copy of one record.
+            row["copies"] = None if row["value"] in copies else random.choice((None, copied))
+            copies.add(row["value"])
         made.append(row)
     return made
 

@@ -15,14 +15,17 @@ Place = tuple[str, int]
 
 
 def suspects(pieces: Iterable[Sequence[Row]]) -> list[Suspect]:
-    """The suspects of the pieces of a history, in the order in which they show; `settle` after each
-    piece."""
+    """The suspects of the pieces of a history; `settle` after each piece. Within a piece what
+    producers and members of groups begin or get counts as earlier than the rest."""
     slow, found = _Slow(), []
     for rows in pieces:
         slow.inits += [row for row in rows if row["f"] == "init-producer" and row["type"] != "fail"]
-        for row in rows:
-            if row["topic"] is not None and row["partition"] is not None:
-                found += slow.take(row)
+        placed = [row for row in rows if None not in (row["topic"], row["partition"])]
+        for row in placed:
+            if row["type"] == "ok" and row["group"] is not None:
+                found += slow.groups.take(row)
+        for row in placed:
+            found += slow.take(row)
         found += slow.settle()
     return found
 
@@ -49,8 +52,6 @@ class _Slow:
             if ok and row["offset"] is not None and row["acks"] != 0:
                 yield from self._acknowledged(row, place)
         elif ok:
-            if row["group"] is not None:
-                yield from self.groups.take(row)
             if f == "poll" and row["offset"] is not None:
                 yield from self._polled(row, place)
             if f in ("assign", "assigned"):

@@ -3,11 +3,13 @@
     python -m tests.tools.transaction_scale --transactions 100000,1000000
 
 writes runs with known anomalies (G0, G1a, G1b, G1c, torn, zombie writes and others), judges each
-run in a process of its own with the detectors of transactions and the dependency graph, follows it
-as `check --follow` would, and prints a table: seconds by the clock, seconds of all processors (user
-and system), the peak of memory, and the transactions a second by the clock. Following is not part
-of the sum. Reading the files is included, starting Python is not.
-Exits with 1 when an anomaly was missed or made up.
+run in a process of its own with the detectors of transactions and the dependency graph, and prints
+a table: seconds by the clock, seconds of all processors (user and system), the peak of memory, and
+the transactions a second by the clock. It also follows each run as `analyze --follow` does, but
+goes on after an alarm: at once (`following`), and in pieces that arrive one after the other
+(`--pieces`), with all suspects judged (`in pieces`) and without (`state`, which is all that a run
+without suspects costs). Following is not part of the sum. Reading the files is included, starting
+Python is not. Exits with 1 when an anomaly was missed or made up.
 """
 
 import argparse
@@ -23,12 +25,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
 from checkers.detectors.durability import aborted_reads
 from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.elle.graph import check_graph
 from checkers.following.follow import Follower
+from checkers.following.state import HistoryState
 from checkers.frames.frames import Detect, Frames
-from checkers.history.history import load_plan, load_run
+from checkers.history import arrow
+from checkers.history.history import HISTORY, conform, load_plan, load_run
 from harness.judging import judge
 from tests.support.checkers.transaction_history import Size, write_run
 from tests.support.process_usage import cpu_s, peak_mb
@@ -40,7 +49,7 @@ DETECTORS: Final[tuple[Detect, ...]] = (
 )  # fmt: skip
 TIMEOUT_S: Final = 600.0
 PLANTED: Final = "planted.json"
-FOLLOWING: Final = "following"
+FOLLOWING: Final = ("following", "in pieces", "state")
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Measured:
     @property
     def whole(self) -> tuple[float, float]:
         """Both kinds of seconds, of all steps but the following."""
-        judged = (taken for name, taken in self.seconds.items() if name != FOLLOWING)
+        judged = (taken for name, taken in self.seconds.items() if name not in FOLLOWING)
         clock, used = zip(*judged, strict=True)
         return sum(clock), sum(used)
 
@@ -71,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--transactions", default="100000,1000000", help="how many, with commas")
     parser.add_argument("--each", type=int, default=10, help="anomalies of every kind")
+    parser.add_argument("--pieces", type=int, default=10, help="how many looks follow a run")
     parser.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     chosen = parser.parse_args(arguments)
     sizes = [Size(transactions=int(n), each=chosen.each) for n in chosen.transactions.split(",")]
@@ -85,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="highwater-transactions-") as folder:
             run_dir = Path(folder, "run")
             _apart(write, run_dir, size)
-            measured = _apart(measure, run_dir, chosen.engine)
+            measured = _apart(measure, run_dir, chosen.engine, chosen.pieces)
             _print(size, measured)
             wrong += differences(run_dir, measured)
     print("\n".join(wrong) or "all planted anomalies found, no other")
@@ -97,23 +107,52 @@ def write(run_dir: Path, size: Size) -> None:
     (run_dir.parent / PLANTED).write_text(json.dumps(write_run(run_dir, size)))
 
 
-def measure(run_dir: Path, engine_name: judge.EngineName) -> Measured:
-    """Judge a run."""
+def measure(run_dir: Path, engine_name: judge.EngineName, pieces: int) -> Measured:
+    """Judge a run, and follow it."""
     measured = Measured()
     with judge.open_engine(engine_name, run_dir) as engine:
         frames = Frames(engine, load_run(run_dir), load_plan(run_dir))
         measured.step("detectors", lambda: _detect(frames, measured))
         measured.step("graph", lambda: _search(frames, measured))
         measured.peak_mb = peak_mb()
-    measured.step(FOLLOWING, lambda: _follow(run_dir))
+    whole, in_pieces = [run_dir / "history"], cut(run_dir, pieces)
+    measured.step("following", lambda: _follow(run_dir, whole))
+    measured.step("in pieces", lambda: _follow(run_dir, in_pieces))
+    measured.step("state", lambda: _take(in_pieces))
     return measured
 
 
-def _follow(run_dir: Path) -> None:
-    plan = load_plan(run_dir)
-    follower = Follower(plan=plan, live=lambda: load_run(run_dir))
-    follower.look(run_dir / "history")
+def cut(run_dir: Path, pieces: int) -> list[Path]:
+    """Write the rows that are recorded while a run goes on as so many segments of each writer; the
+    folders of the segments, in order."""
+    folders = [run_dir.parent / f"piece-{number}" for number in range(pieces)]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    for path in (run_dir / "history").glob("*.parquet"):
+        rows = pyarrow.parquet.read_table(path)
+        rows = rows.filter(pc.invert(pc.starts_with(rows["f"], "final")))
+        over_ns = rows["complete_ns"].to_numpy()
+        last = np.searchsorted(np.linspace(0, over_ns.max(initial=0), pieces), over_ns)
+        for number, folder in enumerate(folders):
+            mine = rows.filter(pa.array(last == number))
+            name = f"{path.stem}-{number:06d}.parquet"
+            pyarrow.parquet.write_table(mine, folder / name, compression="zstd")
+    return folders
+
+
+def _follow(run_dir: Path, looks: Sequence[Path]) -> None:
+    follower = Follower(plan=load_plan(run_dir), live=lambda: load_run(run_dir))
+    for folder in looks:
+        follower.look(folder)
     follower.finish()
+
+
+def _take(looks: Sequence[Path]) -> None:
+    state = HistoryState()
+    for folder in looks:
+        for path in sorted(folder.iterdir()):
+            list(state.take(conform(arrow.read(path), HISTORY)))
+        list(state.settle())
 
 
 def _detect(frames: Frames, measured: Measured) -> None:

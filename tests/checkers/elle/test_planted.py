@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.checkers.transaction_history import KINDS, Size
 from tests.support.tiers import at_turn
-from tests.tools.transaction_scale import Measured, differences, measure, write
+from tests.tools.transaction_scale import FOLLOWING, Measured, differences, measure, write
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +22,14 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def measured(run_dir: Path) -> Measured:
     """What DuckDB finds."""
-    return measure(run_dir, "duckdb")
+    return measure(run_dir, "duckdb", pieces=2)
 
 
 def test_planted_anomalies_are_found_and_no_others(run_dir: Path, measured: Measured) -> None:
     """Each kind by its name; the steps were timed."""
     assert differences(run_dir, measured) == []
     assert set(KINDS) <= set(measured.found)
-    assert set(measured.seconds) == {"detectors", "graph", "following"}
+    assert set(measured.seconds) == {"detectors", "graph", *FOLLOWING}
 
 
 def test_missed_and_invented_anomalies_are_named(run_dir: Path, measured: Measured) -> None:
@@ -46,4 +46,4 @@ def test_missed_and_invented_anomalies_are_named(run_dir: Path, measured: Measur
 @at_turn(3, 4, "checkers/elle/test_graph.py::test_names_circles_on_spark")
 def test_spark_finds_the_same(run_dir: Path, measured: Measured) -> None:
     """As many of each kind."""
-    assert measure(run_dir, "spark").found == measured.found
+    assert measure(run_dir, "spark", pieces=2).found == measured.found

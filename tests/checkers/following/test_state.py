@@ -6,10 +6,13 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
+
 from checkers.following.state import HistoryState
 from checkers.following.suspects import Suspect
 from checkers.history.history import HISTORY, table
 from tests.support.checkers.following_slow import suspects
+from tests.support.histories.golden import ALL_GOLDEN
 
 KEPT = (
     "op", "client", "value", "offset", "invoke_ns", "complete_ns", "acks", "txn", "other_op",
@@ -79,19 +82,33 @@ def told(found: Sequence[Suspect]) -> Counter[Suspect | tuple[object, ...]]:
     )
 
 
+def both(rows: Sequence[dict[str, Any]], random: Random) -> tuple[list[Suspect], list[Suspect]]:
+    """The suspects of a history that is cut into segments anywhere: by columns, and row by row."""
+    cuts = [random.randint(0, len(rows)) for _ in range(random.randint(0, 5))]
+    bounds = sorted((0, *cuts, len(rows)))
+    segments = [table(HISTORY, rows[begin:end]) for begin, end in pairwise(bounds)]
+    state, found = HistoryState(), list[Suspect]()
+    for segment in segments:
+        found += [*state.take(segment), *state.settle()]
+    return found, suspects(segment.to_pylist() for segment in segments)
+
+
 def test_suspects_are_those_of_row_after_row() -> None:
-    """Wherever a history is cut into segments."""
+    """Of histories by chance, in which every kind of suspect shows."""
     kinds: set[str] = set()
-    for seed in range(600):
+    for seed in range(400):
         random = Random(seed)
-        rows = history(random)
-        cuts = [random.randint(0, len(rows)) for _ in range(random.randint(0, 5))]
-        bounds = sorted((0, *cuts, len(rows)))
-        segments = [table(HISTORY, rows[begin:end]) for begin, end in pairwise(bounds)]
-        state, found = HistoryState(), list[Suspect]()
-        for segment in segments:
-            found += [*state.take(segment), *state.settle()]
-        expected = suspects(segment.to_pylist() for segment in segments)
+        found, expected = both(history(random), random)
         assert told(found) == told(expected), f"seed {seed}"
         kinds |= {each.kind for each in expected}
     assert kinds == EVERY_KIND
+
+
+@pytest.mark.parametrize("name", sorted(ALL_GOLDEN))
+def test_suspects_of_golden_histories(name: str) -> None:
+    """The same of every golden history, cut in several ways."""
+    rows = ALL_GOLDEN[name].story().history
+    for seed in range(3):
+        random = Random(f"{name} {seed}")
+        found, expected = both(rows, random)
+        assert told(found) == told(expected), f"seed {seed}"

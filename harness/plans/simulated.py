@@ -36,6 +36,10 @@ class Simulated(_Frozen):
     transactional_producers: int = Field(default=0, ge=0, le=100)
     """The number of transactional producers, which write to a topic of their own. What is seen of
     their transactions is judged, and is not part of the history."""
+    impatient_producers: int = Field(default=0, ge=0, le=100)
+    """The number of transactional producers that speak the first version of the protocol, as
+    clients before Kafka 4.0 do. They give a batch up after a short time, and abort. They write to
+    the topic of `transactional_producers`, and are judged as those are."""
     compacting_producers: int = Field(default=0, ge=0, le=100)
     """The number of producers that write and delete keys of a compacted topic of their own. The
     last values of the keys and what compaction removes are judged, and are not part of the

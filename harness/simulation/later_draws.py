@@ -47,6 +47,11 @@ ISOLATED: Final = "partition.isolate-one"
 REPLACED_MS: Final = (1_500, 4_500)
 """A session of a broker and an election are over, and a commit has not timed out."""
 LATE: Final = "request-delayed"
+LOSSY: Final = "link.lossy"
+LOST_ANSWERS: Final = {"lost_percent": (10, 25), "direction": "out", "peers": "nodes"}
+LOSSY_MS: Final = (1_000, 4_000)
+ONE_REPLICA: Final = {"transaction.state.log.replication.factor": "1"}
+"""A coordinator then waits for no follower, whose packets would be lost, too."""
 COMPACT: Final = "records.compact"
 LATE_OF_GROUPS: Final = ("OffsetCommit", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
 LATE_OF_TRANSACTIONS: Final = ("EndTxn", "Produce", "InitProducerId", "WriteTxnMarkers")
@@ -82,7 +87,8 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
     plan = _with_late_requests(plan.model_copy(update=changes), _stream("late requests", seed))
     plan = _with_unusual_clients(plan, _stream("unusual clients", seed))
     plan = _with_offset_keepers(plan, _stream("offset keepers", seed))
-    return _with_expiring_producers(plan, _stream("expiring producers", seed))
+    plan = _with_expiring_producers(plan, _stream("expiring producers", seed))
+    return _with_impatient_producers(plan, _stream("impatient producers", seed))
 
 
 def _stream(draw: str, seed: int) -> random.Random:
@@ -271,6 +277,23 @@ def _with_expiring_producers(plan: Plan, rng: random.Random) -> Plan:
         "log.retention.check.interval.ms": "300",
     }
     return plan.model_copy(update={"broker": {**plan.broker, **broker}})
+
+
+def _with_impatient_producers(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let producers of the first version of the protocol give batches up, mostly while
+    packets from their coordinators are lost: brokers that ask them are then answered late.
+    """
+    if rng.random() >= 0.12:
+        return plan
+    changes = {"impatient_producers": rng.randint(2, 5)}
+    broker = {**TRANSACTION_TIMES, **_internal_topic("transaction.state.log", plan.nodes, rng)}
+    if rng.random() < 0.7:
+        broker |= ONE_REPLICA
+    simulated = plan.simulated.model_copy(update=changes)
+    plan = plan.model_copy(update={"simulated": simulated, "broker": {**broker, **plan.broker}})
+    targets = ("transaction-coordinator:impatient-0", "broker")
+    lossy = FaultMix(params=LOST_ANSWERS, targets=targets, duration_ms=LOSSY_MS, weight=4)
+    return _with_fault(plan, LOSSY, **{LOSSY: lossy}) if rng.random() < 0.7 else plan
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

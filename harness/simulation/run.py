@@ -56,6 +56,7 @@ WATCH_S: Final = 0.25
 """How often each node is asked for its view: one question costs as much as many sends."""
 ADDED_LATER: Final = {
     ("simulated", "compacting_producers"): 0,
+    ("simulated", "impatient_producers"): 0,
     ("simulated", "offset_keepers"): 0,
     ("simulated", "repeats"): False,
     ("simulated", "pauses"): False,

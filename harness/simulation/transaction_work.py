@@ -5,6 +5,11 @@ transaction, and the marker of a transaction in the next one, as a network does 
 request late. With `pauses` some producers wait within a transaction, also for longer than it may
 take, and go on.
 
+A producer that `gives_up` speaks the first version of the protocol. It waits for a batch for a
+short time only, and then aborts. After that it begins anew with a new epoch, as Kafka's producers
+do after delivery.timeout.ms, or another one takes its place with another transactional id. The
+batch may still arrive. It must not open a transaction: nobody would end that.
+
 They are judged by `harness.simulation.invariants.transactions`, and nothing of them is recorded.
 """
 
@@ -38,6 +43,10 @@ SLOW_SHARE: Final = 0.1
 REPEAT_SHARE: Final = 0.5
 PAUSE_S: Final = (0.02, 0.3)
 RETRY_S: Final = 0.05
+PATIENCE_S: Final = (0.03, 0.1, 0.15, 0.5)
+"""How long producers that give batches up wait for one: shorter and longer than TCP's
+retransmission of a lost packet."""
+REPLACED_SHARE: Final = 0.5
 
 R = TypeVar("R")
 
@@ -52,6 +61,7 @@ class TransactionWork:
     report: Callable[[InvariantBroken], None]
     repeats: bool = False
     pauses: bool = False
+    gives_up: bool = False
 
 
 async def write_transactions(
@@ -59,7 +69,6 @@ async def write_transactions(
     cluster: Cluster,
     transactional_id: str,
     *,
-    second: bool,
     rng: random.Random,
 ) -> None:
     """Write one transaction after the other until the stop.
@@ -69,8 +78,10 @@ async def write_transactions(
     """
     stop = work.stop
     timeout_s = SHORT_TIMEOUT_S if work.pauses else TIMEOUT_S
+    replaced = 0
     while not stop.is_set():
-        producer = TransactionalProducer(cluster, transactional_id, timeout_s, second)
+        name = f"{transactional_id}-{replaced}" if replaced else transactional_id
+        producer = TransactionalProducer(cluster, name, timeout_s, not work.gives_up)
         writer = _Writer(work, producer, rng)
         try:
             await until_answered(producer.init, stop)
@@ -81,6 +92,13 @@ async def write_transactions(
                 await asyncio.sleep(rng.uniform(*PAUSE_S))
         except (Fenced, Refused, Unavailable):
             await asyncio.sleep(rng.uniform(*PAUSE_S))
+        except _GaveUp:
+            replaced += rng.random() < REPLACED_SHARE
+            await asyncio.sleep(rng.uniform(*PAUSE_S))
+
+
+class _GaveUp(Exception):
+    """A batch was given up, and its transaction aborted."""
 
 
 class _Ended(NamedTuple):
@@ -104,15 +122,14 @@ class _Writer:
         self._last: _Ended | None = None
 
     async def write(self) -> None:
-        """Write a transaction. Raises Fenced, Refused, Unavailable: the producer cannot go on."""
+        """Write a transaction. Raises Fenced, Refused, Unavailable, _GaveUp: the producer ends."""
         work, producer, rng = self._work, self._producer, self._rng
         transaction = work.transactions.begin()
         partitions = rng.sample(range(PARTITIONS), rng.randint(1, PARTITIONS))
         value = b"%d" % transaction.number
         for partition in partitions:
             transaction.partitions.append(partition)
-            write = partial(producer.write, partition, [value], work.wall_clock_ms())
-            await until_answered(write, work.stop)
+            await self._append(partition, value)
             if rng.random() < 0.03:
                 raise Unavailable("vanished")
             if work.pauses and rng.random() < SLOW_SHARE:
@@ -129,6 +146,21 @@ class _Writer:
         if work.repeats:
             self._last = _Ended(stamp, transaction, commit)
             await self._repeat(self._last)
+
+    async def _append(self, partition: int, value: bytes) -> None:
+        """Append a batch. Raises _GaveUp if it is given up."""
+        work, producer = self._work, self._producer
+        write = partial(producer.write, partition, [value], work.wall_clock_ms())
+        if not work.gives_up:
+            await until_answered(write, work.stop)
+            return
+        await until_answered(partial(producer.add, partition), work.stop)
+        try:
+            async with asyncio.timeout(self._rng.choice(PATIENCE_S)):
+                await until_answered(write, work.stop)
+        except TimeoutError:
+            await until_answered(partial(producer.end, commit=False), work.stop)
+            raise _GaveUp from None
 
     async def _repeat(self, ended: _Ended) -> None:
         """Ask for the end again, as after an answer that was lost."""

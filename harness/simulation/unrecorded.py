@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from harness.plans.plan import Plan, Topic
+from harness.plans.plan import Plan, Simulated, Topic
 from harness.simulation import keyed_work
 from harness.simulation.group_work import make_member, take_part
 from harness.simulation.invariants.broken import InvariantBroken
@@ -69,7 +69,7 @@ class UnrecordedClients:
         simulated = self._plan.simulated
         transactions = Topic(name=TOPIC, partitions=PARTITIONS, acks=-1)
         return (
-            *((transactions,) if simulated.transactional_producers else ()),
+            *((transactions,) if _transactional(simulated) else ()),
             *((keyed_work.topic(),) if simulated.compacting_producers else ()),
         )
 
@@ -106,6 +106,8 @@ class UnrecordedClients:
             yield from self._members(stop, simulated.group_members)
         for number in range(simulated.transactional_producers):
             yield self._producer(number, stop)
+        for number in range(simulated.impatient_producers):
+            yield self._impatient_producer(number, stop)
         for number in range(simulated.compacting_producers):
             yield self._compacting_producer(number, stop)
         for number in range(simulated.offset_keepers):
@@ -149,17 +151,30 @@ class UnrecordedClients:
         world = self._environment(f"transactions {number}")
         rng: random.Random = world.rng
         shared = rng.random() < 0.3  # then two producers fence each other
-        cluster = self._connect(TOPIC, world)
-        work = TransactionWork(
+        simulated = self._plan.simulated
+        work = replace(
+            self._transaction_work(world, stop), repeats=simulated.repeats, pauses=simulated.pauses
+        )
+        await self._write(work, world, f"writer-{number // 2 if shared else number}")
+
+    async def _impatient_producer(self, number: int, stop: asyncio.Event) -> None:
+        world = self._environment(f"impatient transactions {number}")
+        work = replace(self._transaction_work(world, stop), gives_up=True)
+        await self._write(work, world, f"impatient-{number}")
+
+    def _transaction_work(self, world: ClientEnvironment, stop: asyncio.Event) -> TransactionWork:
+        return TransactionWork(
             transactions=self.transactions,
             wall_clock_ms=world.wall_clock_ms,
             stop=stop,
             report=self._report,
-            repeats=self._plan.simulated.repeats,
-            pauses=self._plan.simulated.pauses,
         )
-        transactional_id = f"writer-{number // 2 if shared else number}"
-        await write_transactions(work, cluster, transactional_id, second=True, rng=rng)
+
+    async def _write(
+        self, work: TransactionWork, world: ClientEnvironment, transactional_id: str
+    ) -> None:
+        cluster = self._connect(TOPIC, world)
+        await write_transactions(work, cluster, transactional_id, rng=world.rng)
         await cluster.close()
 
     async def _compacting_producer(self, number: int, stop: asyncio.Event) -> None:
@@ -198,6 +213,10 @@ class UnrecordedClients:
         self._connected += 1
         number = FIRST_CLIENT + self._connected
         return connect(self._bootstrap, topic, client=number, rng=world.rng, timing=world.timing)
+
+
+def _transactional(simulated: Simulated) -> bool:
+    return bool(simulated.transactional_producers or simulated.impatient_producers)
 
 
 async def _topic_id(cluster: Cluster, stop: asyncio.Event) -> UUID | None:

@@ -223,6 +223,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "lookups_per_s": 2.0,
         "group_members": 2,
         "transactional_producers": 3,
+        "impatient_producers": 2,
         "compacting_producers": 2,
         "offset_keepers": 3,
         "repeats": True,

@@ -113,7 +113,7 @@ async def marker_before_append(stage: Stage) -> None:
         seen = stage.links.watched_requests((leader, found), LATE)
         assert seen is not None
         answers = Cut(found, leader, int(seen.noted[0].connection.rpartition(":")[2]))
-        await answered(partial(producer._add, TOPIC.topic, 0))
+        await answered(partial(producer.add, 0))
         stage.cut(answers)
         writing = asyncio.ensure_future(_refused(producer.write(0, [b"2"], NOW_MS)))
         await asyncio.sleep(0.1)

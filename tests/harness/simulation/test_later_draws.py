@@ -42,6 +42,7 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["pauses"] += drawn.simulated.pauses
         met["broker keys"] += drawn.simulated.broker_keys
         met["offset keepers"] += drawn.simulated.offset_keepers > 0
+        met["impatient producers"] += drawn.simulated.impatient_producers > 0
         met["offsets expire"] += "offsets.retention.minutes" in drawn.broker
         met["producers expire"] += "producer.id.expiration.ms" in drawn.broker
         cut = drawn.nemesis.mix.get(later_draws.ISOLATED)

@@ -27,6 +27,7 @@ from nodes.coordinators.transactions import decisions
 from nodes.coordinators.transactions.state import State, change
 from nodes.ids import Offset
 from nodes.log.log import Log
+from nodes.log.transactions.verification import Verifications
 from nodes.server.coordinators import shard
 from nodes.server.requests.transaction_markers import TransactionMarkersHandler
 from tests.support.simulation.plans import prepared
@@ -38,11 +39,29 @@ KILLS = {
     ]
 }
 
+LOST_ANSWERS = {
+    "events": [
+        {
+            "at_ms": 1500,
+            "fault": "link.lossy",
+            "targets": "all",
+            "params": {"lost_percent": 15, "direction": "out", "peers": "nodes"},
+            "duration_ms": 5500,
+        }
+    ]
+}
+
 
 def simulation(
-    groups: int = 2, producers: int = 2, nemesis: Any = KILLS, **simulated: Any
+    groups: int = 2,
+    producers: int = 2,
+    nemesis: Any = KILLS,
+    impatient: int = 0,
+    **simulated: Any,
 ) -> Simulation:
-    """A run in which each node is killed once, or the faults of `nemesis` happen."""
+    """A run in which each node is killed once, or the faults of `nemesis` happen. The coordinators
+    of `impatient` producers wait for no follower.
+    """
     return Simulation(
         prepared(
             duration_s=7,
@@ -50,6 +69,7 @@ def simulation(
             simulated={
                 "group_members": groups,
                 "transactional_producers": producers,
+                "impatient_producers": impatient,
                 **simulated,
             },
             broker={
@@ -58,6 +78,7 @@ def simulation(
                 "broker.session.timeout.ms": "1000",
                 "offsets.topic.num.partitions": "2",
                 "transaction.state.log.num.partitions": "2",
+                **({"transaction.state.log.replication.factor": "1"} if impatient else {}),
             },
         )
     )
@@ -239,6 +260,37 @@ def test_a_producer_that_is_not_fenced_by_a_time_out_is_found(
     monkeypatch.setattr(decisions, "prepare_fence", abort)
     made = simulation(groups=0, producers=4, pauses=True, nemesis={"faults": []})
     assert broken_by(made) == "transactions-are-whole"
+
+
+def impatient_producers() -> Simulation:
+    """Producers of the first version give batches up, while brokers get answers late."""
+    return simulation(groups=0, producers=0, impatient=8, nemesis=LOST_ANSWERS)
+
+
+def test_sound_brokers_pass_with_batches_that_arrive_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some batches are refused because their transaction ended after it was confirmed."""
+    late = []
+    marked = Verifications.marked
+
+    def noting(self: Verifications, producer_id: int, marker_epoch: int) -> None:
+        late.append(self.get(producer_id))
+        marked(self, producer_id, marker_epoch)
+
+    monkeypatch.setattr(Verifications, "marked", noting)
+    made = impatient_producers()
+    assert made.run().failure is None
+    assert sum(guard is not None for guard in late) > 3
+    transactions = made._unrecorded.transactions
+    assert transactions.count(End.COMMITTED) > 10
+    assert transactions.count(End.ABORTED) > 10
+
+
+def test_a_batch_that_is_appended_after_its_transaction_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A marker leaves the old confirmation valid, and a batch that was given up counts."""
+    monkeypatch.setattr(Verifications, "marked", lambda self, producer_id, marker_epoch: None)
+    assert broken_by(impatient_producers()) in {"transactions-end", "transactions-are-whole"}
 
 
 def test_offsets_of_a_deleted_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

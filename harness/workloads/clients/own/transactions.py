@@ -127,7 +127,7 @@ class TransactionalProducer:
         """
         cluster = next((each for each in self.others if each.topic == topic), self.cluster)
         if not self.second and (cluster.topic, partition) not in self._added:
-            await self._add(cluster.topic, partition)
+            await self.add(partition, cluster.topic)
         batch = self._batch((cluster.topic, partition), values, timestamp_ms, key)
         node = self._leader(cluster, partition)
         answer = await self._produce(cluster, node, {partition: batch})
@@ -176,8 +176,12 @@ class TransactionalProducer:
             transactional=True,
         )
 
-    async def _add(self, topic_name: str, partition: int) -> None:
-        topics = [{"name": topic_name, "partitions": [partition]}]
+    async def add(self, partition: int, topic: str | None = None) -> None:
+        """Make a partition of a topic (the cluster's, unless it is given) a part of the
+        transaction. First version only; `write` does it, too.
+        """
+        topic = topic or self.cluster.topic
+        topics = [{"name": topic, "partitions": [partition]}]
         answer = await self._coordinator.ask(
             "add_partitions_to_txn",
             v3_and_below_transactional_id=self.transactional_id,
@@ -185,10 +189,10 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        for topic in answer.results_by_topic_v3_and_below:
-            for row in topic.results_by_partition:
+        for result in answer.results_by_topic_v3_and_below:
+            for row in result.results_by_partition:
                 self._check(row.partition_error_code)
-        self._added[topic_name, partition] = None
+        self._added[topic, partition] = None
 
     @staticmethod
     def _leader(cluster: Cluster, partition: int) -> int:

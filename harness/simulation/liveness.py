@@ -40,12 +40,13 @@ def stored_bytes(disks: Iterable[SimDisk]) -> int:
     )
 
 
-def problem(recording: Recording, invariants: Invariants) -> str:
-    """Return why the cluster has not settled although it must; an empty text otherwise.
+def problem(recording: Recording, invariants: Invariants | None) -> str:
+    """Return why the cluster has not settled although it must; an empty text otherwise. Without
+    invariants only what clients see counts.
 
     Call it after the settle phase, while the nodes run.
     """
     if not must_settle(recording):
         return ""
-    unsettled = recording.facts.get("unsettled") or []
-    return "; ".join(unsettled) or unconverged(invariants)
+    unsettled = "; ".join(recording.facts.get("unsettled") or [])
+    return unsettled or (unconverged(invariants) if invariants is not None else "")

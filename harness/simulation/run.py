@@ -144,6 +144,8 @@ class Simulation:
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
         self._unrecorded = UnrecordedClients(plan, self._client_environment, self._unless_excused)
+        self._seen: list[InvariantBroken] = []
+        """What unrecorded clients saw in a run without invariants."""
         self._phase_name = "set up"
         self.invariants = Invariants(self.cluster) if invariants else None
         if self.invariants is not None:
@@ -217,7 +219,7 @@ class Simulation:
             self.recording.facts["epoch_problems"] = self._task_runner.call(
                 self._watcher.record_final_epochs
             )
-        unsettled = "" if self.invariants is None else self._why_unsettled(self.invariants)
+        unsettled = self._why_unsettled()
         self._watcher.stop()
         self._wait_for(self._watching, STOP_TIMEOUT_S)
         with self._phase("collect"):
@@ -225,6 +227,8 @@ class Simulation:
         self.recording.facts["ended_ns"] = self.now_ns()
         if unsettled:
             raise InvariantBroken("settles", unsettled)
+        if self._seen and liveness.must_settle(self.recording):
+            raise self._seen[0]
 
     def _chaos(self) -> None:
         recording = self.recording
@@ -274,20 +278,24 @@ class Simulation:
 
     def _check_unrecorded(self) -> None:
         """Judge what unrecorded clients wrote, unless a fault may have damaged it."""
-        wrote = self._unrecorded.wrote
-        if wrote and self.invariants is not None and liveness.must_settle(self.recording):
+        if self._unrecorded.wrote and liveness.must_settle(self.recording):
             bootstrap = self._system.bootstrap
             self._task_runner.call(partial(self._unrecorded.check, bootstrap))
 
     def _unless_excused(self, broken: InvariantBroken) -> None:
-        """End the run, unless records were lost with permission: then anything may be missing."""
-        if self.invariants is not None and not self.invariants.excused:
+        """End the run, unless records were lost with permission: then anything may be missing.
+
+        Without invariants nobody knows that before the end of the run.
+        """
+        if self.invariants is None:
+            self._seen.append(broken)
+        elif not self.invariants.excused:
             self.world.fail(broken)
 
-    def _why_unsettled(self, invariants: Invariants) -> str:
+    def _why_unsettled(self) -> str:
         """Return why the cluster has not settled although it must, also after more time."""
         deadline_s = self._task_runner.now_s() + self._plan.settle_timeout_s
-        while found := liveness.problem(self.recording, invariants):
+        while found := liveness.problem(self.recording, self.invariants):
             if self._task_runner.now_s() > deadline_s or not self.recording.facts["settled"]:
                 break
             self._task_runner.sleep(POLL_S)

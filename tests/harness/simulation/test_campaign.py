@@ -76,12 +76,16 @@ def _stays_out(*_: object) -> None:
     """A leader that never asks for a larger ISR."""
 
 
+@pytest.mark.parametrize("invariants", [True, False])
 def test_healed_cluster_that_does_not_settle_is_invalid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invariants: bool
 ) -> None:
-    """Nothing was damaged, so all replicas must be in sync again. The whole run is recorded."""
+    """Nothing was damaged, so all replicas must be in sync again, and clients see whether they are.
+    The whole run is recorded.
+    """
     monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
-    result = run_seed(Task(plan=small(nemesis=KILLS, settle_timeout_s=5), root=tmp_path), 3)
+    plan = small(nemesis=KILLS, settle_timeout_s=5)
+    result = run_seed(Task(plan=plan, root=tmp_path, invariants=invariants), 3)
     assert (result.outcome, result.signs) == ("INVALID", ("settles",))
     assert result.run is not None
     facts = json.loads((result.run / "run.json").read_text())
@@ -89,14 +93,16 @@ def test_healed_cluster_that_does_not_settle_is_invalid(
     assert "has in-sync replicas [1, 3] of [1, 2, 3]" in facts["broken_invariant"]["sentence"]
 
 
+@pytest.mark.parametrize("invariants", [True, False])
 def test_cluster_with_damaged_disks_may_stay_unsettled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invariants: bool
 ) -> None:
     """Such a run is UNKNOWN, as with real processes."""
     monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
     events = [{"at_ms": 500, "fault": "power-loss", "targets": "node:1", "duration_ms": 2_000}]
     plan = small(nemesis={"events": events}, settle_timeout_s=5)
-    assert run_seed(Task(plan=plan, root=tmp_path), 3).outcome == "UNKNOWN"
+    task = Task(plan=plan, root=tmp_path, invariants=invariants)
+    assert run_seed(task, 3).outcome == "UNKNOWN"
 
 
 def test_broken_broker_is_invalid_by_what_clients_saw(tmp_path: Path) -> None:

@@ -102,12 +102,19 @@ class Reached:
 
     def missed(self) -> list[Probe]:
         """Return the outcomes that no run reached, in the order of the source."""
+        return self._outcomes(reached=False)
+
+    def outcomes(self) -> list[Probe]:
+        """Return the outcomes that runs reached, in the order of the source."""
+        return self._outcomes(reached=True)
+
+    def _outcomes(self, *, reached: bool) -> list[Probe]:
         bits = self._bits()
         return [
             probe
             for number, function in enumerate(_probed().functions)
             for at, probe in enumerate(function.probes, start=1)
-            if not bits[number] >> at & 1
+            if bool(bits[number] >> at & 1) is reached
         ]
 
     def text(self) -> str:

@@ -14,18 +14,20 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.simulation.campaign import Campaign, Seeds
+from harness.simulation.campaign import Campaign, Seeds, Task
 from harness.simulation.decisions import catalogue, mutations, reached
 from harness.simulation.decisions.mutations import Mutation
+from harness.simulation.decisions.probes import Probe
+from tests.tools.mutants.baselines import Baseline
 from tests.tools.mutants.table import table
-from tests.tools.mutants.trial import Baseline, Tried, task, try_mutant
+from tests.tools.mutants.trial import Tried, task, try_clients, try_mutant
 from tests.tools.mutants.unit_tests import UnitTests
 
 
@@ -53,6 +55,8 @@ def main() -> None:
         action="store_true",
         help="run no seeds for a mutant that a test finds",
     )
+    parser.add_argument("--first", type=int, help="how many of the seeds a mutant meets at most")
+    parser.add_argument("--clients", action="store_true", help="only what clients see")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin none after these")
     given = parser.parse_args()
     until_s = time.monotonic() + 60 * given.minutes
@@ -64,12 +68,17 @@ def main() -> None:
     left = [each for each in chosen if each not in done]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         root = Path(folder)
-        baselines = unmodified(range(1, given.seeds + 1), root, given.jobs)
-        tests = UnitTests.measured(given.reached or root / "reached.json")
-        stack.callback(tests.close)
-        try_one = partial(
-            try_mutant, tests=tests, baselines=baselines, root=root, to_first=given.to_first
-        )
+        wanted = task(root, invariants=not given.clients, coverage=True)
+        baselines = unmodified(range(1, given.seeds + 1), wanted, given.jobs)
+        if given.clients:
+            try_one = partial(try_clients, baselines=baselines, root=root, first=given.first)
+        else:
+            tests = UnitTests.measured(given.reached or root / "reached.json")
+            stack.callback(tests.close)
+            try_one = partial(
+                try_mutant, tests=tests, baselines=baselines, root=root, to_first=given.to_first,
+                first=given.first,
+            )  # fmt: skip
         for each in trials(left, try_one, given.jobs, until_s):
             tried.append(each)
             print(f"{len(tried)}/{len(chosen)} {line(each)}", flush=True)
@@ -89,8 +98,8 @@ def sample(count: int, draw: int) -> list[Mutation]:
     return random.Random(draw).sample(every, min(count, len(every)))
 
 
-def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
-    """Return the seeds on the unmodified broker."""
+def unmodified(seeds: range, wanted: Task, jobs: int) -> list[Baseline]:
+    """Return the seeds on the unmodified broker. `wanted` has coverage."""
     places = reached.functions()
     found = [
         Baseline(
@@ -98,10 +107,17 @@ def unmodified(seeds: range, root: Path, jobs: int) -> list[Baseline]:
             each.digest,
             each.outcome,
             frozenset(places[number] for number, _ in each.states),
+            _outcomes(each.states),
         )
-        for each in Campaign(Seeds(task(root, coverage=True), seeds), jobs=jobs).results()
+        for each in Campaign(Seeds(wanted, seeds), jobs=jobs).results()
     ]
     return sorted(found)
+
+
+def _outcomes(states: Iterable[reached.State]) -> frozenset[Probe]:
+    found = reached.Reached()
+    found.add(states)
+    return frozenset(found.outcomes())
 
 
 def trials(

@@ -14,6 +14,7 @@ from harness.plans import plan as plans
 from harness.simulation.campaign import FAILED, INVALID, Task, run_seed
 from harness.simulation.decisions import mutations
 from harness.simulation.decisions.mutations import Mutation
+from tests.tools.mutants.baselines import Baseline, promising
 from tests.tools.mutants.patience import Patience
 from tests.tools.mutants.unit_tests import HANGS, UnitTests
 
@@ -21,16 +22,6 @@ SEED_CPU_S: Final = 120
 SEED_ASLEEP_S: Final = 30
 """More than a seed uses: it never waits for anything."""
 LOOK_EVERY_S: Final = 0.5
-
-
-class Baseline(NamedTuple):
-    """A seed on the unmodified broker."""
-
-    seed: int
-    digest: str
-    outcome: str
-    functions: frozenset[tuple[str, str]]
-    """The module and name of each function that it reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +77,12 @@ def try_mutant(
     root: Path,
     *,
     to_first: bool = False,
+    first: int | None = None,
 ) -> Tried:
-    """Try one mutant; with `to_first`, no seed runs if a test finds it."""
+    """Try one mutant; with `to_first`, no seed runs if a test finds it. `first`: at most so many
+    seeds."""
     failed = tests.first_failure(mutation)
-    at = mutation.module, mutation.function
-    reached = [each for each in baselines if at in each.functions]
+    reached = promising(mutation, baselines)[:first]
     if to_first and failed is not None:
         return Tried(
             mutation=mutation, tests=failed, invariants=None, clients=None, simulated=False,
@@ -108,6 +100,18 @@ def try_mutant(
         changed=len(with_invariants.changed),
         simulated=bool(baselines),
     )
+
+
+def try_clients(
+    mutation: Mutation, baselines: Sequence[Baseline], root: Path, *, first: int | None = None
+) -> Tried:
+    """Try whether clients see a mutant, without tests and without checks of the nodes' state."""
+    reached = promising(mutation, baselines)[:first]
+    alone = _search(mutation, reached, root, invariants=False)
+    return Tried(
+        mutation=mutation, tests=None, invariants=None, clients=alone.found,
+        reached=len(reached), changed=len(alone.changed),
+    )  # fmt: skip
 
 
 class _Searched(NamedTuple):

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.simulation.decisions import mutations
+from harness.simulation.decisions.mutations import Mutation
+from harness.simulation.decisions.probes import Probe
 from tests.tools.mutants import explained, patience
 from tests.tools.mutants.__main__ import main, sample, trials
+from tests.tools.mutants.baselines import Baseline, promising
 from tests.tools.mutants.patience import Patience
 from tests.tools.mutants.table import table
-from tests.tools.mutants.trial import Tried
+from tests.tools.mutants.trial import Tried, try_clients
 from tests.tools.mutants.unit_tests import UnitTests
 
 ENOUGH_S = 60
@@ -164,3 +167,40 @@ def test_no_trial_begins_after_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -
     chosen = mutations.mutations("nodes.log.retention")[:5]
     tried = trials(chosen, try_one, jobs=1, until_s=180)
     assert [each.mutation for each in tried] == chosen[:3]
+
+
+def some_mutation() -> Mutation:
+    """A node that persists its vote, and does not take it over."""
+    every = mutations.mutations("nodes.raft.elections")
+    return next(each for each in every if each.before == "self._state = state")
+
+
+def seed_that_met(mutation: Mutation, seed: int, *outcomes: str) -> Baseline:
+    """A seed that reached the mutant's function, and these outcomes on its line."""
+    probes = [
+        Probe(mutation.module, mutation.line, mutation.function, mutation.before, outcome)
+        for outcome in outcomes
+    ]
+    functions = frozenset({(mutation.module, mutation.function)})
+    return Baseline(seed, "another digest", "VALID", functions, frozenset(probes))
+
+
+def test_seeds_whose_decision_went_both_ways_come_first() -> None:
+    mutation = some_mutation()
+    seeds = [
+        seed_that_met(mutation, 1),
+        seed_that_met(mutation, 2, "true"),
+        seed_that_met(mutation, 3, "true", "false"),
+        seed_that_met(mutation, 4, "false"),
+        seed_that_met(mutation, 5)._replace(functions=frozenset()),
+    ]
+    assert [each.seed for each in promising(mutation, seeds)] == [3, 2, 4, 1]
+
+
+@pytest.mark.slow
+def test_clients_see_a_broker_that_does_not_start(tmp_path: Path) -> None:
+    mutation = some_mutation()
+    seeds = [seed_that_met(mutation, seed) for seed in (1, 2)]
+    tried = try_clients(mutation, seeds, tmp_path, first=1)
+    assert tried.clients == (1, "FAILED")
+    assert (tried.reached, tried.tests, tried.invariants) == (1, None, None)

@@ -25,6 +25,7 @@ from nodes.config import ConfigError, NodeConfig, load_config, parse_properties
 from nodes.log.checkpoints import CheckpointError
 from nodes.log.errors import LogError
 from nodes.raft.errors import RaftError
+from nodes.server.apis import prepare_busiest
 from nodes.server.node import Node, StartError
 from nodes.server.zookeeper.client import MakeZooKeeper
 from nodes.storage.disk import Disk
@@ -79,6 +80,7 @@ def main(argv: list[str] | None = None) -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     _raise_file_limit()
+    prepare_busiest()
     tune_garbage_collector()
     tune_memory_allocator()
     try:

@@ -96,6 +96,11 @@ _HELPERS: dict[str, Any] = {
 }
 
 
+def prepare(cls: Any) -> None:
+    """Make what encodes Drafts of kio's class `cls`, before the first of them is sent."""
+    _of_values(cls)
+
+
 @cache
 def _of_entity(cls: Any) -> _Encode:
     source = _Source(bool(cls.__flexible__), "e.{name}".format)

@@ -161,6 +161,11 @@ def uvarint_of(value: int) -> bytes:
     return bytes(out)
 
 
+def prepare(schema: Any) -> None:
+    """Make the walk over requests of kio's class `schema`, before the first of them comes."""
+    _entity(schema)
+
+
 @cache
 def _entity(schema: Any) -> _Walk:
     source = _Source(bool(schema.__flexible__))

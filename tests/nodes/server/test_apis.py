@@ -10,10 +10,12 @@ from pathlib import Path
 
 from kio.index import load_request_schema
 
-from nodes.wire.codec import encode_request
+from nodes.server.apis import BUSIEST, prepare_busiest
+from nodes.wire import codec, encoders, screening
+from nodes.wire.codec import decode_request, encode_request, encode_response
 from nodes.wire.frames import frame_of
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
-from nodes.wire.versions import fill
+from nodes.wire.versions import fill, respond
 from tests.support.nodes.cluster import Cluster, running
 from tests.support.nodes.kafka_apis import CONTROLLER_APIS, KAFKA_APIS, REMOVED_APIS
 
@@ -75,6 +77,30 @@ def test_each_api_of_kafka_is_served_or_left_out_on_purpose() -> None:
             assert served - {GET_REPLICA_LOG_INFO} == KAFKA_APIS.keys() - LEFT_OUT
 
     asyncio.run(scenario())
+
+
+def test_the_busiest_requests_are_prepared_in_their_newest_versions() -> None:
+    """A broker that becomes a leader makes no reader and no writer while its clients wait."""
+
+    async def newest() -> dict[int, int]:
+        async with running(1) as cluster:
+            return {key: newest for key, (_, newest) in (await _served(cluster)).items()}
+
+    frames = [
+        encode_request(fill(load_request_schema(api_key, version)), 7, "a")[4:]
+        for api_key, versions in BUSIEST.items()
+        for version in versions
+    ]
+    prepare_busiest()
+    made = (codec._request_codec, screening._entity, encoders._of_values)
+    before = [each.cache_info().misses for each in made]
+    for frame in frames:
+        encode_response(respond(decode_request(frame).entity), 7)
+    assert [each.cache_info().misses for each in made] == before
+    served = asyncio.run(newest())
+    assert {key: versions[-1] for key, versions in BUSIEST.items()} == {
+        key: served[key] for key in BUSIEST
+    }
 
 
 def test_what_is_not_served_closes_the_connection_at_once() -> None:

@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{len(moves)} moves: median {statistics.median(gaps):.1f} ms, "
         f"90th percentile {gaps[9 * (len(gaps) - 1) // 10]:.1f} ms, at most {gaps[-1]:.1f} ms; "
-        f"{len(answers.offsets)} acknowledged, {len(answers.failures)} failed, "
+        f"{len(answers.values)} acknowledged, {len(answers.failures)} failed, "
         f"{twice} offsets twice"
     )
     if options.json is not None:

@@ -56,14 +56,17 @@ class Answers:
     acked_s: list[float] = field(default_factory=list)
     """When, by the monotonic clock."""
     offsets: list[int] = field(default_factory=list)
+    """Those that are known."""
     values: list[bytes] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def acknowledged(self, offset: int, value: bytes) -> None:
-        """Note an acknowledgement that came now."""
+    def acknowledged(self, offset: int | None, value: bytes) -> None:
+        """Note an acknowledgement that came now. `offset` is None if the client does not know it:
+        librdkafka concludes from a refused repetition that a batch was written."""
         self.acked_s.append(time.monotonic())
-        self.offsets.append(offset)
         self.values.append(value)
+        if offset is not None:
+            self.offsets.append(offset)
 
     def longest_gap_ms(self, since_s: float, until_s: float) -> float:
         """The longest time without an acknowledgement between two instants."""
@@ -120,7 +123,7 @@ class LibrdkafkaSender:
 
     def _delivered(self, error: object, message: Message) -> None:
         if error is None:
-            self.answers.acknowledged(int(message.offset() or 0), bytes(message.value() or b""))
+            self.answers.acknowledged(message.offset(), bytes(message.value() or b""))
         else:
             self.answers.failures.append(str(error))
 

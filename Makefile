@@ -9,10 +9,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests of one file stay together, because they share a cluster; so do those on Spark, which share
 # Java (tests/support/tiers.py). The files that take longest begin.
-# Tests also wait, so there are three workers for two processors. Slow tests wait longer: four.
+# Tests also wait, so there are two workers for a processor.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
-WORKERS := --numprocesses $$(($$(nproc) * 3 / 2))
-MORE_WORKERS := --numprocesses $$(($$(nproc) * 2))
+WORKERS := --numprocesses $$(($$(nproc) * 2))
 READY := .venv/.ready
 # What check-fast runs: the tests of pure modules, which need neither processes nor much time.
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
@@ -40,7 +39,7 @@ check: lint ## check-fast and the tests of real kernel objects, processes and br
 	$(PYTEST) $(WORKERS) -m "not slow"
 
 test: lint ## everything: check, whole clusters, Spark and Apache Kafka
-	$(PYTEST) $(MORE_WORKERS) -m "$(TESTS)" $(BUT)
+	$(PYTEST) $(WORKERS) -m "$(TESTS)" $(BUT)
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) $(WORKERS) -m "not slow" --remember-passed

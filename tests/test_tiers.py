@@ -115,7 +115,7 @@ def test_a_session_begins_with_files_that_exist() -> None:
     assert sorted([*reversed(rest), *reversed(LONGEST)], key=place) == [*LONGEST, *rest]
 
 
-USES_SPARK = re.compile(r"\bspark: Any\b|\blocal_spark_session\(|\"spark\"\)\.")
+USES_SPARK = re.compile(r"\bspark: Any\b|\blocal_spark_session\(|\"spark\"(\)\.|, pieces)")
 
 
 def test_files_with_tests_on_spark_share_a_worker() -> None:

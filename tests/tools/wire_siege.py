@@ -142,8 +142,13 @@ class Siege:
         answer = await self.ask(
             1, 12, max_wait=limit, min_bytes=1, max_bytes=1 << 20, replica_id=-1, topics=topics
         )
-        if bytes(answer.responses[0].partitions[0].records or b"")[17:] != batch[17:]:
-            raise Broken("the calm client did not read back what it wrote")
+        read = answer.responses[0].partitions[0]
+        if bytes(read.records or b"")[17:] != batch[17:]:
+            raise Broken(
+                f"the calm client did not read back what it wrote at offset {row.base_offset}: "
+                f"{read.error_code.name}, high watermark {read.high_watermark}, "
+                f"{len(read.records or b'')} bytes"
+            )
         await self.ask(3, 12, topics=[{"name": TOPIC}])
 
     def memory_kb(self) -> int:

@@ -27,46 +27,46 @@ EVERY_KIND = {
 }  # fmt: skip
 
 
-def history(random: Random) -> list[dict[str, Any]]:
+def history(rng: Random) -> list[dict[str, Any]]:
     """Rows of few clients, values and offsets, so that most of them have to do with others. The
     offsets grow slowly, as those of a log; in some histories nothing is as it should be."""
-    wild, made, copies = random.random() < 0.3, list[dict[str, Any]](), set[int]()
-    for number in range(random.randint(5, 80)):
-        now = random.randint(0, 8) if wild else number
-        near = random.randint(0, 6) if wild else max(0, number // 8 + random.randint(-2, 2))
+    wild, made, copies = rng.random() < 0.3, list[dict[str, Any]](), set[int]()
+    for number in range(rng.randint(5, 80)):
+        now = rng.randint(0, 8) if wild else number
+        near = rng.randint(0, 6) if wild else max(0, number // 8 + rng.randint(-2, 2))
         row = {
-            "f": random.choice(("poll", "poll", "poll", "send", "send", "init-producer", "assign",
+            "f": rng.choice(("poll", "poll", "poll", "send", "send", "init-producer", "assign",
                                 "assigned", "offset-commit")),
-            "type": random.choice(("ok", "ok", "ok", "ok", "fail", "info")),
-            "op": random.randint(0, 6) if wild else number,
-            "client": random.randint(1, 3),
+            "type": rng.choice(("ok", "ok", "ok", "ok", "fail", "info")),
+            "op": rng.randint(0, 6) if wild else number,
+            "client": rng.randint(1, 3),
             "invoke_ns": now,
-            "complete_ns": random.choice((now + 1, now + 3, None)),
+            "complete_ns": rng.choice((now + 1, now + 3, None)),
         }  # fmt: skip
         if row["f"] == "init-producer":
-            row["transactional_id"] = random.choice(("id-1", "id-2", None))
+            row["transactional_id"] = rng.choice(("id-1", "id-2", None))
             made.append(row)
             continue
         row |= {
-            "topic": random.choice(("one", "one", "one", "two", None) if wild else ("one", "two")),
-            "partition": random.randint(0, 1),
-            "offset": near if random.random() < 0.9 else None,
-            "group": random.choice(("g", "g", "h", None)),
-            "generation": random.choice((1, 2, 3, None)),
+            "topic": rng.choice(("one", "one", "one", "two", None) if wild else ("one", "two")),
+            "partition": rng.randint(0, 1),
+            "offset": near if rng.random() < 0.9 else None,
+            "group": rng.choice(("g", "g", "h", None)),
+            "generation": rng.choice((1, 2, 3, None)),
         }
         if row["f"] in ("poll", "send"):
-            row["value"] = random.randint(1, 2) << 32 | (near if random.random() < 0.8 else 3)
-        if row["f"] == "poll" and random.random() < 0.05:
+            row["value"] = rng.randint(1, 2) << 32 | (near if rng.random() < 0.8 else 3)
+        if row["f"] == "poll" and rng.random() < 0.05:
             row["value"] = None
-        if row["f"] == "assigned" and random.random() < 0.05:
+        if row["f"] == "assigned" and rng.random() < 0.05:
             row["offset"] = -1
         if row["f"] == "send":
-            row["acks"] = random.choice((-1, -1, 1, 0, None))
-            row["txn"] = random.choice((None, near, 1))
-            row["transactional_id"] = random.choice(("id-1", "id-2", None))
-            copied = random.randint(1, 2) << 32 | random.randint(0, near + 1)
+            row["acks"] = rng.choice((-1, -1, 1, 0, None))
+            row["txn"] = rng.choice((None, near, 1))
+            row["transactional_id"] = rng.choice(("id-1", "id-2", None))
+            copied = rng.randint(1, 2) << 32 | rng.randint(0, near + 1)
             # A value is sent once: it is the copy of one record.
-            row["copies"] = None if row["value"] in copies else random.choice((None, copied))
+            row["copies"] = None if row["value"] in copies else rng.choice((None, copied))
             copies.add(row["value"])
         made.append(row)
     return made
@@ -82,9 +82,9 @@ def told(found: Sequence[Suspect]) -> Counter[Suspect | tuple[object, ...]]:
     )
 
 
-def both(rows: Sequence[dict[str, Any]], random: Random) -> tuple[list[Suspect], list[Suspect]]:
+def both(rows: Sequence[dict[str, Any]], rng: Random) -> tuple[list[Suspect], list[Suspect]]:
     """The suspects of a history that is cut into segments anywhere: by columns, and row by row."""
-    cuts = [random.randint(0, len(rows)) for _ in range(random.randint(0, 5))]
+    cuts = [rng.randint(0, len(rows)) for _ in range(rng.randint(0, 5))]
     bounds = sorted((0, *cuts, len(rows)))
     segments = [table(HISTORY, rows[begin:end]) for begin, end in pairwise(bounds)]
     state, found = HistoryState(), list[Suspect]()
@@ -97,8 +97,8 @@ def test_suspects_are_those_of_row_after_row() -> None:
     """Of histories by chance, in which every kind of suspect shows."""
     kinds: set[str] = set()
     for seed in range(400):
-        random = Random(seed)
-        found, expected = both(history(random), random)
+        rng = Random(seed)
+        found, expected = both(history(rng), rng)
         assert told(found) == told(expected), f"seed {seed}"
         kinds |= {each.kind for each in expected}
     assert kinds == EVERY_KIND
@@ -109,6 +109,6 @@ def test_suspects_of_golden_histories(name: str) -> None:
     """The same of every golden history, cut in several ways."""
     rows = ALL_GOLDEN[name].story().history
     for seed in range(3):
-        random = Random(f"{name} {seed}")
-        found, expected = both(rows, random)
+        rng = Random(f"{name} {seed}")
+        found, expected = both(rows, rng)
         assert told(found) == told(expected), f"seed {seed}"

@@ -8,9 +8,10 @@ Three nodes in processes of their own. Against one of them, on both its listener
 - half frames: connections that announce a frame of 100 MB and send nearly all of it;
 - slow readers: connections that fetch 50 MB, or wait for more than there is, and read nothing.
 
-All the while a calm client writes with acks=all, reads back and asks for metadata, at that node.
-Its slowest round is told for each attack. In the end all three nodes must live, no handler may have
-failed, the node's memory must have stayed below MEMORY_KB, and the quorum elects another leader.
+All the while a calm client writes with acks=all, reads back and asks for metadata, at that node or,
+once an attack moved its partition, at the leader. Its slowest round is told for each attack. In the
+end all three nodes must live, no handler may have failed, the node's memory must have stayed below
+MEMORY_KB, and the quorum elects another leader.
 """
 
 import argparse
@@ -83,6 +84,7 @@ class Siege:
         self.nodes = nodes
         self.rng = random.Random(seed)
         self.target = 0
+        self._leader = 0
         self._calm: Channel | None = None
 
     @property
@@ -99,7 +101,7 @@ class Siege:
 
         await self.nodes.until(served, "three brokers in service", 60)
         await self.nodes.create(TOPIC, 1)
-        self.target = await self.nodes.leader(TOPIC)
+        self.target = self._leader = await self.nodes.leader(TOPIC)
         self._calm = Channel("127.0.0.1", self.port, client_id="calm", request_timeout_s=60)
         assignment = [{"partition_index": 0, "broker_ids": [self.target]}]
         bulk = {"name": BULK, "num_partitions": -1, "replication_factor": -1}
@@ -124,25 +126,54 @@ class Siege:
         return True
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
-        """The calm client's request."""
+        """A request to the attacked node."""
         assert self._calm is not None
         return await self._calm.request(fill(load_request_schema(api_key, version), **values))
 
+    async def _ask_leader(
+        self, row: Callable[[Any], Any], api_key: int, version: int, **values: Any
+    ) -> Any:
+        """The row of the leader's answer. An attack may have preferred leaders elected, so
+        the leader is looked for again. Raises ChannelError, TimeoutError.
+        """
+        async with asyncio.timeout(60):
+            while True:
+                found = row(await self.nodes.ask(self._leader, api_key, version, **values))
+                if found.error_code is not ErrorCode.not_leader_or_follower:
+                    return found
+                leader = await self.nodes.leader(TOPIC)
+                self._leader = leader if leader in self.nodes.ports else self._leader
+                await asyncio.sleep(0.05)
+
     async def round(self, number: int) -> None:
-        """The calm client writes, reads back, looks around. Raises Broken, ChannelError."""
+        """The calm client writes, reads back, looks around. Raises Broken, ChannelError,
+        TimeoutError.
+        """
         batch = encode_batch([Record(value=b"%d" % number)], timestamp_ms=1)
         data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
         limit = timedelta(seconds=30)
-        answer = await self.ask(0, 9, acks=-1, timeout=limit, topic_data=[data])
-        row = answer.responses[0].partition_responses[0]
+        row = await self._ask_leader(
+            lambda answer: answer.responses[0].partition_responses[0],
+            0,
+            9,
+            acks=-1,
+            timeout=limit,
+            topic_data=[data],
+        )
         if row.error_code is not ErrorCode.none:
             raise Broken(f"the calm client's write failed: {row}")
         wanted = {"partition": 0, "fetch_offset": row.base_offset, "partition_max_bytes": 1 << 20}
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
-        answer = await self.ask(
-            1, 12, max_wait=limit, min_bytes=1, max_bytes=1 << 20, replica_id=-1, topics=topics
+        read = await self._ask_leader(
+            lambda answer: answer.responses[0].partitions[0],
+            1,
+            12,
+            max_wait=limit,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            replica_id=-1,
+            topics=topics,
         )
-        read = answer.responses[0].partitions[0]
         if bytes(read.records or b"")[17:] != batch[17:]:
             raise Broken(
                 f"the calm client did not read back what it wrote at offset {row.base_offset}: "

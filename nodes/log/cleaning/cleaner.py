@@ -1,14 +1,15 @@
 """The cleaning of one log, in small steps.
 
 First the keys of the dirty part are read into the offset map. Then all segments up to there are
-written again, in groups, without what the map supersedes; each group is swapped in when it is
-complete. Memory is bounded by the map, a window of the log, and one decompressed batch.
+written again, in groups, without what the map supersedes. A complete group is synced while the next
+one is written, and then swapped in. Memory is bounded by the map, a window of the log, one
+decompressed batch, and the indexes of two groups.
 
-`steps` is a generator: the caller waits between two steps, so that the event loop is never held for
-long, and syncs what a step asks for. Before each step it is checked whether the log is still the
-one of the beginning: a log that was closed, deleted or truncated, whose retention removed a
-segment, or that is not compacted any more, ends the cleaning (KAFKA-7322, KAFKA-12840). What was
-swapped in until then is good; the rest is cleaned another time.
+`steps` is a generator: the caller lets other tasks run between two steps, so that the event loop is
+never held for long, and syncs what a step asks for. Before each step it is checked whether the log
+is still the one of the beginning: a log that was closed, deleted or truncated, whose retention
+removed a segment, or that is not compacted any more, ends the cleaning (KAFKA-7322, KAFKA-12840).
+What was swapped in until then is good; the rest is cleaned another time.
 """
 
 from array import array
@@ -64,9 +65,11 @@ class Step(NamedTuple):
     io_bytes: int
     """How many bytes were read and written since the last step; for a throttle."""
     to_sync: Sequence[File | str] = ()
-    """Files, and paths of directories, to be synced in any order, best all at once: then a file
-    system commits them together.
+    """Files, and paths of directories, whose syncs begin now, in any order, best all at once: then
+    a file system commits them together.
     """
+    synced: bool = False
+    """Whether all that was to be synced must be on the disk before the next step."""
 
 
 class CleaningStats(NamedTuple):
@@ -76,6 +79,13 @@ class CleaningStats(NamedTuple):
     """The log is clean below; the cleaner checkpoint."""
     bytes_before: int
     bytes_after: int
+
+
+class Replacement(NamedTuple):
+    """A complete segment, and its neighbours that it replaces."""
+
+    old: Sequence[Segment]
+    new: CleanedSegment
 
 
 class Cleaning:
@@ -107,6 +117,9 @@ class Cleaning:
         self._transactions = CleanedTransactions()
         self._cuts = log.segments.cuts
         self._reading: Sequence[Segment] = ()
+        """The segments that must stay for the next step; first those that are being read."""
+        self._complete: Replacement | None = None
+        """What is written, and not swapped in yet."""
         self._io_bytes = 0
         self._spent_us = 0.0
         self.stats = CleaningStats(offsets.start, 0, 0)
@@ -119,7 +132,7 @@ class Cleaning:
         # The last name that an earlier cleaning gave is not synced yet. After a crash its `.swap`
         # would count, with the indexes of this one.
         self._reading = self._log.segments.all[:-1]
-        yield from self._pause((self._log.segments.directory,))
+        yield from self._pause((self._log.segments.directory,), synced=True)
         try:
             yield from self._read_keys()
             for keys in self._offsets.decide():
@@ -129,8 +142,12 @@ class Cleaning:
             segments = [s for s in self._log.segments.all[:-1] if s.base_offset < end]
             for group in grouped(segments, self._log.config.segment_bytes):
                 yield from self._clean_group(group)
+            yield from self._install_complete()
         except CorruptBatch as error:
             raise LogCorrupt(f"{self._reading[0].stem}.log, cleaning: {error}") from error
+        finally:
+            if self._complete is not None:
+                self._complete.new.discard()
         self.stats = self.stats._replace(end=end)
 
     # --- giving way
@@ -141,9 +158,9 @@ class Cleaning:
         self._io_bytes += io_bytes
         return self._spent_us >= SLICE_US
 
-    def _pause(self, to_sync: Sequence[File | str] = ()) -> Iterator[Step]:
+    def _pause(self, to_sync: Sequence[File | str] = (), *, synced: bool = False) -> Iterator[Step]:
         io_bytes, self._io_bytes, self._spent_us = self._io_bytes, 0, 0.0
-        yield Step(io_bytes, to_sync)
+        yield Step(io_bytes, to_sync, synced)
         if self._log.offline:
             raise CleaningEnded(self._log.offline)
         if self._log.segments.cuts != self._cuts:
@@ -215,11 +232,13 @@ class Cleaning:
     # --- writing
 
     def _clean_group(self, group: Sequence[Segment]) -> Iterator[Step]:
-        """Write a group of segments again, and swap the new segment in unless it is the same."""
-        self._reading = group
-        log, disk, directory = self._log, self._log.segments.disk, self._log.segments.directory
+        """Write a group of segments again. Unless the new segment is the same, swap the group
+        before it in, and begin to sync the new one.
+        """
+        self._reading = [*group, *(self._complete.old if self._complete else ())]
+        disk, directory = self._log.segments.disk, self._log.segments.directory
         cleaned = CleanedSegment(disk, directory, group[0].base_offset, group[0].interval)
-        installed = False
+        complete = False
         try:
             same = yield from self._write_group(group, cleaned)
             before = sum(segment.size for segment in group)
@@ -233,16 +252,24 @@ class Cleaning:
             indexed = any(disk.exists(f"{segment.stem}.txnindex") for segment in group)
             files = cleaned.finish(aborted if aborted or indexed else None)
             rename_indexes(disk, group[0].stem, CLEANED, SWAP)
+            yield from self._install_complete()
+            self._complete, complete = Replacement(group, cleaned), True
             yield from self._pause((*files, directory))
-            cleaned.close()
-            installed = True
-            with log.health.failing():
-                install(disk, directory, log.segments, log.snapshots, group)
-            self._reading = ()
-            yield from self._pause()
         finally:
-            if not installed:
+            if not complete:
                 cleaned.discard()
+
+    def _install_complete(self) -> Iterator[Step]:
+        """Swap the group in that is complete, if there is one, as soon as it is on the disk."""
+        if self._complete is None:
+            return
+        yield from self._pause(synced=True)
+        log, (old, new), self._complete = self._log, self._complete, None
+        new.close()
+        with log.health.failing():
+            install(log.segments.disk, log.segments.directory, log.segments, log.snapshots, old)
+        self._reading = [segment for segment in self._reading if segment not in old]
+        yield from self._pause()
 
     def _write_group(
         self, group: Sequence[Segment], cleaned: CleanedSegment

@@ -47,6 +47,8 @@ class LogCleaner:
         self._wall_clock_ms = wall_clock_ms
         self._task: asyncio.Task[None] | None = None
         self._steps: Generator[Step, None, None] | None = None
+        self._syncing: asyncio.Future[list[None]]
+        """What one of these asked for last; the first one does."""
         self._uncleanable: set[tuple[object, int]] = set()
         """Topic ids and partitions."""
         self._ready_ms = 0.0
@@ -62,6 +64,7 @@ class LogCleaner:
         if self._task is not None:
             self._task.cancel()
         if self._steps is not None:
+            self._syncing.cancel()
             self._steps.close()
 
     async def _run(self) -> None:
@@ -140,9 +143,16 @@ class LogCleaner:
         )
         self._steps = cleaning.steps()
         with closing(self._steps) as steps:
-            for step in steps:
-                await asyncio.gather(*map(disk.sync, step.to_sync))
-                await self._pace(step.io_bytes)
+            try:
+                for step in steps:
+                    if step.to_sync:
+                        self._syncing = asyncio.gather(*map(disk.sync, step.to_sync))
+                        self._syncing.add_done_callback(_was_seen)
+                    if step.synced:
+                        await self._syncing
+                    await self._pace(step.io_bytes)
+            finally:
+                self._syncing.cancel()
         stats = cleaning.stats
         log.info(
             "%s: clean below offset %d: %d bytes are %d now",
@@ -160,3 +170,9 @@ class LogCleaner:
         self._ready_ms = max(self._ready_ms, now_ms) + needed_ms
         wait_ms = self._ready_ms - now_ms
         await asyncio.sleep(wait_ms / 1000 if wait_ms >= SHORTEST_WAIT_MS else 0)
+
+
+def _was_seen(done: asyncio.Future[list[None]]) -> None:
+    """An error of files that a given-up cleaning has discarded concerns nobody."""
+    if not done.cancelled():
+        done.exception()

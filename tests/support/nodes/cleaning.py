@@ -21,7 +21,7 @@ from nodes.log.compression import compress, decompress
 from nodes.log.config import CompactionConfig, LogConfig
 from nodes.log.log import Log
 from nodes.log.transactions.markers import decode_marker
-from nodes.storage.disk import Disk
+from nodes.storage.disk import Disk, File
 from tests.support.nodes.batches import content
 
 COMPACTED = LogConfig(
@@ -90,14 +90,18 @@ def cleaning(
 
 
 def do(cleaning: Cleaning, disk: Disk, between: Callable[[Step], None] = lambda step: None) -> None:
-    """Do all steps of a cleaning."""
+    """Do all steps of a cleaning. What is to be synced is synced as late as a step allows it."""
+    unsynced: list[File | str] = []
     with closing(cleaning.steps()) as steps:
         for step in steps:
-            for target in step.to_sync:
-                if isinstance(target, str):
-                    disk.sync_dir(target)
-                else:
-                    target.sync()
+            unsynced += step.to_sync
+            if step.synced:
+                for target in unsynced:
+                    if isinstance(target, str):
+                        disk.sync_dir(target)
+                    else:
+                        target.sync()
+                unsynced.clear()
             between(step)
 
 

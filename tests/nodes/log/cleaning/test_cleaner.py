@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -324,3 +325,23 @@ def test_any_log_keeps_what_it_means(data: st.DataObject) -> None:
     disk.crash()
     log = open_log(disk, config=COMPACTED)
     assert (pairs_of(log), log.producers.items(), log.epochs) == state
+
+
+def test_a_group_is_synced_while_the_next_one_is_written() -> None:
+    """The sync of the first group has begun, and nothing waited for it, when the second exists."""
+    small = replace(COMPACTED, segment_bytes=150)
+    disk, log = log_with(*[keyed((b"a", b"%d" % number)) for number in range(4)], config=small)
+    assert [segment.base_offset for segment in log.segments.all] == [0, 2, 4]
+    asked: list[tuple[bool, bool, set[str]]] = []
+
+    def look(step: Step) -> None:
+        names = {name for name in disk.listdir(DIRECTORY) if name.endswith(".log.cleaned")}
+        asked.append((bool(step.to_sync), step.synced, names))
+
+    do(cleaning(log), disk, look)
+    first, second = (f"{base:020d}.log.cleaned" for base in (0, 2))
+    begun = asked.index((True, False, {first}))
+    both = next(at for at, (_, _, names) in enumerate(asked) if names == {first, second})
+    assert begun < both
+    assert not any(synced for _, synced, _ in asked[begun:both])
+    assert pairs_of(log) == [(3, b"a", b"3")]

@@ -27,6 +27,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
+from nodes.controller.elections import CHANGES_AT_ONCE
 from nodes.controller.features import missing_levels
 from nodes.controller.isr import AlterIsrRequest, AlterIsrResult, alter_isr
 from nodes.controller.sessions import BrokerSessions
@@ -43,13 +44,11 @@ from nodes.metadata.records import (
     UNFENCE,
     AbortTransactionRecord,
     BrokerEndpoint,
-    BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
-    RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from nodes.metadata.topic_configs import MIN_INSYNC_REPLICAS, effective
@@ -81,6 +80,7 @@ class Controller:
         self._image = ClusterImage()
         self._sessions = BrokerSessions(settings.session_timeout_ms)
         self._shutdown_offsets: dict[NodeId, Offset] = {}
+        """Of each broker that shuts down and is in no ISR, up to where the others have to read."""
         self._leaderless: dict[PartitionKey, None] = {}
         self._last_tick_ms = 0.0
         self._next_election_ms = 0.0
@@ -220,7 +220,7 @@ class Controller:
                 log_dirs=log_dirs,
             )
         if broker != before:
-            records.append(_registration(broker))
+            records.append(broker.registration())
         self._sessions.touch(broker_id, now_ms)
         return ControllerResult(records=records, response=broker.epoch, atomic=False)
 
@@ -237,8 +237,8 @@ class Controller:
         """Extend a broker's session, and advance its state: fenced, active, shutting down, stopped.
 
         A fenced broker is unfenced when it has read the metadata up to its own registration. If an
-        active broker wants to shut down, one batch first removes it from all leaderships and ISRs.
-        It may stop when the other brokers have read that batch. Raises STALE_BROKER_EPOCH.
+        active broker wants to shut down, it is first removed from all leaderships and ISRs. It may
+        stop when the other brokers have read that. Raises STALE_BROKER_EPOCH.
         """
         broker = self._checked(broker_id, broker_epoch)
         self._sessions.touch(broker_id, now_ms, current_metadata_offset)
@@ -274,7 +274,8 @@ class Controller:
 
     def tick(self, now_ms: float) -> ControllerResult[None]:
         """Do the periodic work: bootstrap the log, fence silent brokers, elect, rebalance, write a
-        NoOpRecord. Must be called every tenth of the session timeout, or more often.
+        NoOpRecord. Must be called every tenth of the session timeout, or more often, and soon again
+        if the result has CHANGES_AT_ONCE records or more: there may be more to do.
         """
         stalled_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms
@@ -283,7 +284,8 @@ class Controller:
         records = (
             self.abort_open_transaction()
             or self._bootstrap()
-            or self._fence(self._sessions.expired(now_ms))
+            or self._fence(self._sessions.expired(now_ms), CHANGES_AT_ONCE)
+            or self._empty_brokers()
             or self._elect(now_ms)
             or self._rebalance(now_ms)
             or self._idle(now_ms)
@@ -321,8 +323,10 @@ class Controller:
         """
         if now_ms < self._next_election_ms:
             return []
-        self._next_election_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
-        return [*elections.elect_leaderless(self._image, self.state.policy)]
+        records = elections.elect_leaderless(self._image, self.state.policy)
+        if len(records) < CHANGES_AT_ONCE:
+            self._next_election_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        return [*records]
 
     def _rebalance(self, now_ms: float) -> list[MetadataRecord]:
         if now_ms < self._next_rebalance_ms or not self._settings.auto_leader_rebalance:
@@ -391,29 +395,36 @@ class Controller:
         return broker
 
     def _out_of_isrs(
-        self, nodes: Sequence[NodeId], *, unclean: bool = False
+        self,
+        nodes: Sequence[NodeId],
+        *,
+        unclean: bool = False,
+        limit: int | None = None,
     ) -> list[PartitionChangeRecord]:
-        return elections.remove_from_isrs(self._image, nodes, self.state.policy, unclean=unclean)
+        return elections.remove_from_isrs(
+            self._image, nodes, self.state.policy, unclean=unclean, limit=limit
+        )
 
-    def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
+    def _fence(self, nodes: Sequence[NodeId], limit: int | None = None) -> list[MetadataRecord]:
         """Fence the unfenced ones of `nodes`. The partition changes come first, so that a fenced
-        broker is never a leader at any point of the log. An expired session stays until its broker
-        returns: if the append fails, the next tick tries again.
+        broker is never a leader at any point of the log. With a `limit` of them, the brokers may
+        not be fenced yet. An expired session stays until its broker returns: the next tick goes on,
+        and tries again if the append fails.
         """
         known = (self._image.brokers.get(node) for node in nodes)
         brokers = [broker for broker in known if broker is not None and not broker.fenced]
         if not brokers:
             return []
-        return [
-            *self._out_of_isrs([broker.node_id for broker in brokers]),
-            *(_registration_change(broker, fenced=FENCE) for broker in brokers),
-        ]
+        changes = self._out_of_isrs([broker.node_id for broker in brokers], limit=limit)
+        if len(changes) == limit:
+            return [*changes]
+        return [*changes, *(broker.change(fenced=FENCE) for broker in brokers)]
 
     def _unfence(self, broker: BrokerImage) -> ControllerResult[HeartbeatResult]:
-        records: list[MetadataRecord] = [
-            _registration_change(broker, fenced=UNFENCE),
-            *elections.elect_leaderless(self._image, self.state.policy, broker.node_id),
-        ]
+        elected = elections.elect_leaderless(self._image, self.state.policy, broker.node_id)
+        if len(elected) == CHANGES_AT_ONCE:
+            self._next_election_ms = self._last_tick_ms
+        records: list[MetadataRecord] = [broker.change(fenced=UNFENCE), *elected]
         return _heartbeat_result(True, fenced=False, records=records)
 
     def _allow_shutdown(
@@ -436,14 +447,27 @@ class Controller:
             return self._allow_shutdown(broker, self._fence([node]), caught_up)
         if since is not None:
             return _heartbeat_result(caught_up, fenced=False)
-        records: list[MetadataRecord] = [*self._out_of_isrs([node])]
+        records: list[MetadataRecord] = [*self._out_of_isrs([node], limit=CHANGES_AT_ONCE)]
+        empty = len(records) < CHANGES_AT_ONCE
         if not broker.in_controlled_shutdown:
             if not records:
                 return self._allow_shutdown(broker, self._fence([node]), caught_up)
-            change = _registration_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+            change = broker.change(in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
             records.insert(0, change)
-        self._shutdown_offsets[node] = Offset(self._image.offset + len(records))
+        if empty:
+            self._shutdown_offsets[node] = Offset(self._image.offset + len(records))
         return _heartbeat_result(caught_up, fenced=False, records=records)
+
+    def _empty_brokers(self) -> list[MetadataRecord]:
+        """Go on with the brokers that shut down and are still in ISRs."""
+        nodes = [
+            broker.node_id
+            for broker in self._image.brokers.values()
+            if broker.in_controlled_shutdown
+            and not broker.fenced
+            and broker.node_id not in self._shutdown_offsets
+        ]
+        return [*self._out_of_isrs(nodes, limit=CHANGES_AT_ONCE)] if nodes else []
 
 
 def _heartbeat_result(
@@ -457,27 +481,3 @@ def _heartbeat_result(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down
     )
     return ControllerResult(records=records, response=answer, atomic=False)
-
-
-def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(
-        broker_id=broker.node_id,
-        incarnation_id=broker.incarnation_id,
-        broker_epoch=broker.epoch,
-        end_points=broker.endpoints,
-        rack=broker.rack,
-        fenced=broker.fenced,
-        in_controlled_shutdown=broker.in_controlled_shutdown,
-        log_dirs=broker.log_dirs,
-    )
-
-
-def _registration_change(
-    broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
-) -> BrokerRegistrationChangeRecord:
-    return BrokerRegistrationChangeRecord(
-        broker_id=broker.node_id,
-        broker_epoch=broker.epoch,
-        fenced=fenced,
-        in_controlled_shutdown=in_controlled_shutdown,
-    )

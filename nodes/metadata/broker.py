@@ -48,6 +48,30 @@ class BrokerImage:
             log_dirs=record.log_dirs,
         )
 
+    def registration(self) -> RegisterBrokerRecord:
+        """The record that registers the broker as it is."""
+        return RegisterBrokerRecord(
+            broker_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            end_points=self.endpoints,
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=self.log_dirs,
+        )
+
+    def change(
+        self, *, fenced: int = 0, in_controlled_shutdown: int = 0
+    ) -> BrokerRegistrationChangeRecord:
+        """The record that changes the registration; 0 leaves as it is (FENCE, UNFENCE, ...)."""
+        return BrokerRegistrationChangeRecord(
+            broker_id=self.node_id,
+            broker_epoch=self.epoch,
+            fenced=fenced,
+            in_controlled_shutdown=in_controlled_shutdown,
+        )
+
     def changed(self, record: BrokerRegistrationChangeRecord) -> "BrokerImage":
         """This broker after `record`; a controlled shutdown ends with the registration only."""
         return replace(

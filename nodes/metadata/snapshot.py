@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 from nodes.ids import NO_NODE, BrokerEpoch
-from nodes.metadata.broker import BrokerImage
 from nodes.metadata.image import (
     Change,
     ClusterImage,
@@ -25,7 +24,6 @@ from nodes.metadata.records import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
-    RegisterBrokerRecord,
     TopicRecord,
 )
 
@@ -41,7 +39,7 @@ def to_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
-        yield _registration(broker)
+        yield broker.registration()
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for number, partition in topic.partitions.items():
@@ -64,19 +62,6 @@ def to_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     if image.transaction is not None:
         yield BeginTransactionRecord()
         yield from image.transaction
-
-
-def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(
-        broker_id=broker.node_id,
-        incarnation_id=broker.incarnation_id,
-        broker_epoch=broker.epoch,
-        end_points=broker.endpoints,
-        rack=broker.rack,
-        fenced=broker.fenced,
-        in_controlled_shutdown=broker.in_controlled_shutdown,
-        log_dirs=broker.log_dirs,
-    )
 
 
 def _partition(topic: TopicImage, number: int, partition: PartitionImage) -> PartitionRecord:

@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeVar
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.controller import Controller
+from nodes.controller.elections import CHANGES_AT_ONCE
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
@@ -138,6 +139,8 @@ class QuorumController:
             log.info("on a tick: %s", _summary(result.records))
         with contextlib.suppress(NotLeader):
             self._append(result)
+            if len(result.records) >= CHANGES_AT_ONCE:
+                self._tick_again(0)
 
     # --- the quorum's listener
 

@@ -8,12 +8,13 @@ A request may be sent while the one before it still waits at the leader, so requ
 response counts for a partition only if the partition was not sent in a later request.
 
 A partition whose response is an error is paused for a while, and does not delay the others. After
-the session is lost, all partitions are sent again, at most MAX_SENT at a time. Left to others:
-logs, connections, the clock.
+the session is lost, all partitions are sent again, at most MAX_SENT at a time. At most as many are
+forgotten at a time. Left to others: logs, connections, the clock.
 """
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -137,15 +138,18 @@ class FetchSessionHandler:
             followed.in_session = True
             # The leader adds first and forgets afterwards: no partition may be in both lists.
             self._to_forget.pop((followed.topic_id, followed.partition.partition), None)
+        to_forget = tuple(islice(self._to_forget, MAX_SENT))
+        for forgotten in to_forget:
+            del self._to_forget[forgotten]
         data = FetchRequestData(
             number=self._number,
             session_id=self._session_id,
             session_epoch=self._epoch,
             to_send=tuple(to_send),
-            to_forget=tuple(self._to_forget),
-            may_wait=(self._session_refused or self.in_session) and not self._to_send,
+            to_forget=to_forget,
+            may_wait=(self._session_refused or self.in_session)
+            and not (self._to_send or self._to_forget),
         )
-        self._to_forget.clear()
         if self.in_session:
             self._epoch = next_epoch(self._epoch)
         else:

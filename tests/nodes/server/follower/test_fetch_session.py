@@ -2,6 +2,7 @@
 
 from collections import deque
 from typing import Any
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,6 +131,25 @@ def test_many_partitions_are_sent_in_several_requests() -> None:
         sizes.append((len(data.to_send), data.may_wait))
         session.handle_response(number, 77, ErrorCode.none)
     assert sizes == [(MAX_SENT, False), (MAX_SENT, False), (1, True), (0, True)]
+
+
+def test_many_partitions_are_forgotten_in_several_requests() -> None:
+    """A request with all of them would have more elements than a broker accepts."""
+    session = new_session(*range(2 * MAX_SENT + 1))
+    for number in range(1, 4):
+        assert session.next_request(0) is not None
+        session.handle_response(number, 77, ErrorCode.none)
+    for number in range(2 * MAX_SENT):
+        session.remove(partition(number))
+    forgotten: list[tuple[UUID, int]] = []
+    sizes = []
+    while session.has_changes(0):
+        data = session.next_request(0)
+        assert data is not None
+        sizes.append((len(data.to_forget), data.may_wait))
+        forgotten += data.to_forget
+    assert sizes == [(MAX_SENT, False), (MAX_SENT, True)]
+    assert forgotten == [(topic_id(number), 0) for number in range(2 * MAX_SENT)]
 
 
 def test_request_without_a_session_sends_all_partitions() -> None:

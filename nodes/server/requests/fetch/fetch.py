@@ -19,6 +19,7 @@ when all connections hold too much.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -28,6 +29,7 @@ from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.replicas.isr import IsrManager
 from nodes.server.requests.current_leader import current_leader, node_endpoints
 from nodes.server.requests.fetch.partitions import (
+    READ_AT_ONCE,
     FetchPartition,
     FetchPartitionKey,
     FetchPartitionSet,
@@ -75,6 +77,14 @@ class _FetchInProgress:
     data: dict[FetchPartition, FetchPartitionData] = field(default_factory=dict)
     size: int = 0
     needs_action: bool = False
+    left_some: bool = False
+    """Whether there is more to read than one request reads."""
+
+    def leave(self, partitions: Iterable[FetchPartition]) -> None:
+        """Leave `partitions`, which are due, to the next request; what was read is too old."""
+        self.left_some = True
+        for partition in partitions:
+            self.size -= len(self.data.pop(partition, NO_DATA).records)
 
     @property
     def superseded(self) -> bool:
@@ -84,7 +94,8 @@ class _FetchInProgress:
     @property
     def has_enough(self) -> bool:
         """Whether to respond now."""
-        return self.needs_action or self.size >= min(self.request.min_bytes, self.params.max_bytes)
+        enough = self.size >= min(self.request.min_bytes, self.params.max_bytes)
+        return self.needs_action or self.left_some or enough
 
 
 class FetchHandler:
@@ -112,10 +123,11 @@ class FetchHandler:
         fetch = self._open(request, self._fetch_params(request, context))
         if isinstance(fetch, ErrorCode):
             return respond(request, error_code=fetch)
+        due, fetch.left_some = fetch.partitions.take_due(some=fetch.session is not None)
         if fetch.params.is_follower:
-            self._record_follower_offsets(fetch)
+            self._record_follower_offsets(fetch, due)
         fetch.partitions.take_changed()
-        self._read(fetch, fetch.partitions.due)
+        self._read(fetch, due)
         if fetch.has_enough or request.max_wait.total_seconds() <= 0 or not fetch.partitions.by_key:
             return self._response(fetch)
         delayed = _DelayedFetch(fetch, self._read, self._response, self._response_budget)
@@ -177,7 +189,9 @@ class FetchHandler:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _record_follower_offsets(self, fetch: _FetchInProgress) -> None:
+    def _record_follower_offsets(
+        self, fetch: _FetchInProgress, due: Iterable[FetchPartition]
+    ) -> None:
         """Count the fetch offsets as acknowledgements, if the follower's log is a prefix of ours.
 
         Only fetches in the current leader epoch count: the follower may have truncated what it had
@@ -187,7 +201,7 @@ class FetchHandler:
         now_ms = self._now_ms()
         partitions, params = fetch.partitions, fetch.params
         partitions.activity.fetched_ms = now_ms
-        for partition in list(partitions.due):
+        for partition in due:
             replica = self._partition_reader.matching_replica(partition, params)
             if replica is not None:
                 replica.record_fetch(
@@ -261,16 +275,17 @@ class FetchHandler:
         # After an error the next response sends everything: earlier values may not hold any more.
         partition.sent_high_watermark = NO_OFFSET if failed else data.high_watermark
         partition.sent_log_start = data.log_start
-        due = fetch.partitions.due
+        due, joining = fetch.partitions.due, fetch.partitions.joining
         if data.records:  # next time, partitions that had no room in this response come first
             due.pop(partition, None)
             due[partition] = None
-        elif not (
-            data.needs_action
-            or data.more
-            or self._partition_reader.may_join_isr(partition, fetch.params)
-        ):
-            due.pop(partition, None)
+        elif not (data.needs_action or data.more):
+            if self._partition_reader.may_join_isr(partition, fetch.params):
+                joining[partition] = None
+            else:
+                due.pop(partition, None)
+                if joining:
+                    joining.pop(partition, None)
         return is_new
 
     def _rows(
@@ -337,7 +352,12 @@ class _DelayedFetch(DelayedResponse):
     def try_complete(self, *, forced: bool) -> Any:
         fetch = self._fetch
         if not fetch.superseded:
-            self._read(fetch, fetch.partitions.take_changed())
+            changed = fetch.partitions.take_changed()
+            if len(changed) > READ_AT_ONCE and fetch.session is not None:
+                fetch.leave(islice(changed, READ_AT_ONCE, None))
+                self._read(fetch, islice(changed, READ_AT_ONCE))
+            else:
+                self._read(fetch, changed)
             if not fetch.has_enough and not forced:
                 return None
         return self._response_of(fetch)

@@ -51,7 +51,9 @@ def _owned(frames: Frames) -> Frame:
 def skipped_records(frames: Frames) -> Iterator[Frame]:
     """kind skipped-record: a record of the final log below an offset that a member committed and
     that was acknowledged (other_offset: the greatest), but no member of the group got the record.
-    What is below the group's lowest position in the partition does not count.
+    What is below the group's lowest position in the partition does not count. Nor does a record
+    that was sent when the group had already got one above it: the log was cut in between, which
+    truncated-read and inconsistent-offset tell.
 
     aspect: what happened in the group between the deliveries around the record. cut: the record of
     a member ends before the later one, so the member may have got the record; member-ended,
@@ -75,13 +77,28 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
         *(here(due).join(here(got), on=place, how="left_anti") for here in frames.slices)
     )
     if missing is not None:
-        yield evidence(engine, _with_what_happened(frames, missing, owned), kind=F.lit(SKIPPED))
+        around = _around(frames, missing)
+        missing = frames.none_if_empty(_written_before(frames, missing, around))
+    if missing is not None:
+        found = _with_what_happened(frames, missing, around, owned)
+        yield evidence(engine, found, kind=F.lit(SKIPPED))
 
 
-def _with_what_happened(frames: Frames, missing: Frame, owned: Frame) -> Frame:
+def _written_before(frames: Frames, missing: Frame, around: Frame) -> Frame:
+    """Return the missing records but those that were sent after the group had got one above."""
+    F, engine = frames.engine.functions, frames.engine
+    values = engine.materialize(missing.select("value").distinct())
+    sent = frames.sends.join(values, on="value", how="left_semi")
+    sent = engine.materialize(sent.groupBy("value").agg(F.min("invoke_ns").alias("sent_ns")))
+    late = missing.select(*GROUP, "offset", "value").join(sent, on="value", how="inner")
+    late = late.join(around, on=[*GROUP, "offset"], how="inner")
+    late = engine.materialize(late.where(F.col("sent_ns") > F.col("after_ns")))
+    return missing.join(late.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_anti")
+
+
+def _with_what_happened(frames: Frames, missing: Frame, around: Frame, owned: Frame) -> Frame:
     """Add aspect: see `skipped_records`."""
     F, engine = frames.engine.functions, frames.engine
-    around = _around(frames, missing)
     causes = owned.select(*GROUP, "until_ns", "ended_by")
     happened = around.join(causes, on=GROUP, how="inner").where(
         (F.col("until_ns") >= F.col("before_ns")) & (F.col("until_ns") <= F.col("after_ns"))

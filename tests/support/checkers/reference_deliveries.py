@@ -53,7 +53,8 @@ def _skipped(
     commits = [r for r in rows if (r["f"], r["type"]) == ("offset-commit", "ok")]
     known = [r["offset"] for r in owned if r["offset"] is not None and r["offset"] >= 0]
     begins = [r["offset"] for r in polls] + known
-    log = {r["offset"] for r in history if r["f"] == "final-read" and _at(r) == place[1:]}
+    reads = [r for r in history if r["f"] == "final-read" and _at(r) == place[1:]]
+    log = {r["offset"] for r in reads}
     got = {r["offset"] for r in polls}
     top = max((r["offset"] for r in commits), default=0)
     found: list[tuple[str, str | None]] = []
@@ -63,6 +64,10 @@ def _skipped(
             first[poll["offset"]] = min(first.get(poll["offset"], FOREVER), poll["complete_ns"])
         before = max((at for o, at in first.items() if o < offset), default=-1)
         after = min((at for o, at in first.items() if o > offset), default=FOREVER)
+        values = {r["value"] for r in reads if r["offset"] == offset} - {None}
+        sends = [r for r in history if r["f"] == "send" and r["value"] in values]
+        if sends and min(r["invoke_ns"] for r in sends) > after:
+            continue  # the log was cut before it was sent
         how = {r["how"] for r in owned if before <= r["until"] <= after}
         ended = {r["client"] for r in history if r["f"] == "end"}
         cut = [

@@ -131,6 +131,29 @@ def group_did_not_commit_what_it_skipped(s: Story) -> None:
     s.rows("offset-commit")[-1]["type"] = "fail"
 
 
+def _send_late(s: Story, offsets: tuple[int, ...]) -> None:
+    """The records at these offsets are sent when the group has got the record at offset 5."""
+    for row in s.rows("send", ONE):
+        if row["offset"] in offsets:
+            row.update(invoke_ns=28 * S, complete_ns=29 * S, type="info", offset=None)
+
+
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1), ("truncated-read", None): (F, 1)})
+def group_was_beyond_the_records_when_they_were_written(s: Story) -> None:
+    """Near miss: the log was cut, and its offsets were used again behind the group."""
+    _skip(s, "revoked", "at-least-once")
+    (poll,) = [row for row in s.rows("poll", ONE) if (row["client"], row["offset"]) == (SECOND, 5)]
+    poll.update(value=v(ONE, 20))
+    _send_late(s, (3, 4))
+
+
+@golden("INVALID", {("skipped-record", "rebalanced"): (F, 1)})
+def group_skipped_the_earlier_of_two_records(s: Story) -> None:
+    """The other one was sent when the group had got a record above it."""
+    _skip(s, "revoked", "at-least-once")
+    _send_late(s, (4,))
+
+
 def _repeat(s: Story, how: str, processing: str, position: int | None = 3) -> None:
     """The first member got two records more than it committed."""
     _promise(s, processing)

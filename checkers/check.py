@@ -42,7 +42,7 @@ from checkers.history.settings import (
     Settings,
     of_group,
 )
-from checkers.losses import LOSSES
+from checkers.losses import LOSSES, MISSING_KEY, REVERTED_KEY
 from checkers.promises import promise_statistics
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -341,7 +341,10 @@ def _first_end_ns(examples: Sequence[Mapping[str, Any]]) -> int:
     return min((row["complete_ns"] for row in examples if "complete_ns" in row), default=-1)
 
 
-_EXPLAINED_BY_OFFSET = (*LOSSES, "inconsistent-offset", "truncated-read", "torn-transaction")
+_EXPLAINED_BY_OFFSET = (
+    *LOSSES, MISSING_KEY, REVERTED_KEY, "inconsistent-offset", "truncated-read",
+    "torn-transaction",
+)  # fmt: skip
 _OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""

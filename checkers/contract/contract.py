@@ -412,7 +412,10 @@ _KNOWN_FROM_ACKNOWLEDGEMENTS = tuple(
     if row.anomaly == "inconsistent-offset" and row.judgement is not FORBIDDEN
 )
 
-_KEYS = key_rules([row for row in _LOST if row.anomaly == "lost-write"])
+_KEYS = key_rules(
+    [row for row in _LOST if row.anomaly == "lost-write"],
+    [row for row in _OFFSETS if row.anomaly == "truncated-read"],
+)
 
 
 def _left_open_by_zookeeper(rows: Sequence[Rule]) -> Iterator[Rule]:

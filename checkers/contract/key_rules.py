@@ -1,7 +1,8 @@
 """Rows of the contract about the keys of compacted topics.
 
 These rows are part of the one table in `contract`. The last record of a key is as safe as any
-acknowledged write, so its rows are those of a lost write.
+acknowledged write, so its rows are those of a lost write. A record that was read is as safe as any
+record below the high watermark, so its rows are those of a record that was read and is gone.
 
 Sources: the Kafka documentation of log compaction (a consumer sees at least the last state of each
 key) and of `delete.retention.ms`; KIP-534.
@@ -13,14 +14,15 @@ from typing import Final
 
 from checkers.contract.conditions import Condition
 from checkers.contract.rules import Judgement, Rule, rule
-from checkers.losses import LOST_KEY, RESURRECTED
+from checkers.losses import LOST_KEY, MISSING_KEY, RESURRECTED, REVERTED_KEY
 
 EXPIRED: Final = "expired"
 """The aspect of a resurrected key whose tombstone was old enough to be removed."""
 
 
-def key_rules(lost: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return the rows; `lost` are those of an acknowledged write that is gone."""
+def key_rules(lost: Sequence[Rule], read: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return the rows; `lost` are those of an acknowledged write that is gone, `read` those of a
+    record that was read and is gone."""
     return (
         rule(
             Condition(
@@ -32,4 +34,6 @@ def key_rules(lost: Sequence[Rule]) -> tuple[Rule, ...]:
         ),
         *(replace(row, anomaly=LOST_KEY) for row in lost),
         *(replace(row, anomaly=RESURRECTED) for row in lost),
+        *(replace(row, anomaly=MISSING_KEY) for row in lost),
+        *(replace(row, anomaly=REVERTED_KEY) for row in read),
     )  # fmt: skip

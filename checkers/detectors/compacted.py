@@ -17,7 +17,7 @@ from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.log_starts import clock_shifts_ns
-from checkers.history.history import KEYED_DELETE, KEYED_READ, KEYED_WRITE, TP
+from checkers.history.history import KEYED_DELETE, KEYED_POLL, KEYED_READ, KEYED_WRITE, TP
 from checkers.history.plan_file import planned_partitions
 from checkers.losses import LOST_KEY, RESURRECTED
 
@@ -38,19 +38,26 @@ def keyed_records(frames: Frames) -> Iterator[Frame]:
 
     kind inconsistent-offset, aspect acknowledged: the offset of an acknowledged write has another
     record, and the value is elsewhere. kind phantom: a record that nobody wrote; aborted-read: a
-    record whose write surely failed. kinds unseen, unrecorded: as of other topics.
+    record whose write surely failed. Both also of records that only a pass was given. kinds unseen,
+    unrecorded: as of other topics.
     """
     F, engine = frames.engine.functions, frames.engine
-    rows = frames.history.where(F.col("f").isin(KEYED_WRITE, KEYED_DELETE))
-    deletes = F.when(F.col("f") == F.lit(KEYED_DELETE), F.lit(1)).otherwise(F.lit(0))
-    writes = frames.none_if_empty(rows.withColumn("deletes", deletes))
+    writes = keyed_writes(frames)
     if writes is None:
         return
     read = (F.col("f") == F.lit(KEYED_READ)) & (F.col("type") == F.lit("ok"))
     records = engine.materialize(frames.history.where(read))
     yield from _lost(frames, writes, records)
     yield from _moved(frames, writes, records)
-    yield from _unsent(frames, writes, records)
+    yield from unsent_records(frames)
+
+
+def keyed_writes(frames: Frames) -> Frame | None:
+    """Return the writes of keys, with deletes (1 or 0); None without any."""
+    F = frames.engine.functions
+    rows = frames.history.where(F.col("f").isin(KEYED_WRITE, KEYED_DELETE))
+    deletes = F.when(F.col("f") == F.lit(KEYED_DELETE), F.lit(1)).otherwise(F.lit(0))
+    return frames.none_if_empty(rows.withColumn("deletes", deletes))
 
 
 def _lost(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
@@ -161,8 +168,13 @@ def _moved(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
         )
 
 
-def _unsent(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
+def unsent_records(frames: Frames) -> Iterator[Frame]:
+    """kinds phantom, unrecorded, aborted-read of `keyed_records`: each record counts once, whoever
+    was given it."""
     F, engine = frames.engine.functions, frames.engine
+    writes, records = keyed_writes(frames), frames.none_if_empty(_records(frames))
+    if writes is None or records is None:
+        return
     broken = frames.none_if_empty(records.where(F.col("error").isNotNull()))
     if broken is not None:
         yield evidence(engine, broken, kind=F.lit("phantom"), aspect=F.col("error"))
@@ -184,3 +196,15 @@ def _unsent(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
     refused = frames.none_if_empty(values.join(failed, on=[*KEY, "value"], how="left_semi"))
     if refused is not None:
         yield evidence(engine, refused, kind=F.lit("aborted-read"))
+
+
+def _records(frames: Frames) -> Frame:
+    """Return the rows of all records of compacted topics that somebody was given: of each the first
+    one of the final read, or else of a pass."""
+    F, engine = frames.engine.functions, frames.engine
+    read = F.col("f").isin(KEYED_READ, KEYED_POLL) & (F.col("type") == F.lit("ok"))
+    line = engine.window.partitionBy(*KEY, "offset", "value", "error").orderBy(
+        F.col("f").desc(), "complete_ns", "op"
+    )
+    rows = frames.history.where(read).withColumn("nth", F.row_number().over(line))
+    return rows.where(F.col("nth") == F.lit(1)).drop("nth")

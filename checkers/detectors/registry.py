@@ -8,6 +8,7 @@ from checkers.contract.rules import Rule
 from checkers.detectors import plugged
 from checkers.detectors.availability import unavailability
 from checkers.detectors.compacted import keyed_records
+from checkers.detectors.compacted_passes import keyed_passes
 from checkers.detectors.consumers import poll_jumps, watermark_regressions
 from checkers.detectors.contradictions import contradicted_evidence
 from checkers.detectors.copies import judged_copies
@@ -26,7 +27,15 @@ from checkers.detectors.stuck import stuck
 from checkers.detectors.transactions import false_aborts, torn_transactions, zombie_writes
 from checkers.frames.census import Census
 from checkers.frames.ownership import ASSIGNED
-from checkers.history.history import ABORT, COMMIT, INIT, KEYED_DELETE, KEYED_READ, KEYED_WRITE
+from checkers.history.history import (
+    ABORT,
+    COMMIT,
+    INIT,
+    KEYED_DELETE,
+    KEYED_PASS,
+    KEYED_READ,
+    KEYED_WRITE,
+)
 
 
 def _acks(census: Census) -> str | None:
@@ -82,6 +91,11 @@ def _keys(census: Census) -> str | None:
     return None if written else "no write to a compacted topic was acknowledged"
 
 
+def _passes(census: Census) -> str | None:
+    read = census.rows(KEYED_PASS, "ok") > 1
+    return _clocks(census) if read else "no compacted topic was read twice during the run"
+
+
 def _producers(census: Census) -> str | None:
     return None if census.rows(INIT) else _transactions(census)
 
@@ -120,6 +134,10 @@ def _with_keys(plan: Mapping[str, Any]) -> bool:
     return any(each.get("kind") == "compacted" for each in further)
 
 
+def _with_passes(plan: Mapping[str, Any]) -> bool:
+    return any(each.get("passes_every_s") for each in plan.get("more_workloads") or ())
+
+
 def _never(_: Mapping[str, Any]) -> bool:
     return False
 
@@ -135,6 +153,7 @@ def _own_broker(plan: Mapping[str, Any]) -> bool:
 _OWN: tuple[Detector, ...] = (
     Detector(name="lost-write", find=lost_writes, lacking=_acks),
     Detector(name="keyed-records", find=keyed_records, lacking=_keys, decisive=_with_keys),
+    Detector(name="keyed-passes", find=keyed_passes, lacking=_passes, decisive=_with_passes),
     Detector(name="duplicate", find=duplicates, lacking=_reads),
     Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
     Detector(name="reordered-send", find=reordered_sends, lacking=_acks),

@@ -11,6 +11,7 @@
     transactions  what is kept of transactions
     groups        what is kept of groups
     copies        what is kept of the copies that groups make
+    keys          what is kept of the keys of compacted topics, and of passes over them
     recent_rows   rows of numbers with a bounded size
     outputs       what is kept of a tested program's output
     memory        what is kept of the cluster's rows and of faults

@@ -7,10 +7,12 @@ log, which does not exist yet: the records that were polled so far stand for it.
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkers.detectors.compacted import unsent_records
+from checkers.detectors.compacted_passes import keyed_passes
 from checkers.detectors.copies import OUT_OF_ORDER, TWICE, UNCOPIED, judged_copies
 from checkers.detectors.deliveries import SKIPPED, deliveries_again, skipped_records
 from checkers.detectors.durability import aborted_reads, phantoms
@@ -21,10 +23,21 @@ from checkers.detectors.outputs import REREAD, TORN, UNKNOWN, early_outputs
 from checkers.detectors.outputs import TWICE as AGAIN
 from checkers.detectors.transactions import FALSE_ABORT, false_aborts, zombie_writes
 from checkers.engines.engine import Engine, Frame
+from checkers.following.keys import OF_KEYS, OF_RECORDS
 from checkers.following.suspects import Suspect
 from checkers.frames.frames import Detect, Frames
 from checkers.frames.ownership import ASSIGNED, GROUP, LOST, REVOKED
-from checkers.history.history import ABORT, COMMIT, INIT, PRODUCER_EPOCH, TP
+from checkers.history.history import (
+    ABORT,
+    COMMIT,
+    INIT,
+    KEYED_DELETE,
+    KEYED_PASS,
+    KEYED_POLL,
+    KEYED_WRITE,
+    PRODUCER_EPOCH,
+    TP,
+)
 
 AROUND: Final = 1_000
 """A delivery to a group concerns the deliveries at so many offsets around it."""
@@ -45,7 +58,7 @@ class Family:
 
 _OF_A_LOG: Final = (UNCOPIED, TWICE, OUT_OF_ORDER, FALSE_ABORT)
 OF_OUTPUTS: Final = (TORN, UNKNOWN, AGAIN, MOVED)
-_OF_OTHERS: Final = (*_OF_A_LOG, SKIPPED, *OF_OUTPUTS)
+_OF_OTHERS: Final = (*_OF_A_LOG, SKIPPED, *OF_OUTPUTS, OF_KEYS, OF_RECORDS)
 FAMILIES: Final = (
     Family(
         detectors=(
@@ -56,17 +69,23 @@ FAMILIES: Final = (
     Family(kinds=_OF_A_LOG, detectors=(judged_copies, false_aborts), needs_log=True),
     Family(kinds=(SKIPPED,), detectors=(skipped_records,), needs_log=True),
     Family(kinds=OF_OUTPUTS, detectors=(early_outputs,)),
+    Family(kinds=(OF_KEYS,), detectors=(keyed_passes,)),
+    # Without passes it compares records only.
+    Family(kinds=(OF_RECORDS,), detectors=(keyed_passes, unsent_records)),
 )  # fmt: skip
 
 
 def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     """Return the condition for rows about suspects: rows of their values, copies of these, polls at
-    their offsets, the calls of their groups, and the ends of their transactions."""
+    their offsets, the rows of their keys, the calls of their groups, and the ends of their
+    transactions."""
     F = frames.engine.functions
     listed = list(suspects)
     conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH, REREAD)]
     if values := sorted({value for each in listed for value in each.values}):
         conditions += [F.col("value").isin(*values), F.col("copies").isin(*values)]
+    conditions += _of_keys(frames, [each for each in listed if each.kind in (OF_KEYS, OF_RECORDS)])
+    listed = [each for each in listed if each.kind not in (OF_KEYS, OF_RECORDS)]
     if ops := sorted({each.op for each in listed if each.op is not None}):
         conditions.append(F.col("op").isin(*ops))
     if groups := sorted({each.group for each in listed if each.group is not None}):
@@ -78,6 +97,22 @@ def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
         conditions.append((F.col("f") == F.lit(INIT)) & F.col("transactional_id").isin(*ids))
     conditions += [_polls_near(frames, each) for each in listed if each.offset is not None]
     return functools.reduce(operator.or_, conditions)
+
+
+def _of_keys(frames: Frames, suspects: Iterable[Suspect]) -> Iterator[Any]:
+    """Of each partition: the rows of the suspects' keys, and those passes of which everything is
+    recorded that may excuse something."""
+    F = frames.engine.functions
+    by_partition: dict[tuple[str, int], list[Suspect]] = {}
+    for each in suspects:
+        by_partition.setdefault((each.topic, each.partition), []).append(each)
+    for (topic, partition), mine in by_partition.items():
+        here = (F.col("topic") == F.lit(topic)) & (F.col("partition") == F.lit(partition))
+        keys = sorted({each.key for each in mine if each.key is not None})
+        of_keys = F.col("f").isin(KEYED_WRITE, KEYED_DELETE, KEYED_POLL)
+        yield here & of_keys & (F.col("key").isNull() | F.col("key").isin(*keys))
+        last = max((each.op for each in mine if each.op and each.kind == OF_KEYS), default=-1)
+        yield here & (F.col("f") == F.lit(KEYED_PASS)) & (F.col("op") <= F.lit(last))
 
 
 def _polls_near(frames: Frames, suspect: Suspect) -> Any:

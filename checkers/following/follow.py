@@ -71,6 +71,7 @@ class Follower:
 
     def __post_init__(self) -> None:
         self.history_state.follow_program(program_of(self.plan))
+        self.history_state.follow_keys(self.plan)
 
     def look(self, history: Path) -> tuple[Anomaly, ...]:
         """Read the segments of `history` that were sealed since the last look, and return forbidden

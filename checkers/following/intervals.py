@@ -40,6 +40,11 @@ class Intervals:
         at = bisect_right(self._begins, number) - 1
         return at >= 0 and number < self._ends[at]
 
+    @property
+    def complete_below(self) -> int:
+        """The least number that was not added, from 0 on; 0, too, if that is not known any more."""
+        return self._ends[0] if self._begins and self._begins[0] == 0 else 0
+
     def all_seen(self, numbers: Ints) -> Flags:
         """The same for many numbers."""
         if not self._begins:

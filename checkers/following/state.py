@@ -3,7 +3,8 @@
 Rows come in the order in which their writers recorded them. They are judged a piece at a time, by
 columns; only rows that need it are looked at one by one (`singly`). The state has, for every
 partition, the log as far as it was read (`logs`); for every consumer, its position (`readers`); for
-every producer, the sequences that were read (`producers`). Each part is bounded and forgets its
+every producer, the sequences that were read (`producers`); and the keys of compacted topics
+(`keys`). Each part is bounded and forgets its
 oldest entries. Then a suspect may be missed, but none is invented. A suspect is not a verdict: it
 says where to look.
 """
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from checkers.following.columns import Flags, Ints, Partition, Piece, groups, pieces_of
 from checkers.following.groups import GroupState
+from checkers.following.keys import KeyState, with_passes
 from checkers.following.logs import PartitionLog, Reads, write_of
 from checkers.following.producers import ProducerState
 from checkers.following.readers import Positions
@@ -51,6 +53,7 @@ class HistoryState:
             intervals=limits.intervals,
             lines=limits.groups,
         )
+        self._keys: KeyState | None = None
         self._groups = GroupState(
             groups=limits.groups, offsets=limits.offsets, intervals=limits.intervals
         )
@@ -61,9 +64,15 @@ class HistoryState:
         if program is not None and (program.get("sink") or {}).get("sql") is None:
             self._singly.follow_program(program)
 
+    def follow_keys(self, plan: Mapping[str, Any]) -> None:
+        """Look at the keys of compacted topics, if the plan asks for passes over them."""
+        if with_passes(plan):
+            self._keys = KeyState(keys=self._limits.offsets)
+
     def size(self) -> int:
         """The number of entries; bounded by the limits and the number of partitions."""
         logs = sum(each.size() for each in self._logs.values())
+        logs += 0 if self._keys is None else self._keys.size()
         readers = self._positions.size() + self._groups.size()
         return logs + readers + self._producers.size() + self._singly.size()
 
@@ -71,11 +80,15 @@ class HistoryState:
         """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
         for piece in pieces_of(rows):
             yield from self._take(piece)
+        if self._keys is not None:
+            yield from self._keys.take(rows)
 
     def settle(self) -> Iterator[Suspect]:
         """Yield the suspects that are known when the rows of all writers up to the last call are
         there. Call it after each round of `take`."""
         yield from self._groups.settle(lambda *at: self._log(at).offsets)
+        if self._keys is not None:
+            yield from self._keys.settle()
 
     def _log(self, at: Partition) -> PartitionLog:
         found = self._logs.get(at)

@@ -16,8 +16,9 @@ Row: TypeAlias = Mapping[str, Any]
 class Suspect:
     """A suspect: values, the record at an offset, or (evidence) a complete finding.
 
-    op: the operation of an element of a program's output. group, txn, transactional_id: of which
-    further rows tell whether it is an anomaly.
+    op: the operation of an element of a program's output, or the last pass that counts. key: of a
+    compacted topic. group, txn, transactional_id: of which further rows tell whether it is an
+    anomaly.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Suspect:
     offset: int | None = None
     evidence: Row | None = None
     op: int | None = None
+    key: int | None = None
     group: str | None = None
     txn: int | None = None
     transactional_id: str | None = None

@@ -144,6 +144,15 @@ def _epochs(engine: Engine, cluster: Frame) -> Frame:
     return pairs.groupBy(*TP).agg(F.count(F.lit(1)).alias("epochs"))
 
 
+def clock_span_ns(engine: Engine, cluster: Frame) -> int:
+    """Return how far apart faults set the clocks of all nodes, in ns."""
+    F = engine.functions
+    rows = cluster.where((F.col("kind") == F.lit("clock")) & F.col("ahead_ms").isNotNull())
+    span = rows.agg(F.min("ahead_ms").alias("least"), F.max("ahead_ms").alias("most"))
+    row = engine.rows(span)[0]
+    return round((max(0, row["most"] or 0) - min(0, row["least"] or 0)) * MS)
+
+
 def clock_shifts_ns(
     engine: Engine, replica_ends: Frame, cluster: Frame
 ) -> dict[tuple[str, int], int]:

@@ -69,7 +69,7 @@ HISTORY = pa.schema(
         # transactions: init-producer, commit-transaction, abort-transaction; of groups: assigned,
         # revoked, lost, offset-commit, final-committed; of tested programs: app-start, app-exit,
         # app-output, app-reread, app-end; of compacted topics: keyed-write, keyed-delete,
-        # keyed-read
+        # keyed-read, keyed-poll, keyed-pass
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -117,7 +117,10 @@ HISTORY = pa.schema(
 
 # Rows of compacted topics. keyed-write, keyed-delete: the send of a record, or of a tombstone, with
 # the outcome of a send (value: unique, also of a tombstone). keyed-read: a record of the final log
-# (without value and error: a tombstone).
+# (without value and error: a tombstone). keyed-poll: the same of a pass, which reads a partition
+# while the run goes on; the operation is the pass. keyed-pass: the pass, from before its reader
+# asked where the log ends (type ok: it was read from its beginning to that end, or farther; offset:
+# the position in the end).
 
 # A row of `f` producer-epoch: an idempotent producer left its epoch. librdkafka does so in all
 # partitions at once, our own client in the partition of the row.
@@ -184,10 +187,11 @@ FAULTS = pa.schema(
 )
 
 KEYED_WRITE, KEYED_DELETE, KEYED_READ = "keyed-write", "keyed-delete", "keyed-read"
+KEYED_POLL, KEYED_PASS = "keyed-poll", "keyed-pass"
 """The `f` of rows of compacted topics."""
 SENDS = ("send", KEYED_WRITE, KEYED_DELETE)
 """The `f` of rows of sends."""
-FREQUENT = (*SENDS, KEYED_READ, "poll", "final-read", "app-output")
+FREQUENT = (*SENDS, KEYED_READ, KEYED_POLL, "poll", "final-read", "app-output")
 """The `f` of rows that a history may have millions of, beside the ends of transactions."""
 
 COMMIT, ABORT, INIT = "commit-transaction", "abort-transaction", "init-producer"

@@ -297,6 +297,9 @@ class CompactedWorkload(_Clients):
     """Share of the sends that delete their key."""
     value_bytes: int = Field(default=128, ge=64, le=1_000_000)
     """Size of a record's value, bytes."""
+    passes_every_s: float = Field(default=0.0, ge=0, le=86_400)
+    """The pause of a reader between two passes, s. A pass reads a partition from its beginning to
+    its end while the run goes on. With passes `analyze --follow` can alarm. 0 means no reader."""
 
 
 FurtherWorkload = Annotated[

@@ -63,6 +63,10 @@ MEANINGS: Mapping[str, str] = {
     "lost-key": "The last acknowledged record of a key is not in the compacted topic, nor is a "
     "later one.",
     "resurrected-key": "A key of a compacted topic was deleted, and has an older value again.",
+    "missing-key": "Two passes over a compacted topic were given neither a record that had been "
+    "acknowledged before, nor a later one of its key.",
+    "reverted-key": "A pass over a compacted topic was given a record, and later ones neither it "
+    "nor a later one of its key.",
     "watermark-regression": "The log end that clients see went back.",
     "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
     "cluster was left alone to settle.",
@@ -114,6 +118,11 @@ _FOUND: Mapping[str, tuple[str, str]] = {
         "lost the last record of {n} key", "lost the last records of {n} keys",
     ),
     "resurrected-key": ("brought back {n} deleted key", "brought back {n} deleted keys"),
+    "missing-key": (
+        "withheld the last record of {n} key from readers",
+        "withheld the last records of {n} keys from readers",
+    ),
+    "reverted-key": ("took {n} key back to an older value", "took {n} keys back to older values"),
     "hanging-transaction": (
         "left a transaction open in {n} partition", "left a transaction open in {n} partitions",
     ),

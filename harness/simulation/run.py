@@ -69,6 +69,8 @@ ADDED_LATER: Final = {
 writes the bytes that it wrote before, so the digest of its run stays the same."""
 LATER_OF_GROUPS: Final = ("topics", "inputs")
 """Keys of a further workload with a group that were added later."""
+LATER_OF_KEYS: Final = "passes_every_s"
+"""A key of a further workload with keys that was added later."""
 MAX_OVERTIME_S: Final = 900.0
 """How much longer than its chaos a run may take, in simulated seconds."""
 MAX_MORE_TIMES: Final = 4
@@ -446,6 +448,8 @@ def _run_id(prepared: Prepared) -> str:
             del each["isolation"]
         if each.get("topics_each") == 1:
             del each["topics_each"]
+        if not each.get(LATER_OF_KEYS, True):
+            del each[LATER_OF_KEYS]
         for name in LATER_OF_GROUPS:
             if each["kind"] in ("group", "copy") and not each.get(name, True):
                 del each[name]

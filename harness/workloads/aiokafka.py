@@ -21,6 +21,7 @@ from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients
+from harness.workloads.environment import ClientEnvironment
 
 
 class _Aiokafka:
@@ -28,6 +29,7 @@ class _Aiokafka:
 
     def __init__(self, config: ClientConfig) -> None:
         self._options = config.producer_options(access.of_this_process())
+        self.world = ClientEnvironment.of_this_process()
 
     async def producer(self, sends: Sends) -> RecordingProducer:
         """Make a producer."""

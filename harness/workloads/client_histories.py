@@ -10,6 +10,7 @@ from harness.recording.history import HistoryWriter, OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
+from harness.workloads.clients.passes import Passes
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
@@ -72,6 +73,16 @@ class ClientHistories:
             codec=self._codec,
             tally=tally,
             isolation=self._isolation,
+        )
+
+    def passes(self, tally: Tally) -> Passes:
+        """Return the passes of a new reader."""
+        return Passes(
+            client=next(self._clients),
+            topic=self._topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
         )
 
 

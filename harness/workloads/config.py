@@ -65,6 +65,8 @@ class ClientConfig:
     """Consumers read the records of committed transactions only; else nobody writes any."""
     keys: Sequence[float] = field(default_factory=list)
     """Of a compacted topic: how producers choose keys, see `clients.keyed_sends.Keys`."""
+    passes_every_s: float = 0.0
+    """Of a compacted topic: how long its reader pauses between two passes; 0: it has no reader."""
 
     @property
     def name(self) -> str:

@@ -11,21 +11,19 @@ from typing import Final, Protocol
 from harness.recording.history import OperationWriter
 from harness.workloads.client_histories import ClientHistories
 from harness.workloads.clients.counts import Tally
-from harness.workloads.clients.outcomes import NotConnected
+from harness.workloads.clients.outcomes import ClientBroken, NotConnected
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
+from harness.workloads.environment import ClientEnvironment
+from harness.workloads.own_passes import read_passes
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
 
 PROGRESS_S: Final = 0.1
 """How late a producer that waits for outcomes notices a stop."""
 CHECK_S: Final = 1.0
 """How late a waiting client notices that it is broken."""
-
-
-class ClientBroken(Exception):
-    """A client cannot go on; the message says why."""
 
 
 class WorkloadProducer(Protocol):
@@ -63,6 +61,11 @@ class WorkloadConsumer(Protocol):
 class Library(Protocol):
     """Makes the clients of one topic. Raises NotConnected."""
 
+    @property
+    def world(self) -> ClientEnvironment:
+        """What our own client gets from outside, which reads the passes of compacted topics."""
+        ...
+
     async def producer(self, sends: Sends) -> WorkloadProducer:
         """Make a producer that records its sends in `sends`."""
         ...
@@ -95,6 +98,10 @@ async def run_clients(
                 group.create_task(clients.produce(index, histories, tally))
             else:
                 group.create_task(clients.consume(histories.reads(tally)))
+        if config.passes_every_s:
+            tallies.append(Tally())
+            passes = histories.passes(tallies[-1])
+            group.create_task(read_passes(config, passes, library.world, stop))
 
 
 class _Clients:

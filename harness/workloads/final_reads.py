@@ -35,9 +35,9 @@ from harness.recording.store import Run
 from harness.targets.base import Target
 from harness.workloads.clients import access
 from harness.workloads.clients.access import OPEN, Access
-from harness.workloads.clients.keyed_sends import key_number
+from harness.workloads.clients.keyed_sends import read_keyed
 from harness.workloads.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
-from harness.workloads.clients.payload import FOREIGN, PayloadCodec
+from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.text_payload import MIN_BYTES, TextPayload, is_text
 from harness.workloads.config import READ_COMMITTED
 from harness.workloads.environment import ClientEnvironment
@@ -169,9 +169,7 @@ def read_row(
     """Return what the row of a record says of it; `keyed`: its topic is compacted."""
     if not keyed:
         return Found("final-read", *codec.decode(payload), None)
-    number = key_number(key)
-    value, error = (None, None) if payload is None else codec.decode(payload)
-    return Found(KEYED_READ, value, FOREIGN if number is None else error, number)
+    return Found(KEYED_READ, *read_keyed(codec, payload, key))
 
 
 class FinalReader:

@@ -269,6 +269,7 @@ def compacted_configs(
                 rate_per_s=workload.rate_per_s,
                 value_bytes=workload.value_bytes,
                 keys=[workload.keys, workload.sends_per_key, workload.delete_share],
+                passes_every_s=workload.passes_every_s,
                 command=libraries.command(workload),
             ),
         )

@@ -46,8 +46,8 @@ class _Own:
     """Makes our own clients for a workload. They connect later, by themselves."""
 
     def __init__(self, config: ClientConfig, world: ClientEnvironment) -> None:
+        self.world = world
         self._bootstrap = config.bootstrap
-        self._world = world
         self._read_committed = config.read_committed
         self._producer = ProducerSettings(
             acks=config.acks,
@@ -64,16 +64,16 @@ class _Own:
 
     async def producer(self, sends: Sends) -> RecordingProducer:
         """Make a producer."""
-        clock_ms = self._world.wall_clock_ms
+        clock_ms = self.world.wall_clock_ms
         return RecordingProducer(self._cluster(sends), self._producer, sends, clock_ms)
 
     async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> RecordingConsumer:
         """Make a consumer."""
-        settings = replace(self._world.consumer, read_committed=self._read_committed)
+        settings = replace(self.world.consumer, read_committed=self._read_committed)
         return RecordingConsumer(self._cluster(reads), settings, reads, offsets)
 
     def _cluster(self, history: Sends | Reads) -> Cluster:
-        return self._world.connect(self._bootstrap, history.topic, history.client)
+        return self.world.connect(self._bootstrap, history.topic, history.client)
 
 
 async def _run(

@@ -23,12 +23,14 @@ from typing import Final, Protocol, TypeVar
 
 from harness.recording.history import FLUSH_INTERVAL_S
 from harness.workloads.client_histories import ClientHistories, open_history
+from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+from harness.workloads.librdkafka_passes import PassReader
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
 
 T = TypeVar("T")
@@ -136,7 +138,8 @@ class Workload(Clients):
         config = self._config
         producers = [(f"producer-{n}", partial(self._produce, n)) for n in range(config.producers)]
         consumers = [(f"consumer-{n}", self._consume) for n in range(config.consumers)]
-        return [*producers, *consumers]
+        readers = [("passes", self._read_passes)] if config.passes_every_s else []
+        return [*producers, *consumers, *readers]
 
     def _produce(self, index: int) -> None:
         tally = self.tally()
@@ -180,6 +183,10 @@ class Workload(Clients):
         while not self.stop.is_set():
             consumer.poll(0.1)
         consumer.close()
+
+    def _read_passes(self) -> None:
+        passes = self._histories.passes(self.tally())
+        PassReader(self._config, passes, access.of_this_process()).run(self.stop)
 
 
 def run(workload: Clients) -> int:

@@ -154,6 +154,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "sends_per_key": 100,
         "delete_share": 0.5,
         "value_bytes": 256,
+        "passes_every_s": 2.0,
     },
     "AppWorkload": {
         "kind": "app",

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checkers.history.history import KEYED_DELETE, KEYED_WRITE
-from harness.workloads.clients.payload import sequence_of
+from harness.workloads.clients.payload import FOREIGN, PayloadCodec, sequence_of
 from harness.workloads.clients.sends import Sends
+from harness.workloads.clients.text_payload import TextPayload
 
 
 class Keys(NamedTuple):
@@ -54,6 +55,15 @@ def key_bytes(number: int) -> bytes:
 def key_number(key: bytes | None) -> int | None:
     """Return the number of a key; None for a key that no producer of a run writes."""
     return int(key) if key is not None and key.isdigit() and len(key) <= 18 else None
+
+
+def read_keyed(
+    codec: PayloadCodec | TextPayload, payload: bytes | None, key: bytes | None
+) -> tuple[int | None, str | None, int | None]:
+    """Return value, error and key of a record of a compacted topic, as its row has them."""
+    number = key_number(key)
+    value, error = (None, None) if payload is None else codec.decode(payload)
+    return value, FOREIGN if number is None else error, number
 
 
 @dataclass(slots=True, kw_only=True)

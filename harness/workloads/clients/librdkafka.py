@@ -253,7 +253,7 @@ class RecordingConsumer:
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(_read(message))
+                records.append(read_of(message))
                 continue
             self._reads.note(error.name())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -288,7 +288,8 @@ class RecordingConsumer:
         self._reads.note(error.name())
 
 
-def _read(message: Message) -> Read:
+def read_of(message: Message) -> Read:
+    """Return a message that is a record."""
     return Read(
         message.partition(),
         message.offset(),

@@ -27,6 +27,10 @@ class NotConnected(Exception):
     """A client could not connect to any broker; nothing was sent or read."""
 
 
+class ClientBroken(Exception):
+    """A client cannot go on; the message says why."""
+
+
 class Outcome(StrEnum):
     """The history's `type` of a finished operation."""
 

@@ -12,7 +12,7 @@ from nodes.server.replicas.replica import Replica
 
 BUG = "compaction beyond the high watermark"
 SOURCES = ("KAFKA-13194",)
-SHOWS = ("lost-write", "divergent-replicas", "lost-key", "resurrected-key")
+SHOWS = ("lost-write", "divergent-replicas", "lost-key", "resurrected-key", "missing-key")
 
 
 def _cleanable(self: LogCleaner, replica: Replica, config: CompactionConfig) -> Cleanable:

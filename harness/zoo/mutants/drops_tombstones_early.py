@@ -10,7 +10,7 @@ from nodes.log.cleaning.filtering import RecordFilter
 
 BUG = "tombstones are removed before their time"
 SOURCES = ("KAFKA-4529", "KIP-534")
-SHOWS = ("divergent-replicas", "lost-key", "resurrected-key")
+SHOWS = ("divergent-replicas", "lost-key", "resurrected-key", "missing-key")
 
 
 def horizon_is_over(self: RecordFilter, header: BatchHeader) -> bool:

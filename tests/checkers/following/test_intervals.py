@@ -54,3 +54,17 @@ def test_many_at_once_are_bounded(pieces: list[list[int]], limit: int) -> None:
             model.add(number)
         assert len(known) <= limit
         assert all(number in model for number in range(61) if known.seen(number))
+
+
+def test_complete_up_to_the_first_gap() -> None:
+    """From 0 on; what was forgotten may be a gap."""
+    found = Intervals(2)
+    assert found.complete_below == 0
+    found.add_all(np.array([1, 2]))
+    assert found.complete_below == 0
+    found.add(0)
+    assert found.complete_below == 3
+    found.add(4)
+    assert found.complete_below == 3
+    found.add(6)
+    assert found.complete_below == 0

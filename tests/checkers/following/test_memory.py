@@ -170,3 +170,15 @@ def test_voters_are_known_at_every_moment() -> None:
     for row in rows:
         kept.take_cluster(table(CLUSTER, [row]))
     assert kept.cluster()["at_ns"].to_pylist() == [0, 2, 3, 4, 7]
+
+
+def test_of_the_clocks_of_a_node_the_extremes_are_kept() -> None:
+    """How long tombstones stay is judged by them."""
+    rows = [
+        {"at_ns": n, "kind": "clock", "node": node, "ahead_ms": ahead_ms}
+        for n, (node, ahead_ms) in enumerate([(1, 5.0), (1, 0.0), (2, -7.0), (1, 3.0), (1, -2.0)])
+    ]
+    kept = remembered_of(rows, [])
+    told = [(row["node"], row["ahead_ms"]) for row in kept.cluster().to_pylist()]
+    assert told == [(1, -2.0), (1, 5.0), (2, -7.0)]
+    assert kept.size() == 3

@@ -30,7 +30,7 @@ TIMES = {"unavailable", "recovery", "stale-read"}
 
 CLUSTERS = {"divergent-replicas", "isr-broken", "metadata-rollback", "two-leaders", "unequal-ends"}
 ENDS = {"uncommitted-read", "watermark-regression"}
-KEYS = {"lost-key", "resurrected-key"}
+KEYS = {"lost-key", "resurrected-key", "missing-key", "reverted-key"}
 WITHOUT_A_FORM = {
     **dict.fromkeys(CLUSTERS, "nodes say what they hold, who leads and who is in sync"),
     **dict.fromkeys(ENDS, "a client asks where a log ends"),
@@ -48,6 +48,10 @@ KEYED = [
     "compacted_topic_has_what_nobody_wrote",
     "compaction_swaps_two_offsets",
     "key_is_beyond_the_final_read",
+    "pass_goes_back",
+    "pass_is_given_a_refused_write",
+    "pass_is_given_what_nobody_wrote",
+    "passes_are_given_different_records_at_one_offset",
     "record_of_a_compacted_topic_is_damaged",
 ]
 LEFT_BEHIND = {

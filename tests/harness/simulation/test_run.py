@@ -15,7 +15,7 @@ from harness.judging import judge
 from harness.plans.plan import Plan
 from harness.run import prepare
 from harness.simulation.recording import Recording
-from harness.simulation.run import MAX_MORE_TIMES, Simulation
+from harness.simulation.run import ADDED_LATER, MAX_MORE_TIMES, Simulation
 from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Ability
 from tests.support.simulation.plans import KILLS, prepared, quiet, small
@@ -214,3 +214,21 @@ def test_keys_that_a_plan_does_not_use_leave_its_payloads_as_they_were() -> None
     assert Simulation(made).recording.run_id == expected
     uses = prepared(simulated={"compacting_producers": 1})
     assert Simulation(uses).recording.run_id != expected
+
+
+def test_key_of_a_workload_that_a_plan_does_not_use_leaves_its_payloads_as_they_were() -> None:
+    """The same of keys that further workloads got later."""
+    topic = {"name": "keys", "acks": "all", "configs": {"cleanup.policy": "compact"}}
+    workload = {"kind": "compacted", "client": "own", "topics": ["keys"]}
+    ids = []
+    for passes in ({}, {"passes_every_s": 0}, {"passes_every_s": 1}):
+        made = prepared(topics=[topic], workload=[{**workload, **passes}])
+        ids.append(Simulation(made).recording.run_id)
+        without = made.plan.to_json()
+        [each] = without["more_workloads"]
+        del each["client_command"], each["passes_every_s"]
+    assert ids[0] == ids[1] != ids[2]
+    for section, key in ADDED_LATER:
+        del without[section][key]
+    text = json.dumps(without, sort_keys=True).encode() + made.schedule.to_json()
+    assert hashlib.blake2b(text, digest_size=8).hexdigest() == ids[0]

@@ -9,6 +9,7 @@ from checkers.history.history import METADATA_TOPIC
 from tests.support.checkers.reference import Counts, Row
 from tests.support.checkers.reference_hanging import find_hanging
 from tests.support.checkers.reference_keys import find_in_compacted
+from tests.support.checkers.reference_passes import find_in_passes
 from tests.support.histories.story import S, Story
 
 PATIENCE_NS = 10 * S
@@ -39,6 +40,7 @@ def find_in_cluster(story: Story) -> Counts:
     for topic, partition in find_hanging(story):
         found["hanging-transaction", None, topic, partition] += 1
     found.update(find_in_compacted(story))
+    found.update(find_in_passes(story))
     return found
 
 

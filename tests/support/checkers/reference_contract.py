@@ -28,6 +28,7 @@ _OF_KIND = {
     "poll-skip": FORBIDDEN,
     "nonmonotonic-poll": FORBIDDEN,
     "truncated-read": FORBIDDEN,
+    "reverted-key": FORBIDDEN,
     "reordered-ack": FORBIDDEN,
     "two-leaders": FORBIDDEN,
     "isr-broken": FORBIDDEN,
@@ -58,7 +59,7 @@ def judged(kind: str, aspect: str | None, acks: int) -> str | None:
             return FORBIDDEN if aspect else INFO
         case "lost-write", _:
             return {0: PERMITTED, -1: FORBIDDEN}.get(acks)
-        case (("lost-key" | "resurrected-key"), _):
+        case (("lost-key" | "resurrected-key" | "missing-key"), _):
             return UNKNOWN if aspect == "expired" else {-1: FORBIDDEN}.get(acks)
         case "inconsistent-offset", "read":
             return FORBIDDEN

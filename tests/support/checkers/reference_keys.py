@@ -43,7 +43,13 @@ def _of_partition(rows: list[Row], stays_ns: int) -> Iterator[tuple[str, str | N
             continue
         if here["value"] != write["value"] and write["value"] in {r["value"] for r in log.values()}:
             yield "inconsistent-offset", "acknowledged"
-    for record in log.values():
+    final = {(r["offset"], r["key"], r["value"], r.get("error")): r for r in log.values()}
+    polled = {
+        (r["offset"], r["key"], r["value"], r.get("error")): r
+        for r in rows
+        if r["f"] == "keyed-poll"
+    }
+    for record in (polled | final).values():
         yield from _of_record(record, writes)
 
 

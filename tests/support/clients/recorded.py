@@ -8,6 +8,7 @@ from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.keyed_sends import KeyedSends, Keys
 from harness.workloads.clients.memberships import Membership
+from harness.workloads.clients.passes import Passes
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
@@ -56,6 +57,10 @@ class Recorded:
     def keyed_sends(self, keys: Keys) -> KeyedSends:
         """The sends of a producer that writes and deletes keys."""
         return KeyedSends(**self._common, topic=self.topic, acks=self.acks, keys=keys)
+
+    def passes(self) -> Passes:
+        """The passes of a reader of keys."""
+        return Passes(**self._common, topic=self.topic)
 
     def reads(self) -> Reads:
         """The reads of a consumer."""

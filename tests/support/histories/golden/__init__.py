@@ -4,6 +4,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     assumptions,
     client_epochs,
     compacted,
+    compacted_passes,
     consumers,
     contradictions,
     copies,

@@ -48,6 +48,9 @@ class Simulated(_Frozen):
     offset_keepers: int = Field(default=0, ge=0, le=100)
     """The number of clients that commit, read and delete offsets of a group without members, some
     of them in transactions. What they read is judged, and is not part of the history."""
+    unusual_producers: int = Field(default=0, ge=0, le=100)
+    """The number of producers that send batches of unusual forms, and wrong ones, to a topic of
+    their own. The answers and what is in the topic are judged, and are not part of the history."""
     repeats: bool = False
     """Members of `group_members` and `transactional_producers` send some requests again when they
     are over, as a network does that delivers them late."""
@@ -56,6 +59,13 @@ class Simulated(_Frozen):
     requests, also for longer than their session or transaction may take."""
     broker_keys: bool = False
     """One of the `compacting_producers` also writes the keys that the broker's own records have."""
+
+    failover_at_end: bool = False
+    """When all faults are healed and the cluster has settled, a leader is killed. Others must lead
+    soon after its session is over. This is judged, and is not part of the history."""
+    administration_at_end: bool = False
+    """When all faults are healed and the cluster has settled, an administrator creates, moves,
+    changes and deletes a topic. The answers are judged, and are not part of the history."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

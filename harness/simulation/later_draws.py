@@ -88,7 +88,9 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
     plan = _with_unusual_clients(plan, _stream("unusual clients", seed))
     plan = _with_offset_keepers(plan, _stream("offset keepers", seed))
     plan = _with_expiring_producers(plan, _stream("expiring producers", seed))
-    return _with_impatient_producers(plan, _stream("impatient producers", seed))
+    plan = _with_impatient_producers(plan, _stream("impatient producers", seed))
+    plan = _with_unusual_batches(plan, _stream("unusual batches", seed))
+    return _with_checks_at_end(plan, _stream("checks at the end", seed))
 
 
 def _stream(draw: str, seed: int) -> random.Random:
@@ -294,6 +296,22 @@ def _with_impatient_producers(plan: Plan, rng: random.Random) -> Plan:
     targets = ("transaction-coordinator:impatient-0", "broker")
     lossy = FaultMix(params=LOST_ANSWERS, targets=targets, duration_ms=LOSSY_MS, weight=4)
     return _with_fault(plan, LOSSY, **{LOSSY: lossy}) if rng.random() < 0.7 else plan
+
+
+def _with_unusual_batches(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let producers send batches of unusual forms, and wrong ones."""
+    if rng.random() >= 0.25:
+        return plan
+    simulated = plan.simulated.model_copy(update={"unusual_producers": rng.randint(1, 2)})
+    return plan.model_copy(update={"simulated": simulated})
+
+
+def _with_checks_at_end(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes kill a leader and ask as an administrator when the cluster is at rest."""
+    failover, administration = rng.random() < 0.5, rng.random() < 0.5
+    changes = {"failover_at_end": failover, "administration_at_end": administration}
+    simulated = plan.simulated.model_copy(update=changes)
+    return plan.model_copy(update={"simulated": simulated})
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

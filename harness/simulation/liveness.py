@@ -25,9 +25,19 @@ NOT_TAKEN_BACK: Final = "not taken back"
 def must_settle(recording: Recording) -> bool:
     """Whether no fault damaged anything, and everything is healed."""
     rows = recording.faults.named()
+    return _is_healed(recording) and not any(row["fault"] in DAMAGING for row in rows)
+
+
+def is_at_rest(recording: Recording) -> bool:
+    """Whether the cluster has settled, everything is healed, and no disk has hidden damage."""
+    damaged = any(row["fault"] in DISK_FAULTS for row in recording.faults.named())
+    return bool(recording.facts.get("settled")) and _is_healed(recording) and not damaged
+
+
+def _is_healed(recording: Recording) -> bool:
+    rows = recording.faults.named()
     healed = all(row["healed_ns"] is not None for row in rows if row["took_effect"])
-    taken_back = not any(note.startswith(NOT_TAKEN_BACK) for note in recording.notes)
-    return healed and taken_back and not any(row["fault"] in DAMAGING for row in rows)
+    return healed and not any(note.startswith(NOT_TAKEN_BACK) for note in recording.notes)
 
 
 def stored_bytes(disks: Iterable[SimDisk]) -> int:

@@ -19,7 +19,6 @@ from harness.workloads.clients.own.offsets import (
     BoundsUnknown,
     find,
 )
-from harness.workloads.clients.own.recording import connect
 from harness.workloads.environment import ClientEnvironment
 
 CLIENT: Final = 3
@@ -60,8 +59,7 @@ async def ask_by_time(
     """Ask for random times of random partitions until `stop` is set."""
     rng = world.rng
     clusters: dict[str, Cluster] = {
-        topic.name: connect(bootstrap, topic.name, client=CLIENT, rng=rng, timing=world.timing)
-        for topic in topics
+        topic.name: world.connect(bootstrap, topic.name, CLIENT) for topic in topics
     }
     times: dict[tuple[str, int], _Times] = {
         (topic.name, partition): _Times()

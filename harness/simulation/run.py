@@ -20,7 +20,9 @@ from harness.run.administration.administrator import Administrator
 from harness.run.prepare import Prepared
 from harness.run.runner import MONITOR_CLIENT, PENDING_WORK_S, POLL_S, RunFailed
 from harness.simulation import liveness, logs
+from harness.simulation.at_rest.check import check_at_rest, is_asked
 from harness.simulation.invariants import InvariantBroken, Invariants
+from harness.simulation.invariants.refusals import Refusals
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
 from harness.simulation.unrecorded import UnrecordedClients
@@ -61,6 +63,9 @@ ADDED_LATER: Final = {
     ("simulated", "repeats"): False,
     ("simulated", "pauses"): False,
     ("simulated", "broker_keys"): False,
+    ("simulated", "unusual_producers"): 0,
+    ("simulated", "failover_at_end"): False,
+    ("simulated", "administration_at_end"): False,
     ("workload", "topics"): [],
     ("workload", "client_command"): [],
     ("workload", "payload"): "binary",
@@ -145,9 +150,14 @@ class Simulation:
         """By the name of the clients' configuration."""
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
-        self._unrecorded = UnrecordedClients(plan, self._client_environment, self._unless_excused)
+        self._unrecorded = UnrecordedClients(
+            plan, self._client_environment, self._unless_excused, self._surely
+        )
         self._seen: list[InvariantBroken] = []
         """What unrecorded clients saw in a run without invariants."""
+        self._certain: list[InvariantBroken] = []
+        """The same, where no fault excuses it."""
+        self._refusals = Refusals(self.now_ns)
         self._phase_name = "set up"
         self.invariants = Invariants(self.cluster) if invariants else None
         if self.invariants is not None:
@@ -215,6 +225,16 @@ class Simulation:
         with self._phase("stop workload"):
             self._end_clients()
         self._settle()
+        if is_asked(self._plan):
+            with self._phase("check at rest"):
+                check_at_rest(
+                    self.recording,
+                    self.cluster,
+                    self._system,
+                    self._watcher,
+                    self._task_runner,
+                    settle=self._settle,
+                )
         self._check_unrecorded()
         with self._phase("final reads"):
             self.recording.facts["final_reads_complete"] = self._final_reads()
@@ -275,11 +295,15 @@ class Simulation:
                 reasons.append(f"node {node} ended by itself, exit code {code}")
         self.recording.facts |= {"settled": not reasons, "unsettled": reasons}
         self._note("not settled", reasons)
-        if not reasons:
+        if not reasons and "settle" not in self.recording.finished:
             self.recording.finished.append("settle")
 
     def _check_unrecorded(self) -> None:
-        """Judge what unrecorded clients wrote, unless a fault may have damaged it."""
+        """Judge what brokers answered, and what unrecorded clients wrote unless a fault may have
+        damaged it."""
+        self._refusals.check(self.recording.faults.named())
+        if self._certain:
+            raise self._certain[0]
         if self._unrecorded.wrote and liveness.must_settle(self.recording):
             bootstrap = self._system.bootstrap
             self._task_runner.call(partial(self._unrecorded.check, bootstrap))
@@ -292,6 +316,13 @@ class Simulation:
         if self.invariants is None:
             self._seen.append(broken)
         elif not self.invariants.excused:
+            self.world.fail(broken)
+
+    def _surely(self, broken: InvariantBroken) -> None:
+        """End the run; without invariants, judge it in the end."""
+        if self.invariants is None:
+            self._certain.append(broken)
+        else:
             self.world.fail(broken)
 
     def _why_unsettled(self) -> str:
@@ -375,7 +406,11 @@ class Simulation:
 
     def _client_environment(self, purpose: str) -> ClientEnvironment:
         rng = self.world.stream("clients", purpose)
-        return ClientEnvironment(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
+        return ClientEnvironment(
+            rng=rng,
+            wall_clock_ms=self.cluster.clients.clock.ms,
+            on_answer=self._refusals.answered,
+        )
 
     def _await_acks(self) -> None:
         deadline_s = self._task_runner.now_s() + self._plan.start_timeout_s

@@ -1,8 +1,8 @@
 """The clients of a simulated run that invariants judge, and that no history records.
 
 They ask for offsets by time, take part in consumer groups, keep offsets of groups without members,
-write transactions, and write and delete keys of a compacted topic, as the table `[simulated]` of
-the plan says.
+write transactions, write and delete keys of a compacted topic, and send unusual and wrong batches,
+as the table `[simulated]` of the plan says.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from harness.plans.plan import Plan, Simulated, Topic
-from harness.simulation import keyed_work
+from harness.simulation import batch_work, keyed_work
 from harness.simulation.group_work import make_member, take_part
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import Commits
 from harness.simulation.invariants.convergence import LONG_MS
 from harness.simulation.invariants.keyed_values import KeyedValues
+from harness.simulation.invariants.sent_batches import SentBatches
 from harness.simulation.invariants.transactions import Transactions
 from harness.simulation.lookups import ask_by_time
 from harness.simulation.offset_work import OffsetKeeper
@@ -31,7 +32,6 @@ from harness.simulation.transaction_work import (
     write_transactions,
 )
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.recording import connect
 from harness.workloads.environment import ClientEnvironment
 
 FIRST_CLIENT: Final = 500
@@ -46,22 +46,29 @@ Environment = Callable[[str], ClientEnvironment]
 
 
 class UnrecordedClients:
-    """See the module. `environment` gives each client its randomness, by its purpose."""
+    """See the module. `environment` gives each client its randomness, by its purpose.
+
+    `report` takes what is wrong unless records were lost with permission, `surely` what is wrong in
+    any case.
+    """
 
     def __init__(
         self,
         plan: Plan,
         environment: Environment,
         report: Callable[[InvariantBroken], None],
+        surely: Callable[[InvariantBroken], None],
     ) -> None:
         self.transactions = Transactions()
         retention_ms = int(plan.broker.get(DELETE_RETENTION, LONG_MS))
         self.keyed = KeyedValues(deletions_stay=retention_ms >= LONG_MS)
         self.commits: list[Commits] = []
+        self.batches = [*map(SentBatches, range(plan.simulated.unusual_producers))]
         self._plan = plan
         self._bootstrap = ""
         self._environment = environment
         self._report = report
+        self._surely = surely
         self._connected = 0
 
     def topics(self) -> tuple[Topic, ...]:
@@ -71,12 +78,13 @@ class UnrecordedClients:
         return (
             *((transactions,) if _transactional(simulated) else ()),
             *((keyed_work.topic(),) if simulated.compacting_producers else ()),
+            *((batch_work.topic(len(self.batches)),) if self.batches else ()),
         )
 
     @property
     def wrote(self) -> bool:
         """Whether there is anything to judge in the end."""
-        return bool(self.transactions.begun or self.keyed.begun)
+        return bool(self.transactions.begun or self.keyed.begun or self.batches)
 
     async def check(self, bootstrap: str) -> None:
         """Judge what was written, in the healed cluster. Raises InvariantBroken."""
@@ -88,6 +96,11 @@ class UnrecordedClients:
         if self.keyed.begun:
             cluster = self._connect(keyed_work.TOPIC, self._environment("keys, in the end"))
             await keyed_work.check_keys(cluster, self.keyed)
+            await cluster.close()
+        if self.batches:
+            cluster = self._connect(batch_work.TOPIC, self._environment("batches, in the end"))
+            for sent in self.batches:
+                await batch_work.check_batches(cluster, sent)
             await cluster.close()
 
     def work(self, bootstrap: str, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
@@ -112,6 +125,8 @@ class UnrecordedClients:
             yield self._compacting_producer(number, stop)
         for number in range(simulated.offset_keepers):
             yield self._offset_keeper(number, stop)
+        for sent in self.batches:
+            yield self._unusual_producer(sent, stop)
 
     def _members(self, stop: asyncio.Event, count: int) -> Iterator[Coroutine[Any, Any, None]]:
         for group, classic in (("classic", True), ("consumer", False)):
@@ -209,10 +224,28 @@ class UnrecordedClients:
         await keeper.run()
         await cluster.close()
 
+    async def _unusual_producer(self, sent: SentBatches, stop: asyncio.Event) -> None:
+        world = self._environment(f"unusual batches {sent.partition}")
+        on_answer, world.on_answer = world.on_answer, None  # which judges valid requests only
+        assert on_answer is not None
+        cluster = self._connect(batch_work.TOPIC, world)
+        producer = batch_work.BatchProducer(
+            cluster,
+            sent,
+            rng=world.rng,
+            wall_clock_ms=world.wall_clock_ms,
+            stop=stop,
+            on_answer=on_answer,
+            report=self._report,
+            surely=self._surely,
+        )
+        await producer.run()
+        await cluster.close()
+
     def _connect(self, topic: str, world: ClientEnvironment) -> Cluster:
         self._connected += 1
         number = FIRST_CLIENT + self._connected
-        return connect(self._bootstrap, topic, client=number, rng=world.rng, timing=world.timing)
+        return world.connect(self._bootstrap, topic, number)
 
 
 def _transactional(simulated: Simulated) -> bool:

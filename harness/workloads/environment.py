@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.workloads.clients import access
+from harness.workloads.clients.own.answer_codes import OnAnswer
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.consumer import ConsumerSettings
 from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER, connect
@@ -14,14 +15,15 @@ from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 @dataclass(slots=True, kw_only=True)
 class ClientEnvironment:
-    """What clients get from outside: randomness, the time of day, time limits, and the sizes of
-    fetches."""
+    """What clients get from outside: randomness, the time of day, time limits, the sizes of
+    fetches. `on_answer` gets each answer of a broker."""
 
     rng: random.Random
     wall_clock_ms: Callable[[], int]
     timing: Timing = field(default_factory=Timing)
     consumer: ConsumerSettings = WORKLOAD_CONSUMER
     security: ClientSecurity = PLAINTEXT_CLIENT
+    on_answer: OnAnswer | None = None
 
     def connect(self, bootstrap: str, topic: str, client: int) -> Cluster:
         """Return a client's own view of the cluster and of a topic."""
@@ -32,6 +34,7 @@ class ClientEnvironment:
             rng=self.rng,
             timing=self.timing,
             security=self.security,
+            on_answer=self.on_answer,
         )
 
     @classmethod

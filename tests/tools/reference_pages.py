@@ -227,9 +227,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "impatient_producers": 2,
         "compacting_producers": 2,
         "offset_keepers": 3,
+        "unusual_producers": 2,
         "repeats": True,
         "pauses": True,
         "broker_keys": True,
+        "failover_at_end": True,
+        "administration_at_end": True,
     },
     "External": {
         "bootstrap_servers": "kafka-1:9092,kafka-2:9092",

@@ -5,6 +5,7 @@ from typing import Final
 INVARIANTS: Final = (
     "a-restart-loses-nothing",
     "acknowledged-is-committed",
+    "administrators-are-told-the-truth",
     "committed-stays",
     "commits-its-own-epoch",
     "commits-stay",
@@ -24,6 +25,7 @@ INVARIANTS: Final = (
     "epochs-match-batches",
     "epochs-rise",
     "equal-images",
+    "failover-in-time",
     "flushed-is-on-disk",
     "follower-high-watermark",
     "high-watermark-in-log",
@@ -54,6 +56,9 @@ INVARIANTS: Final = (
     "transactions-are-whole",
     "transactions-end",
     "undamaged-logs-stay",
+    "valid-batches-stay",
+    "valid-requests-are-accepted",
     "votes-are-on-disk",
     "votes-stay",
+    "wrong-batches-are-refused",
 )

@@ -41,6 +41,9 @@ def test_each_draw_happens_in_some_seeds() -> None:
         met["repeats"] += drawn.simulated.repeats
         met["pauses"] += drawn.simulated.pauses
         met["broker keys"] += drawn.simulated.broker_keys
+        met["unusual batches"] += drawn.simulated.unusual_producers > 0
+        met["failover at the end"] += drawn.simulated.failover_at_end
+        met["administration at the end"] += drawn.simulated.administration_at_end
         met["offset keepers"] += drawn.simulated.offset_keepers > 0
         met["impatient producers"] += drawn.simulated.impatient_producers > 0
         met["offsets expire"] += "offsets.retention.minutes" in drawn.broker

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from harness.workloads.clients.own.answer_codes import OnAnswer
 from harness.workloads.clients.own.connection import Address, BrokerConnection, open_connection
 from harness.workloads.clients.own.leaders import Leader, Leaders
 from harness.workloads.clients.own.waiting import Backoff, Signal
@@ -66,6 +67,7 @@ class Cluster:
         rng: random.Random,
         timing: Timing,
         security: ClientSecurity = PLAINTEXT_CLIENT,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         self.on_change: Callable[[], None] = _nothing
         self.topic = topic
@@ -75,6 +77,7 @@ class Cluster:
         rng.shuffle(self._bootstrap)
         self._client_id = client_id
         self._security = security
+        self._on_answer = on_answer
         self._brokers: dict[int, Address] = {}
         self._leaders = Leaders()
         self._peers: dict[Address, _Peer] = {}
@@ -160,6 +163,7 @@ class Cluster:
                 timeout_s=timing.request_s,
                 open_s=timing.open_s,
                 security=self._security,
+                on_answer=self._on_answer,
             )
             peer.failures = 0
         except ChannelError:
@@ -204,6 +208,7 @@ class Cluster:
                     timeout_s=self.timing.metadata_s,
                     open_s=self.timing.open_s,
                     security=self._security,
+                    on_answer=self._on_answer,
                 )
             topics = ({"name": self.topic},)
             return await connection.start(

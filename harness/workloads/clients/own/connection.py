@@ -7,16 +7,18 @@ connection is not opened again; the caller makes a new one.
 """
 
 import asyncio
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from kio.index import load_request_schema
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.index import api_key_map, schema_name_map
 
+from harness.workloads.clients.own.answer_codes import OnAnswer
 from nodes.wire.client import Channel
 from nodes.wire.codec import request_pieces
 from nodes.wire.errors import ConnectFailed
+from nodes.wire.prompt import when_completed
 from nodes.wire.security import ClientSecurity
 from nodes.wire.versions import Draft
 
@@ -56,12 +58,19 @@ class BrokerConnection(Channel):
     """A connection that is opened before it is used."""
 
     def __init__(
-        self, address: Address, *, client_id: str, timeout_s: float, security: ClientSecurity
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: ClientSecurity,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         super().__init__(
             *address, client_id=client_id, request_timeout_s=timeout_s, security=security
         )
         self._ranges: dict[int, tuple[int, int]] = {}
+        self._on_answer = on_answer
 
     async def open(self, timeout_s: float) -> None:
         """Connect and learn the broker's versions. After a ChannelError, close it."""
@@ -97,7 +106,15 @@ class BrokerConnection(Channel):
             raise ConnectFailed(f"there is no connection to {self.peer}")
         assert self._connection is not None
         limit = self.request_timeout_s if timeout_s is None else timeout_s
-        return self._send(self._connection, self._draft(api, values, newest), limit)
+        answer = self._send(self._connection, self._draft(api, values, newest), limit)
+        if self._on_answer is not None:
+            when_completed(answer, partial(self._completed, api))
+        return answer
+
+    def _completed(self, api: str, answer: "asyncio.Future[Any]") -> None:
+        # Not `exception()`: then nobody would report an error that nobody else looks at.
+        if self._on_answer is not None and answer._exception is None:
+            self._on_answer(self.peer, api, answer.result())
 
     def post(self, api: str, **values: Any) -> None:
         """Send a request that gets no answer. Raises ConnectFailed."""
@@ -130,11 +147,21 @@ def _schema(api_key: int, version: int) -> type[Any]:
 
 
 async def open_connection(
-    address: Address, *, client_id: str, timeout_s: float, open_s: float, security: ClientSecurity
+    address: Address,
+    *,
+    client_id: str,
+    timeout_s: float,
+    open_s: float,
+    security: ClientSecurity,
+    on_answer: OnAnswer | None = None,
 ) -> BrokerConnection:
-    """Return a connection that is ready. Raises ChannelError."""
+    """Return a connection that is ready. `on_answer` gets each answer. Raises ChannelError."""
     connection = BrokerConnection(
-        address, client_id=client_id, timeout_s=timeout_s, security=security
+        address,
+        client_id=client_id,
+        timeout_s=timeout_s,
+        security=security,
+        on_answer=on_answer,
     )
     try:
         await connection.open(open_s)

@@ -15,6 +15,7 @@ from checkers.history.history import PRODUCER_EPOCH, REFUSED_HEAD
 from harness.admin.client import parse_bootstrap
 from harness.workloads.clients.counts import REWIND_RECORDS
 from harness.workloads.clients.outcomes import Outcome
+from harness.workloads.clients.own.answer_codes import OnAnswer
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
 from harness.workloads.clients.own.partition_queue import (
@@ -47,8 +48,11 @@ def connect(
     rng: random.Random,
     timing: Timing,
     security: ClientSecurity = PLAINTEXT_CLIENT,
+    on_answer: OnAnswer | None = None,
 ) -> Cluster:
-    """Make a client's own view of the cluster, with randomness of its own."""
+    """Make a client's own view of the cluster, with randomness of its own. `on_answer` gets each
+    answer of a broker.
+    """
     return Cluster(
         parse_bootstrap(bootstrap),
         topic,
@@ -56,6 +60,7 @@ def connect(
         rng=random.Random(rng.getrandbits(64)),
         timing=timing,
         security=security,
+        on_answer=on_answer,
     )
 
 

@@ -31,6 +31,7 @@ OFFSETS_EXPIRE: Final = {
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "500",
 }
+SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
 JUMPS_MS: Final = ("60000", "-60000", "3600000", "-3600000")
 """Jumps of a clock by which offsets grow old: a run is shorter than their retention."""
 PRODUCERS_EXPIRE_MS: Final = 1_500
@@ -307,8 +308,14 @@ def _with_unusual_batches(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _with_checks_at_end(plan: Plan, rng: random.Random) -> Plan:
-    """Sometimes kill a leader and ask as an administrator when the cluster is at rest."""
-    failover, administration = rng.random() < 0.5, rng.random() < 0.5
+    """Mostly kill a leader, and ask as an administrator, when the cluster is at rest.
+
+    That writes to the metadata log. With frequent snapshots, one would replace what led to a loss,
+    and the checkers could not tell whether it was permitted.
+    """
+    failover, administration = rng.random() < 0.7, rng.random() < 0.7
+    if SNAPSHOT_BYTES in plan.broker:
+        return plan
     changes = {"failover_at_end": failover, "administration_at_end": administration}
     simulated = plan.simulated.model_copy(update=changes)
     return plan.model_copy(update={"simulated": simulated})

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name, with_topics
 from harness.simulation import later_draws
+from harness.simulation.later_draws import SNAPSHOT_BYTES
 from nemesis.faults.catalogue import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
@@ -58,7 +59,6 @@ DISK_DAMAGE: Final = _fault_kind(
     1, "disk.bit-flip disk.cut-tail disk.misdirected disk.stale-copy disk.lost disk.lost"
 )
 """Faults that may destroy data that the cluster needs. A few plans have one of them."""
-SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 SLOW_MS: Final = 10.0
 """A network and disks that together may take longer are slow. A slow plan has no setting that lets

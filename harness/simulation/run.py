@@ -249,8 +249,6 @@ class Simulation:
         self.recording.facts["ended_ns"] = self.now_ns()
         if unsettled:
             raise InvariantBroken("settles", unsettled)
-        if self._seen and liveness.must_settle(self.recording):
-            raise self._seen[0]
 
     def _chaos(self) -> None:
         recording = self.recording
@@ -304,7 +302,11 @@ class Simulation:
         self._refusals.check(self.recording.faults.named())
         if self._certain:
             raise self._certain[0]
-        if self._unrecorded.wrote and liveness.must_settle(self.recording):
+        if not liveness.must_settle(self.recording):
+            return
+        if self._seen:
+            raise self._seen[0]
+        if self._unrecorded.wrote:
             bootstrap = self._system.bootstrap
             self._task_runner.call(partial(self._unrecorded.check, bootstrap))
 

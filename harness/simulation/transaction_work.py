@@ -193,7 +193,9 @@ class _Writer:
                 with self._reported():
                     self._work.transactions.late(last.transaction, code, ended_another)
             else:
-                await producer.mark_again(partition, commit=last.commit)
+                code = await producer.mark_again(partition, commit=last.commit)
+                with self._reported():
+                    self._work.transactions.late_marker(last.transaction, partition, code)
 
 
 async def until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event) -> R:

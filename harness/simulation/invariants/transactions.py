@@ -8,7 +8,8 @@ An end that was acknowledged is acknowledged again when its producer repeats it:
 again if it got no answer (KIP-890). Only a producer that took over may be in the way. While the
 next transaction is open, such a request must not end that one (KAFKA-17754): it is refused. An
 earlier coordinator that does not know of its successor, nor of the next transaction, acknowledges
-it again. That ends nothing, and is so in Kafka as well.
+it again. That ends nothing, and is so in Kafka as well. A marker that is sent again in the next
+transaction is refused, too.
 """
 
 from collections import Counter
@@ -76,6 +77,17 @@ class Transactions:
             raise InvariantBroken(
                 REPEATED,
                 f"the end of transaction {ended.number}, sent again in the next, ended that one",
+            )
+
+    def late_marker(self, ended: Transaction, partition: int, code: ErrorCode) -> None:
+        """Judge the answer to the marker of an earlier transaction while the next one is open in
+        the partition, in the second version of the protocol (KAFKA-19446). Raises InvariantBroken.
+        """
+        if code is ErrorCode.none:
+            raise InvariantBroken(
+                REPEATED,
+                f"the marker of transaction {ended.number}, sent again in the next, is appended to "
+                f"partition {partition}, where it ends that one",
             )
 
     def check(self, seen: Mapping[int, Sequence[int]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.simulation.invariants import InvariantBroken
+from harness.simulation.later_draws import TRANSACTION_TIMES
 from harness.simulation.run import Simulation
 from nodes.log.batch import with_append_time
 from nodes.log.errors import CorruptBatch
@@ -102,3 +103,22 @@ def test_a_controller_that_refuses_an_election_is_found(sound: bool) -> None:
         made = Simulation(prepared(simulated={"administration_at_end": True}), invariants=False)
         found = broken(made)
     assert found == ("" if sound else "administrators-are-told-the-truth")
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_marker_that_ends_the_next_transaction_is_found(sound: bool) -> None:
+    """It has the epoch of that transaction (KAFKA-19446)."""
+    fenced = "known.epoch + 1 if {} else known.epoch"
+    lax = mutated(
+        "nodes.log.producer_state",
+        "Producers.check_marker",
+        fenced.format("transaction_version >= EPOCH_BUMPED_SINCE"),
+        fenced.format("False"),
+    )
+    with nullcontext() if sound else lax:
+        plan = prepared(
+            simulated={"transactional_producers": 2, "repeats": True},
+            broker={**TRANSACTION_TIMES, "transaction.state.log.num.partitions": "2"},
+        )
+        found = broken(Simulation(plan, invariants=False))
+    assert found == ("" if sound else "repeated-ends-agree")

@@ -306,8 +306,9 @@ class TransactionalProducer:
         identity = int(answer.producer_id), int(answer.producer_epoch)
         return self._coordinator.check(answer.error_code), identity
 
-    async def mark_again(self, partition: int, *, commit: bool) -> None:
-        """Send the marker of the transaction before this one to the leader of a partition again.
+    async def mark_again(self, partition: int, *, commit: bool) -> ErrorCode:
+        """Send the marker of the transaction before this one to the leader of a partition again;
+        return what the leader says.
 
         Second version only: the marker has the epoch of this transaction. As the tool that ends
         hanging transactions, ask the leader first who wrote the last marker.
@@ -329,9 +330,11 @@ class TransactionalProducer:
                 "coordinator_epoch": max(epochs, default=-1),
                 "transaction_version": SECOND_VERSION,
             }
-            await connection.start("write_txn_markers", markers=[marker])
+            answer = await connection.start("write_txn_markers", markers=[marker])
         except ChannelError as error:
             raise Unavailable(type(error).__name__) from error
+        code: ErrorCode = answer.markers[0].topics[0].partitions[0].error_code
+        return code
 
     def _begin(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):

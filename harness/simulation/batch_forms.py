@@ -161,6 +161,7 @@ _OVERLONG: Final = b"\xff" * 10 + b"\1"
 
 WRONG: Final = (
     _kind("another checksum", _other_checksum, ErrorCode.corrupt_message),
+    _kind("a base offset", lambda b: _with(b, base_offset=7)),
     _kind("a last offset that does not match", lambda b: _with(b, last_offset_delta=7)),
     _kind("more records announced", _counted(1)),
     _kind("fewer records announced", _counted(-1)),

@@ -7,6 +7,7 @@ from nodes.ids import Epoch, Offset
 from nodes.log.batch import (
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
+    UNASSIGNED_OFFSET,
     BatchHeader,
     check_crc,
     iter_batches,
@@ -55,6 +56,8 @@ def validate_produced(
     if len(batches) > most:
         raise MessageTooLarge(f"{len(batches)} bytes, more than the {most} allowed")
     if not from_coordinator:
+        if header.base_offset != UNASSIGNED_OFFSET:
+            raise InvalidBatch(f"base offset {header.base_offset}, which is the leader's to assign")
         check_crc(batches, 0, header)
     if size != len(batches):
         raise InvalidBatch(f"{len(batches) - size} bytes after the one batch of a produce")

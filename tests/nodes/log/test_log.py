@@ -73,6 +73,7 @@ def test_a_leader_assigns_offsets_and_its_epoch(disk: Disk) -> None:
         (batch()[:-1] + b"\x01", CorruptBatch),
         (batch() + batch(), InvalidBatch),
         (batch() + b"x", InvalidBatch),
+        (batch(base_offset=1), InvalidBatch),
         (batch(value=b"x" * 1000), MessageTooLarge),
     ],
     ids=["nothing", "torn", "crc", "two", "trailing", "large"],

@@ -34,6 +34,7 @@ OFFSETS_EXPIRE: Final = {
 SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
 JUMPS_MS: Final = ("60000", "-60000", "3600000", "-3600000")
 """Jumps of a clock by which offsets grow old: a run is shorter than their retention."""
+EXPIRY: Final = "producer.id.expiration.ms"
 PRODUCERS_EXPIRE_MS: Final = 1_500
 """How long a producer is remembered after the time in which it may send its last batch again."""
 MAX_TIMEOUT_MS: Final = 3_000
@@ -91,7 +92,8 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
     plan = _with_expiring_producers(plan, _stream("expiring producers", seed))
     plan = _with_impatient_producers(plan, _stream("impatient producers", seed))
     plan = _with_unusual_batches(plan, _stream("unusual batches", seed))
-    return _with_checks_at_end(plan, _stream("checks at the end", seed))
+    plan = _with_checks_at_end(plan, _stream("checks at the end", seed))
+    return _with_repeated_ends(plan, _stream("repeated ends", seed))
 
 
 def _stream(draw: str, seed: int) -> random.Random:
@@ -276,7 +278,7 @@ def _with_expiring_producers(plan: Plan, rng: random.Random) -> Plan:
     if not (simulated.transactional_producers or simulated.compacting_producers):
         return plan
     broker = {
-        "producer.id.expiration.ms": str(timeout_ms + PRODUCERS_EXPIRE_MS),
+        EXPIRY: str(timeout_ms + PRODUCERS_EXPIRE_MS),
         "log.retention.check.interval.ms": "300",
     }
     return plan.model_copy(update={"broker": {**plan.broker, **broker}})
@@ -319,6 +321,22 @@ def _with_checks_at_end(plan: Plan, rng: random.Random) -> Plan:
     changes = {"failover_at_end": failover, "administration_at_end": administration}
     simulated = plan.simulated.model_copy(update=changes)
     return plan.model_copy(update={"simulated": simulated})
+
+
+def _with_repeated_ends(plan: Plan, rng: random.Random) -> Plan:
+    """Sometimes let producers of transactions repeat ends and markers where there were none."""
+    simulated = plan.simulated
+    several = simulated.transactional_producers or simulated.group_members
+    if rng.random() >= 0.25 or several or EXPIRY in plan.broker:
+        return plan
+    changes = {"transactional_producers": rng.randint(1, 2), "repeats": True}
+    broker = {**TRANSACTION_TIMES, **_internal_topic("transaction.state.log", plan.nodes, rng)}
+    return plan.model_copy(
+        update={
+            "simulated": simulated.model_copy(update=changes),
+            "broker": {**broker, **plan.broker},
+        }
+    )
 
 
 def _internal_topic(name: str, nodes: int, rng: random.Random) -> dict[str, str]:

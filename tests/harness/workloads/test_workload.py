@@ -33,7 +33,8 @@ from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """One mock cluster for the module; every test uses a topic of its own."""
-    with mock_cluster("flow", "zero", "process", "cut", "idempotent", "large", "broken") as address:
+    topics = ("flow", "zero", "process", "cut", "idempotent", "large", "broken", "keys")
+    with mock_cluster(*topics) as address:
         yield address
 
 
@@ -73,6 +74,27 @@ def test_sends_are_acknowledged_read_and_recorded(tmp_path: Path, bootstrap: str
     started = sorted(row["client"] for row in rows if row["f"] == "start")
     ended = sorted(row["client"] for row in rows if row["f"] == "end")
     assert started == ended == [1000, 1001, 1002, 1003]
+
+
+def test_keys_are_read_in_passes(tmp_path: Path, bootstrap: str) -> None:
+    """Each whole pass has all records up to where it came; nothing is cleaned here."""
+    keys = {"topic": "keys", "keys": [4, 50, 0.2], "passes_every_s": 0.05}
+    wanted = config(tmp_path, bootstrap=bootstrap, **keys)
+    run_until(wanted, lambda tallies: sum(tally.read for tally in tallies) > 2_000)
+    rows = rows_of(tmp_path)
+    given: dict[int, list[int]] = {row["op"]: [] for row in rows if row["f"] == "keyed-pass"}
+    for row in rows:
+        if row["f"] == "keyed-poll":
+            given[row["op"]].append(row["offset"])
+    whole = [row for row in rows if row["f"] == "keyed-pass" and row["type"] == "ok"]
+    assert {row["partition"] for row in whole} == {*range(PARTITIONS)}
+    for row in whole:
+        assert given[row["op"]] == [*range(row["offset"])]
+    sent = {row["value"]: row["key"] for row in rows if row["f"] == "keyed-write"}
+    polled = [row for row in rows if row["f"] == "keyed-poll" and row["value"] is not None]
+    assert polled
+    assert all(row["value"] not in sent or sent[row["value"]] == row["key"] for row in polled)
+    assert any(row["f"] == "keyed-poll" and row["value"] is None for row in rows), "tombstones"
 
 
 def test_one_producers_sends_go_round_robin_in_sequence(tmp_path: Path, bootstrap: str) -> None:

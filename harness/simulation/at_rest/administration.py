@@ -1,6 +1,7 @@
 """What a cluster at rest tells an administrator is true.
 
-An administrator makes a topic, moves it, elects leaders, changes its configuration, and deletes it.
+An administrator makes a topic, writes to it, moves it, elects leaders, changes its configuration,
+and deletes it.
 A request that was carried out shows in the answers of every broker soon, and one that was refused
 changes nothing. A request that cannot be carried out is refused with Kafka's error.
 """
@@ -11,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin import configs, inspection, reassignments, topics, voters
+from harness.admin import configs, inspection, reassignments, records, topics, voters
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError, RequestRefused, TransientError
 from harness.simulation.invariants.broken import InvariantBroken
@@ -23,6 +24,7 @@ CONFIG: Final = "max.message.bytes"
 WITHIN_S: Final = 30.0
 """How long a step may take, until every broker knows of it."""
 POLL_S: Final = 0.1
+TIMES_MS: Final = (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_002)
 NOBODY: Final = 999_999
 """No broker has this number."""
 UNKNOWN_DIRECTORY: Final = UUID(int=1 << 64)
@@ -62,6 +64,7 @@ class _Administration:
         """Return what is done, in this order. Each step raises InvariantBroken, AdminError."""
         return (
             self._create,
+            self._write_find_and_delete_records,
             self._elect_where_no_election_is_needed,
             self._move,
             self._elect_the_preferred_leader,
@@ -73,11 +76,24 @@ class _Administration:
 
     async def _create(self) -> None:
         replicas = ((self._one, self._other), (self._other, self._one))
-        config = {CONFIG: "50000"}
+        config = {CONFIG: "50000", "retention.ms": "-1"}
         await topics.create(self._admin, TOPIC, assignment=replicas, configs=config)
         await self._agree({number: _led_by_first(each) for number, each in enumerate(replicas)})
         again = topics.create(self._admin, TOPIC, partitions=1, replication_factor=1)
         await _refused(again, ErrorCode.topic_already_exists)
+
+    async def _write_find_and_delete_records(self) -> None:
+        partition, admin = TopicPartition(TOPIC, 0), self._admin
+        written = await records.write(admin, partition, TIMES_MS)
+        found = await records.find(admin, partition, TIMES_MS[1])
+        low = await records.delete(admin, partition, 2)
+        first = await records.find(admin, partition, inspection.EARLIEST)
+        if (written, found, low, first) != (0, 1, 2, 2):
+            raise InvariantBroken(
+                NAME,
+                f"three records are written at {written}, the second is found at {found}, two are "
+                f"deleted up to {low}, and {first} is the first then",
+            )
 
     async def _elect_where_no_election_is_needed(self) -> None:
         await self._elect(0, ErrorCode.election_not_needed)

@@ -93,16 +93,38 @@ def test_a_controller_that_fences_nobody_is_found(sound: bool) -> None:
         assert made.recording.facts["settled"]
 
 
-@pytest.mark.parametrize("sound", [True, False])
-def test_a_controller_that_refuses_an_election_is_found(sound: bool) -> None:
-    """It says that the preferred leader is not available, which it is."""
-    refusing = mutated(
-        "nodes.controller.elections", "elect", "record is not None", "record is None"
-    )
-    with nullcontext() if sound else refusing:
+REFUSES_ELECTIONS = ("elections", "elect", "record is not None", "record is None")
+CHECKS_THE_WRONG_NAME = (
+    "configs",
+    "_alter",
+    "_check_resource(image, resource)",
+    "_check_resource(resource, image)",
+)
+
+
+@pytest.mark.parametrize("mutant", [None, REFUSES_ELECTIONS, CHECKS_THE_WRONG_NAME])
+def test_a_controller_that_tells_an_administrator_wrong_things_is_found(
+    mutant: tuple[str, str, str, str] | None,
+) -> None:
+    """It says that the preferred leader is not available, which it is; or it fails at a change of a
+    configuration that is allowed."""
+    with nullcontext() if mutant is None else mutated(f"nodes.controller.{mutant[0]}", *mutant[1:]):
         made = Simulation(prepared(simulated={"administration_at_end": True}), invariants=False)
         found = broken(made)
-    assert found == ("" if sound else "administrators-are-told-the-truth")
+    assert found == ("" if mutant is None else "administrators-are-told-the-truth")
+
+
+def test_a_broker_that_refuses_all_waiting_writes_is_found() -> None:
+    """No write with acks=all happens, so none is lost, and the cluster settles."""
+    refusing = mutated(
+        "nodes.replication.partition",
+        "PartitionState.check_append",
+        "acks == -1 and self.below_min_isr",
+        "acks == -1 and acks == -1",
+    )
+    with refusing:
+        plan = prepared(simulated={"administration_at_end": True}, start_timeout_s=3)
+        assert broken(Simulation(plan, invariants=False)) == "administrators-are-told-the-truth"
 
 
 @pytest.mark.parametrize("sound", [True, False])

@@ -11,12 +11,15 @@ ROOT = Path(__file__).parents[2]
 
 
 def install(folder: Path, *names: str) -> None:
-    """Install examples/plugin-NAME into `folder`/site, with the metadata of their entry points."""
+    """Install examples/plugin-NAME into `folder`/site, with the metadata of their entry points.
+
+    They are built with the setuptools of this environment: pip would install one for each.
+    """
     sources = [folder / f"source-{name}" for name in names]
     for name, source in zip(names, sources, strict=True):
         shutil.copytree(ROOT / f"examples/plugin-{name}", source)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    subprocess.run([*command, str(folder / "site"), *map(str, sources)], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(folder / "site"), *map(str, sources)], check=True)
     for source in sources:
         shutil.rmtree(source)
 

@@ -28,6 +28,7 @@ HOW_TO_GET: Final = (
 )
 TRACES_AT_ONCE: Final = 25
 TIMEOUT_S: Final = 600.0
+JVM_OPTIONS: Sequence[str] = ("-XX:+UseParallelGC",)
 SAID_LENGTH: Final = 2000
 """How many characters of what TLC says are reported."""
 
@@ -60,7 +61,7 @@ def run(jar: Path, folder: Path, specification: str, *options: str) -> str:
     java = shutil.which("java")
     if java is None:
         raise TlcError("TLC needs Java: apt-get install openjdk-17-jre-headless")
-    command = [java, "-XX:+UseParallelGC", "-cp", str(jar), "tlc2.TLC", "-workers", "1"]
+    command = [java, *JVM_OPTIONS, "-cp", str(jar), "tlc2.TLC", "-workers", "1"]
     command += ["-nowarning", "-metadir", str(folder / "states"), *options]
     command += ["-config", f"{specification}.cfg", f"{specification}.tla"]
     try:

@@ -18,6 +18,15 @@ from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""TLC is at work for seconds here: better machine code would not pay for itself."""
+
+
+@pytest.fixture(autouse=True)
+def _quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For every start of TLC."""
+    monkeypatch.setattr(tlc, "JVM_OPTIONS", QUICK_START)
+
 
 def refused(good: Mapping[str, Trace], bad: Mapping[str, Trace]) -> None:
     """The specification refuses the last entry of each bad trace, and nothing else."""

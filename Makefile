@@ -17,13 +17,11 @@ READY := .venv/.ready
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
   tests/checkers/causes tests/checkers/contract tests/checkers/detectors tests/checkers/elle \
   tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
-# `make test BUT=--leave-out-passed` leaves out what the last check-bare has passed.
-BUT :=
 # `make test TESTS="not nightly"` leaves out what only the night repeats.
 TESTS :=
 
-.PHONY: help run test check check-fast check-bare lint fmt site clean setup compiled kafka kafka-programs \
-  kafka-zookeeper zookeeper java-client tlc
+.PHONY: help run test check check-fast check-bare check-rest lint fmt site clean setup compiled kafka \
+  kafka-programs kafka-zookeeper zookeeper java-client tlc
 .DEFAULT_GOAL := run
 
 help: ## list these commands
@@ -39,10 +37,13 @@ check: lint ## check-fast and the tests of real kernel objects, processes and br
 	$(PYTEST) $(WORKERS) -m "not slow"
 
 test: lint ## everything: check, whole clusters, Spark and Apache Kafka
-	$(PYTEST) $(WORKERS) -m "$(TESTS)" $(BUT)
+	$(PYTEST) $(WORKERS) -m "$(TESTS)"
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) $(WORKERS) -m "not slow" --remember-passed
+
+check-rest: $(READY) ## the tests that the last check-bare has not passed
+	$(PYTEST) $(WORKERS) -m "$(TESTS)" --leave-out-passed
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -3,7 +3,7 @@
 Those that can share a run are checked in one run, the others one by one. A history costs Spark many
 times as much alone as with others. So Spark checks most of them in one run, and generated ones with
 them. There some get another answer than alone, but the same from both engines. Every change has
-Spark check as many as show every kind and aspect, and a share of the others.
+Spark check as many as show every kind and aspect, and a share of the others that can share a run.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.support.checkers.generated import generate
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
 from tests.support.histories.multiplex import alike, mixable, multiplex, prefix
-from tests.support.tiers import a_third_fast, in_turn, share
+from tests.support.tiers import a_third_fast, in_turn, nightly, share
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip
@@ -55,6 +55,7 @@ ALONE_ON_SPARK = [name for name in ALONE if name not in MIXED]
 DAILY = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
          "request_of_a_repeated_commit_arrived_last")  # fmt: skip
 """A run with metadata logs, one of a program, and one of a client that sends commits again."""
+AT_NIGHT = nightly("checkers/test_golden.py::test_engines_agree_on_golden_history")
 
 
 def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:
@@ -163,11 +164,7 @@ def test_engines_agree_on_many_golden_histories(part: int, spark: Any) -> None:
     "name",
     [
         *DAILY,
-        *in_turn(
-            "checkers/test_golden.py::test_engines_agree_on_golden_history",
-            [name for name in ALONE_ON_SPARK if name not in DAILY],
-            of=40,
-        ),
+        *(pytest.param(name, marks=AT_NIGHT) for name in ALONE_ON_SPARK if name not in DAILY),
     ],
 )
 def test_engines_agree_on_golden_history(name: str, spark: Any) -> None:

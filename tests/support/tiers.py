@@ -53,6 +53,7 @@ LONGEST: Final = (
     "tests/system/test_cluster_command.py",
     "tests/harness/reports/test_browser.py",
     "tests/system/test_old_control_plane.py",
+    "tests/harness/workloads/clients/program/test_samples.py",
     "tests/harness/targets/ssh/test_runs.py",
     "tests/harness/bench/test_command.py",
     "tests/nodes/test_sources.py",

@@ -17,6 +17,7 @@ import pytest
 from harness.recording import journal
 from tests.support.clusters.cluster_command import (
     PATIENCE_S,
+    called,
     command,
     facts,
     highwater,
@@ -207,14 +208,14 @@ def test_named_clusters_are_found_and_ended_by_their_names(tmp_path: Path) -> No
         assert again.returncode == 254
         assert "a cluster named alpha is up already" in again.stderr
 
-        several = highwater("cluster", "topics", "list")
-        assert several.returncode == 254
-        assert "\n  --name alpha\n" in several.stderr
-        assert "\n  --name beta\n" in several.stderr
-        chosen = highwater("cluster", "topics", "create", "t", "--name", "beta")
-        assert chosen.returncode == 0, chosen.stderr
-        assert highwater("cluster", "topics", "list", "--name", "alpha").stdout == ""
-        assert highwater("cluster", "topics", "list", "--name", "beta").stdout == "t\n"
+        several = called("cluster", "topics", "list")
+        assert several.code == 254
+        assert "\n  --name alpha\n" in several.err
+        assert "\n  --name beta\n" in several.err
+        chosen = called("cluster", "topics", "create", "t", "--name", "beta")
+        assert chosen.code == 0, chosen.err
+        assert called("cluster", "topics", "list", "--name", "alpha").out == ""
+        assert called("cluster", "topics", "list", "--name", "beta").out == "t\n"
 
         down = highwater("cluster", "down", "--name", "alpha")
         assert down.returncode == 0, down.stderr

@@ -4,6 +4,7 @@ Those that can share a run are checked in one run, the others one by one. A hist
 times as much alone as with others. So Spark checks most of them in one run, and generated ones with
 them. There some get another answer than alone, but the same from both engines. Every change has
 Spark check as many as show every kind and aspect, and a share of the others that can share a run.
+What only a run alone can show has turns.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ MIXED = [
 TOGETHER = [*SHARED, *MIXED]
 ENOUGH = enough(TOGETHER)
 ALONE_ON_SPARK = [name for name in ALONE if name not in MIXED]
-DAILY = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
+IN_TURN = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
          "request_of_a_repeated_commit_arrived_last")  # fmt: skip
 """A run with metadata logs, one of a program, and one of a client that sends commits again."""
 AT_NIGHT = nightly("checkers/test_golden.py::test_engines_agree_on_golden_history")
@@ -118,9 +119,9 @@ def test_golden_history(name: str) -> None:
 
 @pytest.mark.slow
 def test_spark_sees_every_kind_and_aspect() -> None:
-    """All that golden histories were written for is found in those that every change checks."""
+    """All that golden histories were written for is found in those that changes check."""
     wanted = {found for golden in ALL_GOLDEN.values() for found in golden.expect}
-    told = {found for name in DAILY for found in ALL_GOLDEN[name].expect}
+    told = {found for name in IN_TURN for found in ALL_GOLDEN[name].expect}
     story = multiplex([ALL_GOLDEN[name].story() for name in ENOUGH])
     together = check(story.sources(), story.plan)
     assert_none_crashed(together)
@@ -130,7 +131,7 @@ def test_spark_sees_every_kind_and_aspect() -> None:
     found = [*together.detectors, *of_program]
     done = {result.name for result in found if result.status is Status.OK}
     assert done == {detector.name for detector in DETECTORS}
-    assert set(DAILY) <= set(ALONE_ON_SPARK)
+    assert set(IN_TURN) <= set(ALONE_ON_SPARK)
 
 
 PARTS = 12
@@ -163,8 +164,12 @@ def test_engines_agree_on_many_golden_histories(part: int, spark: Any) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *DAILY,
-        *(pytest.param(name, marks=AT_NIGHT) for name in ALONE_ON_SPARK if name not in DAILY),
+        *in_turn(
+            "checkers/test_golden.py::test_engines_agree_on_golden_history",
+            IN_TURN,
+            of=len(IN_TURN),
+        ),
+        *(pytest.param(name, marks=AT_NIGHT) for name in ALONE_ON_SPARK if name not in IN_TURN),
     ],
 )
 def test_engines_agree_on_golden_history(name: str, spark: Any) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.plans.plan import PlanError
+from harness.plans.errors import PlanError
 from nodes.wire.security import ClientSecurity, Credentials, SecurityProtocol
 
 VARIABLE: Final = "HIGHWATER_CLIENT_PROPERTIES"

@@ -23,7 +23,7 @@ class History(EpochHistory, Protocol):
 
     @property
     def oldest_snapshot(self) -> SnapshotId | None:
-        """The oldest snapshot kept."""
+        """The oldest snapshot kept, where the log begins unless it begins at 0."""
         ...
 
     @property

@@ -266,14 +266,14 @@ class MetadataLog:
         self._flushed_file.write(offset)
         self._log.truncate_fully(offset)
         self.voter_history.restart(offset, snapshot.voters or configured)
-        self.snapshots.remove_superseded()
+        self.snapshots.remove_superseded(self.start_offset)
 
     def trim(self) -> None:
         """Delete the log before the oldest snapshot to keep, and the snapshots before it."""
         oldest = self.snapshots.log_needed_from()
         if oldest is not None and self.start_offset < oldest <= self.end_offset:
             self._log.advance_start(oldest)
-        self.snapshots.remove_superseded()
+        self.snapshots.remove_superseded(self.start_offset)
 
 
 RECOVERY_ADVICE: Final = (

@@ -76,9 +76,11 @@ class SnapshotStore:
         """The log is needed from this offset on, that of the oldest snapshot to keep; None: all."""
         return self.ids[-SNAPSHOTS_KEPT].offset if len(self.ids) >= SNAPSHOTS_KEPT else None
 
-    def remove_superseded(self) -> None:
-        """Remove the snapshots that are not kept. Raises OSError."""
-        while len(self.ids) > SNAPSHOTS_KEPT:
+    def remove_superseded(self, log_start: Offset) -> None:
+        """Remove the snapshots that are not kept, and those that the log, which begins at
+        `log_start`, does not continue. Raises OSError.
+        """
+        while len(self.ids) > SNAPSHOTS_KEPT or (self.ids and self.ids[0].offset < log_start):
             self._disk.unlink(self._path(self.ids.pop(0)))
 
     def _with_file(self, snapshot_id: SnapshotId, use: Callable[[File], T]) -> T:

@@ -76,7 +76,7 @@ def test_a_leader_assigns_offsets_and_its_epoch(disk: Disk) -> None:
         (batch(base_offset=1), InvalidBatch),
         (batch(value=b"x" * 1000), MessageTooLarge),
     ],
-    ids=["nothing", "torn", "crc", "two", "trailing", "large"],
+    ids=["nothing", "torn", "crc", "two", "trailing", "base offset", "large"],
 )
 def test_a_leader_refuses_anything_but_a_single_valid_batch(data: bytes, error: type) -> None:
     """Each with its error, and nothing is appended."""

@@ -16,7 +16,7 @@ from nodes.raft.control_records import (
     voters_record,
 )
 from nodes.raft.election_state import FILE_NAME, ElectionState, decode, encode
-from nodes.raft.positions import SnapshotId
+from nodes.raft.positions import SnapshotId, validate_position
 from nodes.raft.snapshot import Snapshot, SnapshotEncoder, file_name
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from nodes.server.quorum.metadata_log import FLUSHED_FILE, MetadataLog
@@ -185,6 +185,29 @@ def test_clean_run_keeps_two_snapshots_and_the_log_after_the_older() -> None:
     assert found is not None
     assert len(found.records) == 4
     log.close()
+
+
+def test_installed_snapshot_is_the_oldest_one() -> None:
+    """The log begins after it. A leader with an older one would let a replica that ends there fetch
+    the snapshot again and again.
+    """
+    disk, later = MemoryDisk(), Epoch(2)
+    work = Work()
+
+    async def main() -> None:
+        log, _ = open_log(disk)
+        await work._append(log, b"own")
+        await work._flush(log)
+        await work._snapshot(log)
+        fetched = await snapshot(log, 9, [b"%d" % number for number in range(9)], later)
+        log.install(fetched, STATIC)
+        log.append_as_leader(batch(b"after"), Epoch(3))
+        await log.flush_async()
+        for opened in (log, open_log(disk)[0]):
+            assert opened.snapshots.ids == [SnapshotId(Offset(9), later)]
+            assert validate_position(opened, later, Offset(9)) is None
+
+    run(main())
 
 
 def test_flushed_offset_is_on_disk_before_it_counts() -> None:

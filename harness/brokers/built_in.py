@@ -38,6 +38,10 @@ class BuiltIn:
         names = dict.fromkeys((OWN, self._module.partition(".")[0]))
         return [place for name in names if (place := self._package(name)) is not None]
 
+    def topic_configs(self, configs: Mapping[str, str]) -> Mapping[str, str]:
+        """Return them as they are."""
+        return configs
+
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write the properties unchanged."""
         write_properties(files.local_dir / files.properties.name, wanted)

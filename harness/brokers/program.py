@@ -57,6 +57,10 @@ class BrokerProgram(Protocol):
         """Write a node's configuration, from the properties that all programs share."""
         ...
 
+    def topic_configs(self, configs: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the configurations of a topic as this program takes them."""
+        ...
+
     def command(self, files: NodeFiles) -> Command:
         """Return the command that starts a configured node, whatever is on its disk."""
         ...

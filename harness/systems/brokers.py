@@ -409,9 +409,12 @@ class BrokerSystem:
 
     def create_topics(self) -> None:
         """Create the topics, and wait until all nodes see them with every replica in sync."""
-        wanted = self._plan.topics
+        wanted, translated = self._plan.topics, self._program.topic_configs
+        taken = [
+            topic.model_copy(update={"configs": translated(topic.configs)}) for topic in wanted
+        ]
         self._administer(
-            "the topics cannot be created", lambda admin: startup.create_topics(admin, wanted)
+            "the topics cannot be created", lambda admin: startup.create_topics(admin, taken)
         )
         self._administer(
             "the topics' replicas are not in sync",

@@ -11,7 +11,7 @@ from checkers.completeness.required import REQUIRED
 from checkers.history.plan_file import digest
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.replicas import partition_without_records_has_no_files
-from tests.support.histories.story import NONE, healthy, v
+from tests.support.histories.story import ALL, NONE, healthy, v
 
 OF = {
     DEPLOYED: "clusters that highwater starts",
@@ -119,6 +119,18 @@ def test_files_are_missed_where_a_consumer_read_a_record() -> None:
     story.poll(NONE, 18.5, {0: v(NONE, 21)}, partition=1)
     lacks = [each.detail for each in check(story.sources(), story.plan).assumptions]
     assert any("the files of 3 replicas were not read: none-1 of node 1" in each for each in lacks)
+
+
+@pytest.mark.parametrize(("missing", "outcome"), [(0, "VALID"), (1, "VALID"), (-1, "UNKNOWN")])
+def test_a_compacted_topic_may_lack_batches_but_the_last(missing: int, outcome: str) -> None:
+    """Kafka's cleaner leaves nothing of a batch of which no record stays."""
+    story = ALL_GOLDEN["compacted_topic_has_the_last_record_of_each_key"].story()
+    mine = [r for r in story.replicas if (r["topic"], r["partition"], r["node"]) == (ALL, 0, 2)]
+    story.replicas.remove(sorted(mine, key=lambda row: row["base_offset"])[missing])
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome.value == outcome, verdict.reasons
+    lacks = [each.detail for each in verdict.assumptions]
+    assert any("do not reach their ends" in each for each in lacks) is (outcome == "UNKNOWN")
 
 
 @pytest.mark.parametrize("system", ["careful", "kafkaa"])

@@ -21,6 +21,7 @@ from harness.brokers.kafka.properties import (
     check_overrides,
     kafka_format,
     kafka_properties,
+    with_small_segments,
 )
 from harness.brokers.program import Command, NodeFiles, write_properties
 from harness.plans.plan import Plan
@@ -101,6 +102,12 @@ class Kafka:
             has_features = self.home.release >= homes.ZOOKEEPER_REMOVED
             text = self._start(files, kafka_format(wanted, has_features=has_features))
         (files.local_dir / SCRIPT).write_text(text)
+
+    def topic_configs(self, configs: Mapping[str, str]) -> Mapping[str, str]:
+        """Return them, with segments of any size."""
+        if self.home.release < homes.ZOOKEEPER_REMOVED:
+            return configs
+        return with_small_segments(configs)
 
     def command(self, files: NodeFiles) -> Command:
         """Return the command that runs the start script."""

@@ -21,6 +21,9 @@ FEATURES: Final[Mapping[str, str]] = {
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 ZOOKEEPER: Final = "zookeeper.connect"
+SEGMENT_BYTES: Final = "segment.bytes"
+SMALL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+LEAST_SEGMENT_BYTES: Final = 1 << 20
 BUILT_IN_PREFIXES: Final = ("highwater.", "control.batched")
 """Prefixes of properties that only the built-in broker has."""
 NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", *FEATURES)
@@ -88,6 +91,18 @@ def kafka_properties(wanted: Mapping[str, str]) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": "1",
     }
     return {**DEFAULTS, **internal, **shared}
+
+
+def with_small_segments(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's configurations with the name that Kafka 4 has for small segments.
+
+    It refuses `segment.bytes` below a megabyte (KIP-1030), and its own tests use the other name.
+    """
+    size = configs.get(SEGMENT_BYTES, "")
+    if not size.isdecimal() or int(size) >= LEAST_SEGMENT_BYTES:
+        return dict(configs)  # what is no size is for Kafka to refuse
+    rest = {name: value for name, value in configs.items() if name != SEGMENT_BYTES}
+    return {**rest, SMALL_SEGMENT_BYTES: size}
 
 
 def _beside_zookeeper(shared: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from harness.brokers.kafka.properties import (
     kafka_format,
     kafka_properties,
     kafka_uuid,
+    with_small_segments,
 )
 from harness.plans.plan import PlanError
 from harness.systems.brokers import server_properties
@@ -121,3 +122,13 @@ def test_a_property_of_the_built_in_broker_is_refused() -> None:
     check_overrides({"log.retention.ms": 5}, "plan p")
     with pytest.raises(PlanError, match=r"plan p: broker.highwater.placement: only the built-in"):
         check_overrides({"highwater.placement": "striped"}, "plan p")
+
+
+def test_small_segments_have_another_name() -> None:
+    """Kafka 4 refuses `segment.bytes` below a megabyte, and takes any other value as it is."""
+    compact = {"cleanup.policy": "compact"}
+    assert with_small_segments(compact) == compact
+    whole = {**compact, "segment.bytes": "1048576"}
+    assert with_small_segments(whole) == whole
+    small = {**compact, "segment.bytes": "40000"}
+    assert with_small_segments(small) == {**compact, "internal.segment.bytes": "40000"}

@@ -77,10 +77,13 @@ def test_a_controller_that_fences_nobody_is_found(sound: bool) -> None:
     """When the dead broker is back, the cluster settles as any other."""
     ticks = (
         "self.abort_open_transaction() or self._bootstrap() or "
-        "self._fence(self._sessions.expired(now_ms)) or self._elect(now_ms) or "
+        "self._fence(self._sessions.expired(now_ms), CHANGES_AT_ONCE) or "
+        "self._empty_brokers() or self._elect(now_ms) or "
         "self._rebalance(now_ms) or self._idle(now_ms)"
     )
-    fenceless = ticks.replace("self._fence(self._sessions.expired(now_ms)) or ", "")
+    fenceless = ticks.replace(
+        "self._fence(self._sessions.expired(now_ms), CHANGES_AT_ONCE) or ", ""
+    )
     with (
         nullcontext()
         if sound

@@ -9,10 +9,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests of one file stay together, because they share a cluster; so do those on Spark, which share
 # Java (tests/support/tiers.py). The files that take longest begin.
-# Tests also wait, so there are two workers for a processor. Those of whole clusters wait longer.
+# Tests also wait, so there are two workers for a processor.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 WORKERS := --numprocesses $$(($$(nproc) * 2))
-WORKERS_THAT_WAIT := --numprocesses $$(($$(nproc) * 3))
 READY := .venv/.ready
 # What check-fast runs: the tests of pure modules, which need neither processes nor much time.
 UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nodes/storage \
@@ -44,7 +43,7 @@ check-bare: $(READY) ## check without any optional tool, as on a new user's mach
 	$(BIN)/python -m tests.tools.bare $(PYTEST) $(WORKERS) -m "not slow" --remember-passed
 
 check-rest: $(READY) ## the tests that the last check-bare has not passed
-	$(PYTEST) $(WORKERS_THAT_WAIT) -m "$(TESTS)" --leave-out-passed
+	$(PYTEST) $(WORKERS) -m "$(TESTS)" --leave-out-passed
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

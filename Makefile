@@ -19,8 +19,11 @@ UNIT := tests/nodes/controller tests/nodes/log tests/nodes/replication tests/nod
   tests/checkers/engines tests/nemesis tests/harness/admin tests/harness/plans
 # `make test TESTS="not nightly"` leaves out what only the night repeats.
 TESTS :=
+# `make test BUT=--leave-out-passed LINT=` leaves out what the last check-bare has passed, and lint.
+BUT :=
+LINT := lint
 
-.PHONY: help run test check check-fast check-bare check-rest lint fmt site clean setup compiled kafka \
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup compiled kafka \
   kafka-programs kafka-zookeeper zookeeper java-client tlc
 .DEFAULT_GOAL := run
 
@@ -36,14 +39,11 @@ check-fast: lint ## the inner loop: format, lint, types, layers, unit tests (und
 check: lint ## check-fast and the tests of real kernel objects, processes and browsers
 	$(PYTEST) $(WORKERS) -m "not slow"
 
-test: lint ## everything: check, whole clusters, Spark and Apache Kafka
-	$(PYTEST) $(WORKERS) -m "$(TESTS)"
+test: $(LINT) $(READY) ## everything: check, whole clusters, Spark and Apache Kafka
+	$(PYTEST) $(WORKERS) -m "$(TESTS)" $(BUT)
 
 check-bare: $(READY) ## check without any optional tool, as on a new user's machine
 	$(BIN)/python -m tests.tools.bare $(PYTEST) $(WORKERS) -m "not slow" --remember-passed
-
-check-rest: $(READY) ## the tests that the last check-bare has not passed
-	$(PYTEST) $(WORKERS) -m "$(TESTS)" --leave-out-passed
 
 lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -149,7 +149,7 @@ def elect(
             continue
         key = PartitionKey(topic.topic_id, name, number)
         rules = policy(name).rules(image.active, election)
-        known = (logs or {}).get(key, NO_LOGS)
+        known = NO_LOGS if logs is None else logs.get(key, NO_LOGS)
         record = change(key, partition, rules._replace(logs=known))
         if record is not None:
             yield record

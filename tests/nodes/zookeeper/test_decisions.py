@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.controller.elections import TopicPolicy
+from nodes.controller.elections import TopicPolicy, elect_leaders
 from nodes.controller.settings import ControlSettings
 from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.metadata.broker import BrokerImage
@@ -274,3 +274,24 @@ def test_broker_image_of_a_registration_is_in_service() -> None:
     broker = BrokerImage.of(registration(NodeId(1), BrokerEpoch(5), (), "r"))
     assert broker.active
     assert not BrokerImage.of(in_shutdown(broker)).active
+
+
+class UncountedLogs(decisions.AnyLogs):
+    """To count them is to pass over all partitions."""
+
+    def __len__(self) -> int:
+        raise AssertionError("the logs were counted")
+
+
+def test_an_election_of_many_partitions_counts_no_logs() -> None:
+    """It would be done for each of them: 50,000 partitions would take an hour."""
+    cluster = Cluster(1, 2)
+    cluster.make(nodes(1, 2))
+    logs = UncountedLogs(cluster.image)
+    found = elect_leaders(cluster.image, None, lambda topic: CLEAN, unclean=False, logs=logs)
+    assert found.records == []
+    cluster.stop(1)
+    cluster.take(*decisions.without(cluster.image, nodes(1), lambda topic: CLEAN))
+    cluster.start(1)
+    found = elect_leaders(cluster.image, None, lambda topic: CLEAN, unclean=False, logs=logs)
+    assert [(topic, partition) for topic, partition, _ in found.answers] == [("t", 0)]

@@ -1,7 +1,6 @@
 """Following a run: alarms that the whole run confirms, with a state that stays small."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,10 +9,11 @@ import pytest
 
 from checkers.check import check
 from checkers.contract.contract import Judgement
-from checkers.following.follow import Follower
 from checkers.following.state import HistoryState, Limits
-from checkers.history.history import HISTORY, RunSources, load_run, table
+from checkers.history.history import HISTORY, table
 from checkers.verdict import Anomaly, Outcome
+from tests.support.checkers import followed
+from tests.support.checkers.followed import in_time, recorded
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden.ended_transactions import old_transactions
 from tests.support.histories.story import ALL, ONE, TOPICS, Story, healthy, v, value
@@ -22,34 +22,13 @@ from tests.support.tiers import a_third_fast, in_turn
 SEGMENTS = 3
 
 
-def in_time(story: Story) -> None:
-    """Number the operations by when they began, as clients do; some stories do not."""
-    began = {row["op"]: row["invoke_ns"] for row in story.history}
-    numbers = {op: n for n, op in enumerate(sorted(began, key=lambda op: (began[op], op)))}
-    for row in story.history:
-        row["op"] = numbers[row["op"]]
-
-
 def follow(folder: Path, story: Story, segments: int = SEGMENTS) -> tuple[Anomaly, ...]:
-    """Write a story's history segment by segment, and look after each; the first alarm."""
-    history = folder / "history"
-    history.mkdir(parents=True)
-    (folder / "plan.json").write_text("{}")
-
-    def live() -> RunSources:
-        told = story.sources()
-        return replace(load_run(folder), cluster=told.cluster, faults=told.faults)
-
-    follower = Follower(plan=story.plan, live=live)
-    ended = [row for row in story.history if not row["f"].startswith("final")]
-    rows = sorted(ended, key=lambda row: row["complete_ns"] or row["invoke_ns"])
+    """Look after each of so many equal pieces; the first alarm."""
+    rows = recorded(story)
     size = -(-len(rows) // segments)
-    for number in range(segments):
-        part = table(HISTORY, rows[number * size : (number + 1) * size])
-        pyarrow.parquet.write_table(part, history / f"all-{number:06d}.parquet")
-        if found := follower.look(history):
-            return found
-    return follower.finish()
+    return followed.follow(
+        folder, story, (rows[n * size : (n + 1) * size] for n in range(segments))
+    )
 
 
 KNOWN_AT_THE_END = {

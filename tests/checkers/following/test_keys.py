@@ -2,21 +2,19 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 import pytest
 
 from checkers.check import check
 from checkers.contract.contract import Judgement
-from checkers.following.follow import Follower
 from checkers.following.keys import OF_KEYS, KeyState
 from checkers.following.suspects import Suspect
-from checkers.history.history import HISTORY, RunSources, load_run, table
+from checkers.history.history import HISTORY, table
 from checkers.verdict import Anomaly
-from tests.checkers.following.test_follow import in_time
+from tests.support.checkers import followed
+from tests.support.checkers.followed import in_time
 from tests.support.histories.golden import ALL_GOLDEN
 from tests.support.histories.golden import compacted_passes as passes
 from tests.support.histories.golden.compacted import LAST, write
@@ -36,30 +34,15 @@ CUTS = 12
 
 
 def follow(folder: Path, story: Story, cuts: Sequence[int]) -> tuple[Anomaly, ...]:
-    """Write a story's history in segments that end at these rows, and look after each; the first
-    alarm."""
-    history = folder / "history"
-    history.mkdir(parents=True)
-    (folder / "plan.json").write_text("{}")
-
-    def live() -> RunSources:
-        told = story.sources()
-        return replace(load_run(folder), cluster=told.cluster, faults=told.faults)
-
-    follower = Follower(plan=story.plan, live=live)
+    """Look after each of the pieces that end at these rows; the first alarm."""
     rows = recorded(story)
-    for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
-        part = table(HISTORY, rows[begin:end])
-        pyarrow.parquet.write_table(part, history / f"all-{number:06d}.parquet")
-        if found := follower.look(history):
-            return found
-    return follower.finish()
+    ends = zip([0, *cuts], [*cuts, len(rows)], strict=True)
+    return followed.follow(folder, story, (rows[begin:end] for begin, end in ends))
 
 
 def recorded(story: Story) -> list[Row]:
     """The rows before the final reads, in the order in which clients record them."""
-    rows = [row for row in story.history if not row["f"].startswith(("final", "keyed-read"))]
-    return sorted(rows, key=lambda row: row["complete_ns"] or row["invoke_ns"])
+    return followed.recorded(story, but=("final", "keyed-read"))
 
 
 @pytest.mark.parametrize(

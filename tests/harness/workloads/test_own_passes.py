@@ -1,6 +1,7 @@
 """Passes over a compacted topic with our own client, against scripted brokers."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from harness.simulation.recording import History
@@ -20,7 +21,7 @@ def read(logs: Logs, seconds: float, *, every_s: float = 1.0) -> History:
     world = logs.world.world
     history = History("passes", 1000, lambda: world.now_ns)
     config: Any = client_config(
-        folder=".",  # type: ignore[arg-type]
+        folder=Path(),
         bootstrap=f"{logs.world.hosts[1].address}:{PORT}",
         partitions=len(logs.leaders),
         passes_every_s=every_s,

@@ -8,7 +8,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from nodes.controller import controller as decisions
+from nodes.controller import elections
 from nodes.ids import NodeId, Offset
+from nodes.server.controller import controller as quorum_controller
 from nodes.server.controller.controller import TICK_MS
 from tests.support.nodes.controller_node import ME, OTHER, Node, in_loop
 
@@ -229,6 +232,29 @@ def test_ticks_fence_silent_brokers() -> None:
         await node.quorum_controller.stop()
         await node.quorum_controller.stop()
         assert node.publisher.image.features["metadata.version"] == 23
+
+    asyncio.run(main())
+
+
+def test_a_tick_with_many_changes_is_followed_by_another_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have left some: here the partitions that a silent broker leads, one for each tick."""
+    for module in (decisions, elections, quorum_controller):
+        monkeypatch.setattr(module, "CHANGES_AT_ONCE", 1)
+    monkeypatch.setattr(quorum_controller, "TICK_MS", 3_600_000)
+
+    async def main() -> None:
+        node = Node(session_timeout_ms=0.0)
+        node.quorum.lead()
+        await node.brokers(2)
+        by_hand = [{"partition_index": i, "broker_ids": [1, 2]} for i in range(5)]
+        await node.create(assignments=by_hand, num_partitions=-1, replication_factor=-1)
+        node.quorum_controller.start()
+        fenced = asyncio.Event()
+        node.publisher.subscribe(lambda image, _: None if image.active(ME) else fenced.set())
+        await asyncio.wait_for(fenced.wait(), 20)
+        await node.quorum_controller.stop()
 
     asyncio.run(main())
 

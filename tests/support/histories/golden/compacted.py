@@ -59,6 +59,20 @@ def lose(s: Story, topic: str = ALL, *, offset: int = LAST) -> None:
     ]
 
 
+def lose_with_the_deposed_leader(s: Story) -> None:
+    """The last record of key 7 is at offset 10; it was acknowledged with acks=1, and is gone with
+    its leader."""
+    compact(s, ONE)
+    write(s, ONE, 97, 9.4, offset=10, key=7)
+    write(s, ONE, 98, 5.2, offset=9, key=7, type="info")
+    for row in s.history:
+        if (row["f"], row.get("topic"), row.get("offset")) == ("keyed-read", ONE, 9):
+            row.update(key=7, value=v(ONE, 98))
+    for row in s.rows("keyed-write", ONE):
+        if row["value"] == v(ONE, 10):
+            row["type"] = "info"
+
+
 def end_at(s: Story, offset: int) -> None:
     """The log has more offsets than usual."""
     s.rows("final-read-end", ALL)[0]["offset"] = offset
@@ -186,16 +200,8 @@ def tombstone_is_removed_by_a_fast_clock(s: Story) -> None:
 
 @golden("VALID", {("lost-key", "stale"): (P, 1)}, cause="replaced node 1 as leader at 10.000 s")
 def key_is_lost_with_the_deposed_leader(s: Story) -> None:
-    """Acknowledged with acks=1 by node 1 just before it was killed; no later write of the key."""
-    compact(s, ONE)
-    write(s, ONE, 97, 9.4, offset=10, key=7)
-    write(s, ONE, 98, 5.2, offset=9, key=7, type="info")
-    for row in s.history:
-        if (row["f"], row.get("topic"), row.get("offset")) == ("keyed-read", ONE, 9):
-            row.update(key=7, value=v(ONE, 98))
-    for row in s.rows("keyed-write", ONE):
-        if row["value"] == v(ONE, 10):
-            row["type"] = "info"
+    """Acknowledged by node 1 just before it was killed; no later write of the key."""
+    lose_with_the_deposed_leader(s)
 
 
 @golden("UNKNOWN", {("unseen", None): (U, 1)}, because="1 partitions were not read to the end")

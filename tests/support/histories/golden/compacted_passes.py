@@ -10,6 +10,7 @@ from tests.support.histories.golden.compacted import (
     compact,
     delete_key_1,
     end_at,
+    lose_with_the_deposed_leader,
     write,
 )
 from tests.support.histories.story import ALL, ONE, Row, S, Story, v
@@ -64,6 +65,15 @@ def start(s: Story, topic: str = ALL, **configs: int) -> Records:
     """The story of a compacted topic; return what its log has in the end."""
     compact(s, topic, **configs)
     return records(s, topic)
+
+
+def append(s: Story, at_s: float, *, offset: int, until_s: int, type: str = "ok") -> None:
+    """One more write of key 1, which ends the log."""
+    told = offset if type == "ok" else None
+    write(s, ALL, 97, at_s, offset=told, key=1, type=type, complete_ns=until_s * S)
+    s.read_in_the_end(ALL, offset, v(ALL, 97), key=1)
+    s.rows("final-read", ALL)[0]["f"] = "keyed-read"
+    end_at(s, offset + 1)
 
 
 @golden("VALID")
@@ -122,10 +132,7 @@ def only_the_second_pass_came_to_the_record(s: Story) -> None:
 def record_is_acknowledged_while_passes_are_under_way(s: Story) -> None:
     """Near miss: nobody knew of it before the second pass began."""
     log = start(s)
-    write(s, ALL, 97, 24, offset=20, key=1, complete_ns=31 * S)
-    s.read_in_the_end(ALL, 20, v(ALL, 97), key=1)
-    s.rows("final-read", ALL)[0]["f"] = "keyed-read"
-    end_at(s, 21)
+    append(s, 24, offset=20, until_s=31)
     passes(s, log, log, log, log | {20: (1, v(ALL, 97))}, reached=21)
 
 
@@ -133,10 +140,7 @@ def record_is_acknowledged_while_passes_are_under_way(s: Story) -> None:
 def later_write_lies_behind_the_passes(s: Story) -> None:
     """Near miss: it superseded the record while each pass was under way."""
     log = start(s)
-    write(s, ALL, 97, 26, offset=21, key=1, complete_ns=40 * S)
-    s.read_in_the_end(ALL, 21, v(ALL, 97), key=1)
-    s.rows("final-read", ALL)[0]["f"] = "keyed-read"
-    end_at(s, 22)
+    append(s, 26, offset=21, until_s=40)
     passes(s, log, without(log, *of_key(log, 1)), reached=21)
 
 
@@ -144,10 +148,7 @@ def later_write_lies_behind_the_passes(s: Story) -> None:
 def later_write_lies_behind_the_first_pass_only(s: Story) -> None:
     """The second one passed it."""
     log = start(s)
-    write(s, ALL, 97, 26, offset=21, key=1, complete_ns=40 * S)
-    s.read_in_the_end(ALL, 21, v(ALL, 97), key=1)
-    s.rows("final-read", ALL)[0]["f"] = "keyed-read"
-    end_at(s, 22)
+    append(s, 26, offset=21, until_s=40)
     gone = without(log, *of_key(log, 1))
     for end in passes(s, log, gone, reached=21)[2:]:
         end["offset"] = 22
@@ -157,10 +158,7 @@ def later_write_lies_behind_the_first_pass_only(s: Story) -> None:
 def write_of_unknown_outcome_may_have_come_late(s: Story) -> None:
     """Near miss: it was not over when the first of two passes began."""
     log = start(s)
-    write(s, ALL, 97, 24, key=1, type="info", complete_ns=26 * S)
-    s.read_in_the_end(ALL, 20, v(ALL, 97), key=1)
-    s.rows("final-read", ALL)[0]["f"] = "keyed-read"
-    end_at(s, 21)
+    append(s, 24, offset=20, until_s=26, type="info")
     gone = without(log, *of_key(log, 1))
     passes(s, log, gone, gone, log | {20: (1, v(ALL, 97))})
     s.rows("keyed-pass", ALL)[-1]["offset"] = 21
@@ -271,16 +269,8 @@ def pass_is_given_a_refused_write(s: Story) -> None:
     cause="replaced node 1 as leader at 10.000 s",
 )
 def passes_miss_what_the_deposed_leader_had(s: Story) -> None:
-    """Acknowledged with acks=1 by node 1 just before it was killed; no later write of the key."""
-    compact(s, ONE)
-    write(s, ONE, 97, 9.4, offset=10, key=7)
-    write(s, ONE, 98, 5.2, offset=9, key=7, type="info")
-    for row in s.history:
-        if (row["f"], row.get("topic"), row.get("offset")) == ("keyed-read", ONE, 9):
-            row.update(key=7, value=v(ONE, 98))
-    for row in s.rows("keyed-write", ONE):
-        if row["value"] == v(ONE, 10):
-            row["type"] = "info"
+    """Acknowledged by node 1 just before it was killed; no later write of the key."""
+    lose_with_the_deposed_leader(s)
     passes(s, records(s, ONE), topic=ONE)
 
 

@@ -1,10 +1,12 @@
 """Restarts under load: whatever was acknowledged by acks=all is where it was said to be.
 
 Real nodes, a real client that never stops sending; the nodes are told to stop one after another,
-or all of them are killed at once.
+or all of them are killed at once. The client is highwater's own: librdkafka's may write a record
+twice by itself when a leader changes (docs/findings/librdkafka-idempotent-duplicates.md).
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,7 +51,7 @@ def under_load(
     """Send all the while that `outage` lasts, and read everything afterwards."""
     require("root", "netns")
     with cluster(place) as (target, system):
-        with sending(target, system, RATE_PER_S) as answers:
+        with sending(target, system, RATE_PER_S, "own") as answers:
             time.sleep(SETTLE_S)
             outage(target, system, answers)
             time.sleep(SETTLE_S)
@@ -64,7 +66,8 @@ def check(answers: Answers, found: dict[int, bytes]) -> None:
     acknowledged = dict(zip(answers.offsets, answers.values, strict=True))
     assert len(acknowledged) == len(answers.offsets)
     assert {offset: found.get(offset) for offset in acknowledged} == acknowledged
-    assert len(set(found.values())) == len(found)
+    times = Counter(found.values())
+    assert {value: count for value, count in times.items() if count > 1} == {}
 
 
 @pytest.mark.slow

@@ -186,6 +186,6 @@ class OwnSender:
     def _ended(self, partition: int, ended: EndedMessages, node: int | None) -> None:
         for message in ended.messages:
             if ended.end is MessageOutcome.OK:
-                self.answers.acknowledged(ended.offset or 0, message.payload or b"")
+                self.answers.acknowledged(ended.offset, message.payload or b"")
             else:
                 self.answers.failures.append(ended.error or ended.end.name)

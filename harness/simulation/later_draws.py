@@ -75,7 +75,7 @@ def add(plan: Plan, seed: int, *, least_segment_bytes: int) -> Plan:
     plan = plan.model_copy(update=_load(plan, _stream("load", seed)))
     plan = _with_groups(plan, _stream("groups", seed))
     plan = _with_compaction(plan, _stream("compaction", seed))
-    plan = _with_workloads(plan, _stream("workloads", seed))
+    plan = workload_draws.with_sessions_kept(_with_workloads(plan, _stream("workloads", seed)))
     plan = workload_draws.with_isolation(plan, _stream("isolation", seed))
     plan = workload_draws.with_more_topics(plan, _stream("topics of groups", seed))
     plan = _with_keys(plan, _stream("keys", seed), least_segment_bytes)

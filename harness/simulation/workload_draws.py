@@ -27,8 +27,12 @@ ACCOUNTS: Final = "accounts"
 PAYMENTS: Final = "payments"
 """The topic with transactions."""
 SESSIONS_MS: Final = (500, 1_500, 6_000)
+DELAYS_IN_SESSION: Final = 6
+"""A member gets its assignment, asks for its offsets, waits a third of the session and sends its
+heartbeat: four packets' delays and a third."""
 LIVES_S: Final = (0.0, 2.5, 6.0)
 TRANSACTIONS_PER_S: Final = (5.0, 20.0)
+_WITH_MEMBERS: Final = GroupWorkload | CopyWorkload
 
 
 def add(plan: Plan, rng: random.Random) -> Plan:
@@ -124,11 +128,34 @@ def with_more_topics(plan: Plan, rng: random.Random) -> Plan:
     return plan.model_copy(update={"more_workloads": tuple(further)})
 
 
+def members_stay(plan: Plan) -> bool:
+    """Whether the network is fast enough for the sessions of all groups."""
+    least_ms = _least_session_ms(plan)
+    members = (each for each in plan.more_workloads if isinstance(each, _WITH_MEMBERS))
+    return all(each.session_timeout_ms >= least_ms for each in members)
+
+
+def with_sessions_kept(plan: Plan) -> Plan:
+    """Return the plan with longer sessions where the network is too slow for those drawn: a group
+    whose members are removed after each rebalance does nothing."""
+    least_ms = _least_session_ms(plan)
+    enough = min(each for each in SESSIONS_MS if each >= least_ms)
+    further = [
+        each.model_copy(update={"session_timeout_ms": max(each.session_timeout_ms, enough)})
+        if isinstance(each, _WITH_MEMBERS)
+        else each
+        for each in plan.more_workloads
+    ]
+    return plan.model_copy(update={"more_workloads": tuple(further)})
+
+
+def _least_session_ms(plan: Plan) -> float:
+    return DELAYS_IN_SESSION * (plan.simulated.latency_ms[1] + plan.simulated.jitter_ms[1])
+
+
 def groups(plan: Plan) -> tuple[str, ...]:
     """Return the groups of the plan's further workloads."""
-    return tuple(
-        each.group for each in plan.more_workloads if isinstance(each, GroupWorkload | CopyWorkload)
-    )
+    return tuple(each.group for each in plan.more_workloads if isinstance(each, _WITH_MEMBERS))
 
 
 def transactional(plan: Plan) -> bool:

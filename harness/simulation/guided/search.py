@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from harness.plans.plan import PlanError
-from harness.simulation import swarm
+from harness.simulation import swarm, workload_draws
 from harness.simulation.campaign import FAILED, INVALID, Candidate, Result, Task, prepared
 from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
@@ -85,8 +85,8 @@ class GuidedSearch:
 
     def _task_of(self, draft: Draft) -> Task | None:
         """Return the task of a changed draft; None if it cannot be run, because what it aims at is
-        gone, or says nothing, because its followers cannot keep up."""
-        if not swarm.followers_keep_up(draft.plan):
+        gone, or says nothing, because its followers or members cannot keep up."""
+        if not (swarm.followers_keep_up(draft.plan) and workload_draws.members_stay(draft.plan)):
             return None
         try:
             schedule = draft.schedule()

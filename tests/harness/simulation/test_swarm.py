@@ -4,6 +4,7 @@ import tomllib
 from collections import Counter
 
 from harness.plans.plan import Plan, build, load
+from harness.plans.workloads import CopyWorkload, GroupWorkload
 from harness.run.prepare import prepare
 from harness.simulation import later_draws, swarm, workload_draws
 from nemesis.faults.catalogue import FAULTS
@@ -40,6 +41,21 @@ def test_followers_of_each_drawn_plan_keep_up() -> None:
     not in sync long after the load had ended, and the unmodified broker was accused."""
     plan = base()
     assert all(swarm.followers_keep_up(swarm.draw_plan(plan, seed)) for seed in range(1, 1001))
+
+
+def test_members_of_each_drawn_plan_stay() -> None:
+    """A session of 500 ms on a network with delays of 100 ms once ended after each rebalance, so
+    that nothing was copied."""
+    plan = base()
+    drawn = [swarm.draw_plan(plan, seed) for seed in range(1, 1001)]
+    assert all(workload_draws.members_stay(each) for each in drawn)
+    sessions = {
+        each.session_timeout_ms
+        for one in drawn
+        for each in one.more_workloads
+        if isinstance(each, GroupWorkload | CopyWorkload)
+    }
+    assert sessions == set(workload_draws.SESSIONS_MS)
 
 
 def test_drawn_plan_keeps_name_topics_and_acks() -> None:

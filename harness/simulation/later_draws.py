@@ -264,16 +264,29 @@ def _with_replaced_coordinators(plan: Plan) -> Plan:
     return _with_fault(plan, ISOLATED, **{ISOLATED: cut})
 
 
+def producers_stay_known(plan: Plan) -> bool:
+    """Whether brokers remember each producer until its last batch can have come."""
+    if EXPIRY not in plan.broker:
+        return True
+    remembered_ms = int(plan.broker[EXPIRY])
+    return remembered_ms > plan.workload.message_timeout_ms and not _batches_may_be_late(plan)
+
+
+def _batches_may_be_late(plan: Plan) -> bool:
+    """Whether a batch may come long after its time-out. Unusual producers have none."""
+    late = plan.workload.zombie_batches or plan.simulated.unusual_producers > 0
+    return late or any(
+        name == LATE or name.startswith(("clock.", "pause")) for name in plan.nemesis.faults
+    )
+
+
 def _with_expiring_producers(plan: Plan, rng: random.Random) -> Plan:
     """Sometimes let brokers forget producers that wrote nothing for some seconds.
 
     They would also take a batch that comes that late for a new one, so nothing may be late.
     """
     simulated, timeout_ms = plan.simulated, plan.workload.message_timeout_ms
-    late = plan.workload.zombie_batches or any(
-        name == LATE or name.startswith(("clock.", "pause")) for name in plan.nemesis.faults
-    )
-    if rng.random() >= 0.7 or late or timeout_ms > MAX_TIMEOUT_MS:
+    if rng.random() >= 0.7 or _batches_may_be_late(plan) or timeout_ms > MAX_TIMEOUT_MS:
         return plan
     if not (simulated.transactional_producers or simulated.compacting_producers):
         return plan
@@ -303,7 +316,7 @@ def _with_impatient_producers(plan: Plan, rng: random.Random) -> Plan:
 
 def _with_unusual_batches(plan: Plan, rng: random.Random) -> Plan:
     """Sometimes let producers send batches of unusual forms, and wrong ones."""
-    if rng.random() >= 0.25:
+    if rng.random() >= 0.25 or EXPIRY in plan.broker:
         return plan
     simulated = plan.simulated.model_copy(update={"unusual_producers": rng.randint(1, 2)})
     return plan.model_copy(update={"simulated": simulated})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from harness.plans.plan import PlanError
-from harness.simulation import swarm, workload_draws
+from harness.simulation import later_draws, swarm, workload_draws
 from harness.simulation.campaign import FAILED, INVALID, Candidate, Result, Task, prepared
 from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
@@ -24,6 +24,12 @@ FRESH: Final = 0.25
 """The share of candidates that a swarm's seed draws; of the first round all."""
 CONTINUED: Final = 0.5
 """The share of candidates that go on otherwise from a rare state. The rest changes anything."""
+FITTING: Final = (
+    swarm.followers_keep_up,
+    workload_draws.members_stay,
+    later_draws.producers_stay_known,
+)
+"""What holds for the settings of each plan that a swarm draws."""
 
 
 class GuidedSearch:
@@ -85,8 +91,8 @@ class GuidedSearch:
 
     def _task_of(self, draft: Draft) -> Task | None:
         """Return the task of a changed draft; None if it cannot be run, because what it aims at is
-        gone, or says nothing, because its followers or members cannot keep up."""
-        if not (swarm.followers_keep_up(draft.plan) and workload_draws.members_stay(draft.plan)):
+        gone, or says nothing, because its settings do not fit together."""
+        if not all(fits(draft.plan) for fits in FITTING):
             return None
         try:
             schedule = draft.schedule()

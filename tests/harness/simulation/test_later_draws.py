@@ -79,10 +79,12 @@ def test_producers_are_forgotten_only_where_no_batch_comes_late() -> None:
     plan = build(load("simulation"), where="simulation")
     for seed in SEEDS:
         drawn = swarm.draw_plan(plan, seed)
+        assert later_draws.producers_stay_known(drawn)
         expires_ms = int(drawn.broker.get("producer.id.expiration.ms", 86_400_000))
         if expires_ms < 86_400_000:
             assert expires_ms > drawn.workload.message_timeout_ms
             assert not drawn.workload.zombie_batches
+            assert not drawn.simulated.unusual_producers
             assert not {later_draws.LATE, "pause", "clock.jump"} & set(drawn.nemesis.faults)
 
 

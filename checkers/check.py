@@ -262,7 +262,7 @@ def _anomaly(
     removal = None if start is None else start.removal(whole_run)
     if start is not None and removal is not Removal.TOO_EARLY:
         text = start.text(whole_run)
-    settings = _settings(frames, kept[0], cause, examples)
+    settings = _settings(frames, kind, kept[0], cause, examples)
     settings = of_group(settings, frames.plan, group["group"])
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
@@ -324,15 +324,22 @@ def _of_coordinator(kind: str, aspect: str | None) -> bool:
 
 
 def _settings(
-    frames: Frames, topic: str | None, cause: Cause | None, examples: Sequence[Mapping[str, Any]]
+    frames: Frames,
+    kind: str,
+    topic: str | None,
+    cause: Cause | None,
+    examples: Sequence[Mapping[str, Any]],
 ) -> Settings:
     """Return the weakest settings between the first anomaly and the end of its cause; without a
     cause, until the end of the run."""
     first_ns = min((row["invoke_ns"] for row in examples if "invoke_ns" in row), default=0)
     over_ns = FOREVER_NS if cause is None else cause.near_until_ns
-    if topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+    internal = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+    if internal and cause is None:
+        first_ns = 0
+    elif cause is not None and (internal or kind in _EXPLAINED_BY_TIME):
         # The loss is seen after its cause.
-        first_ns = 0 if cause is None else min(first_ns, cause.from_ns)
+        first_ns = min(first_ns, cause.from_ns)
     return frames.settings(topic, first_ns, over_ns)
 
 

@@ -8,6 +8,7 @@ that only its leader had, and its number.
 
 from collections.abc import Sequence
 
+from checkers.causes.leadership_terms import LAST_EPOCH
 from checkers.causes.state_loss import VIEW_SLACK_NS
 from checkers.engines.engine import Column, Engine, Frame, listed
 from checkers.history.history import TP
@@ -160,7 +161,7 @@ def first_leader_change(
 ) -> Frame:
     """Return op, topic, partition, cause_id: the first leader change around a row's `invoke_ns`, or
     from the column `since` on. Changes into epochs beyond the column `up_to`, if known, do not
-    count.
+    count; a quorum loss may change any epoch.
 
     evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
     """
@@ -168,7 +169,8 @@ def first_leader_change(
     key = ["op", *TP]
     near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
     if up_to is not None:
-        near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
+        of_quorum = F.col("epoch") == F.lit(LAST_EPOCH)
+        near = near & (of_quorum | F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True)))
     rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
     return (
         evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))

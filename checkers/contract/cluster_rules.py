@@ -6,6 +6,7 @@ These rows are part of the one table in `contract`.
 from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
+    BEREFT,
     NO_CAUSE_RECORDABLE,
     NOT_SETTLED,
     QUORUM_LOST,
@@ -22,6 +23,15 @@ REAL_TIME: tuple[Rule, ...] = (
         "a write that begins after an acknowledgement is appended behind the acknowledged write, "
         "whichever client sends it",
         "Kafka: log; Herlihy and Wing: linearizability",
+    ),
+    rule(
+        Condition(
+            "the partition lost records with permission after the read, and no later read reached "
+            "that end again", lambda c: c.aspect == BEREFT,
+        ), "uncommitted-read", _INFORMATIONAL,
+        "the log may end earlier than before ever after; records that were read and are gone are "
+        "another anomaly",
+        "KIP-101; KIP-207; KIP-966",
     ),
     rule(
         Condition(
@@ -146,7 +156,7 @@ PROGRESS: tuple[Rule, ...] = (
     ),
     rule(
         Condition(
-            "the partition had lost records with permission", lambda c: c.aspect == "bereft"
+            "the partition had lost records with permission", lambda c: c.aspect == BEREFT
         ), "refused-head", _PERMITTED,
         "the producer's state was lost with the records",
         "KIP-360",

@@ -38,6 +38,8 @@ SENT_AGAIN: Final = "sent-again"
 """The aspect of a position that went back to a commit which its client may have sent twice."""
 BOTH_COMMITTED: Final = "both-committed"
 """The aspect of two owners of a partition of which both committed."""
+BEREFT: Final = "bereft"
+"""The aspect of an anomaly in a partition that had lost committed records with permission."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
 """The aspect of an aborted read for which the reader had asked."""
 

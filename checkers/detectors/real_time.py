@@ -7,9 +7,12 @@ task orders a whole partition.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from checkers.engines.engine import Frame, div, left_join
+import pyarrow as pa
+
+from checkers.contract.conditions import BEREFT
+from checkers.engines.engine import Frame, as_frame, div, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.slices import OFFSETS
@@ -20,6 +23,16 @@ BUCKET_NS = 100_000_000
 BUCKET_OFFSETS = OFFSETS
 """How many offsets one task orders together. A bucket with two offsets that seem out of order is
 examined closely."""
+
+_LOSSES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("number", pa.int32()),
+        ("from_ns", pa.int64()),
+        ("until_ns", pa.int64()),
+    ]
+)
 
 
 def reordered_acks(frames: Frames) -> Iterator[Frame]:
@@ -125,30 +138,32 @@ def _marks(frames: Frames, late: Frame) -> Frame:
 def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
     before (other_offset): the record was not committed then, or the end went back. aspect deposed:
-    a leader told it that was none any more by then."""
-    F = frames.engine.functions
+    a leader told it that was none any more by then; bereft: the partition has lost records with
+    permission since, and no consumer was given one at or beyond that end after the loss."""
     asks = frames.watermark_rows
-    back = frames.none_if_empty(
-        _overtaken(
-            frames,
-            _lasting(frames),
-            asks.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
-        )
-    )
+    back = frames.none_if_empty(_overtaken(frames, _lasting(frames), _moments(frames, asks)))
     if back is None:
         return
+    F = frames.engine.functions
     found = frames.engine.materialize(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
     found = left_join(found, _deposed(frames, found), on=["op", *TP])
+    found = frames.engine.materialize(frames.with_leader_change(found))
     yield evidence(
         frames.engine,
-        frames.with_leader_change(found),
+        _with_earlier_losses(frames, found),
         kind=F.lit("uncommitted-read"),
         other_offset=F.col("passed") - F.lit(1),
     )
 
 
+def _moments(frames: Frames, asks: Frame) -> Frame:
+    """op, topic, partition, at_ns, offset of the asks."""
+    return asks.select("op", *TP, frames.engine.functions.col("invoke_ns").alias("at_ns"), "offset")
+
+
 def _lasting(frames: Frames) -> Frame:
-    """topic, partition, at_ns, offset behind the last record of each poll that was not taken back.
+    """topic, partition, began_ns, at_ns, offset behind the last record of each poll that was not
+    taken back.
 
     Whether it might be taken back, truncated-read and inconsistent-offset say; an end that is told
     after that is right to be below it.
@@ -162,11 +177,14 @@ def _lasting(frames: Frames) -> Frame:
         for taken in (two, gone):
             rows = rows.join(taken.select(*TP, "offset"), on=[*TP, "offset"], how="left_anti")
         polls = rows.groupBy("op", *TP).agg(
-            F.max("offset").alias("last_offset"), F.max("complete_ns").alias("complete_ns")
+            F.max("offset").alias("last_offset"),
+            F.min("invoke_ns").alias("invoke_ns"),
+            F.max("complete_ns").alias("complete_ns"),
         )
     beyond = (F.col("last_offset") + F.lit(1)).alias("offset")
     known = polls.where(F.col("complete_ns").isNotNull())
-    return known.select(*TP, F.col("complete_ns").alias("at_ns"), beyond)
+    began, ended = F.col("invoke_ns").alias("began_ns"), F.col("complete_ns").alias("at_ns")
+    return known.select(*TP, began, ended, beyond)
 
 
 def _deposed(frames: Frames, answers: Frame) -> Frame:
@@ -182,32 +200,106 @@ def _deposed(frames: Frames, answers: Frame) -> Frame:
     return pairs.select("op", *TP).distinct().withColumn("aspect", F.lit("deposed"))
 
 
-def _overtaken(frames: Frames, marks: Frame, asks: Frame) -> Frame:
+def _with_earlier_losses(frames: Frames, found: Frame) -> Frame:
+    """Fill aspect bereft and `cause_id` of the answers that have neither, and that a loss with
+    permission explains, however long ago it was."""
+    F, engine = frames.engine.functions, frames.engine
+    open_ = frames.none_if_empty(found.where(F.col("cause_id").isNull() & F.col("aspect").isNull()))
+    losses = None if open_ is None else _permitted_losses(frames, open_)
+    if open_ is None or losses is None:
+        return found
+    right = engine.materialize(_bereft(frames, _moments(frames, open_), losses))
+    joined = left_join(found, right, on=["op", *TP])
+    bereft = F.when(F.col("number").isNotNull(), F.lit(BEREFT)).otherwise(F.col("aspect"))
+    cause = F.coalesce("number", "cause_id")
+    return joined.withColumn("aspect", bereft).withColumn("cause_id", cause)
+
+
+def _permitted_losses(frames: Frames, asks: Frame) -> Frame | None:
+    """The rows of _LOSSES in the partitions of the asks: each cause that may have taken committed
+    records with permission, since when it may have affected clients, and until when one may have
+    been given a record that it took (as `matching.possible_causes` has it); None without any."""
+    places = frames.engine.rows(asks.select(*TP).distinct())
+    concerned = {(row["topic"], row["partition"]) for row in places}
+    rows = [
+        {
+            "topic": cause.topic, "partition": cause.partition, "number": number,
+            "from_ns": cause.from_ns,
+            "until_ns": cause.near_until_ns if cause.of_state else cause.until_ns,
+        }
+        for number, cause in enumerate(frames.causes.causes)
+        if (cause.topic, cause.partition) in concerned
+        and cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
+    ]  # fmt: skip
+    return as_frame(frames.engine, rows, _LOSSES) if rows else None
+
+
+def _bereft(frames: Frames, asks: Frame, losses: Frame) -> Frame:
+    """op, topic, partition, number of a loss, of the asks (see `_overtaken`) after some loss, if no
+    consumer was given a record at or beyond that end again in between.
+
+    An end below the offset from which records were lost may be right, too: who reads committed
+    records is told where the first open transaction begins, whose end may be among the lost.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    since = [*TP, "since_ns"]
+    begun = asks.join(losses, on=TP, how="inner").where(F.col("from_ns") <= F.col("at_ns"))
+    asked = begun.groupBy("op", *TP, "at_ns", "offset").agg(F.max("until_ns").alias("since_ns"))
+    asked = engine.materialize(asked)
+    again = _overtaken(frames, _after_losses(frames, losses), asked, within=since)
+    right = asked.join(engine.materialize(again), on=["op", *TP], how="left_anti")
+    last = losses.groupBy(*TP, F.col("until_ns").alias("since_ns"))
+    last = engine.materialize(last.agg(F.min("number").alias("number")))
+    return right.join(last, on=since, how="inner").select("op", *TP, "number")
+
+
+def _after_losses(frames: Frames, losses: Frame) -> Frame:
+    """The marks (see `_overtaken`) of polls that began after some loss, with since_ns: the last
+    until_ns before. What is in the bucket of that moment does not count as after it."""
+    F, engine, window = frames.engine.functions, frames.engine, frames.engine.window
+    places = engine.materialize(losses.select(*TP).distinct())
+    marks = _lasting(frames).join(places, on=TP, how="left_semi")
+    bucket = div(engine, "began_ns", BUCKET_NS).alias("bucket")
+    marks = engine.materialize(marks.select(*TP, "at_ns", "offset", bucket))
+    next_bucket = (div(engine, "until_ns", BUCKET_NS) + F.lit(1)).alias("bucket")
+    never = F.lit(None).cast("bigint").alias("until_ns")
+    ended = losses.select(*TP, next_bucket, "until_ns")
+    steps = marks.select(*TP, "bucket", never).unionByName(ended).groupBy(*TP, "bucket")
+    steps = steps.agg(F.max("until_ns").alias("until_ns"))
+    along = window.partitionBy(*TP).orderBy("bucket")
+    since = F.max("until_ns").over(along.rowsBetween(window.unboundedPreceding, window.currentRow))
+    steps = steps.select(*TP, "bucket", since.alias("since_ns"))
+    known = engine.materialize(steps.where(F.col("since_ns").isNotNull()))
+    return marks.join(known, on=[*TP, "bucket"], how="inner").drop("bucket")
+
+
+def _overtaken(frames: Frames, marks: Frame, asks: Frame, *, within: Sequence[str] = TP) -> Frame:
     """The asks (op, topic, partition, at_ns, offset) for which some mark (topic, partition, at_ns,
-    offset) of an earlier moment has a greater offset; passed: the greatest of those."""
+    offset) of an earlier moment has a greater offset; passed: the greatest of those. within: the
+    columns that are equal for both."""
     F, window = frames.engine.functions, frames.engine.window
     bucket = div(frames.engine, "at_ns", BUCKET_NS).alias("bucket")
     none = F.lit(None).cast("bigint")
     # What happens at one moment is in no order: there a mark comes behind every ask.
     asked = asks.select(
-        *TP, "at_ns", bucket, F.lit(0).alias("turn"), "op", "offset", none.alias("mark")
+        *within, "at_ns", bucket, F.lit(0).alias("turn"), "op", "offset", none.alias("mark")
     )
     marked = marks.select(
-        *TP, "at_ns", bucket, F.lit(1).alias("turn"), none.alias("op"), none.alias("offset"),
+        *within, "at_ns", bucket, F.lit(1).alias("turn"), none.alias("op"), none.alias("offset"),
         F.col("offset").alias("mark"),
     )  # fmt: skip
     events = frames.engine.materialize(asked.unionByName(marked))
-    along = window.partitionBy(*TP).orderBy("bucket")
-    tops = events.groupBy(*TP, "bucket").agg(F.max("mark").alias("top"))
+    along = window.partitionBy(*within).orderBy("bucket")
+    tops = events.groupBy(*within, "bucket").agg(F.max("mark").alias("top"))
     earlier = F.max("top").over(along.rowsBetween(window.unboundedPreceding, -1))
-    tops = tops.select(*TP, "bucket", earlier.alias("earlier"))
-    inside = window.partitionBy(*TP, "bucket").orderBy("at_ns", "turn")
+    tops = tops.select(*within, "bucket", earlier.alias("earlier"))
+    inside = window.partitionBy(*within, "bucket").orderBy("at_ns", "turn")
     before = F.max("mark").over(inside.rowsBetween(window.unboundedPreceding, window.currentRow))
-    steps = events.select(*TP, "bucket", "op", "offset", before.alias("before"))
-    compared = steps.where(F.col("op").isNotNull()).join(tops, on=[*TP, "bucket"], how="inner")
+    steps = events.select(*within, "bucket", "op", "offset", before.alias("before"))
+    compared = steps.where(F.col("op").isNotNull()).join(tops, on=[*within, "bucket"], how="inner")
     nothing = F.lit(-1)
     passed = F.greatest(F.coalesce("before", nothing), F.coalesce("earlier", nothing))
-    return compared.select("op", *TP, "offset", passed.alias("passed")).where(
+    return compared.select("op", *within, "offset", passed.alias("passed")).where(
         F.col("offset") < F.col("passed")
     )
 

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from checkers.causes.producer_epochs import EpochBump, Reason
+from checkers.contract.conditions import BEREFT
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.history.history import REFUSED_HEAD, TIMED_OUT, TP
 
-BEREFT = "bereft"
-"""The aspect of a refusal in a partition that had lost records with permission."""
 OVERTAKEN = "overtaken"
 """The aspect of a refusal after a later batch was accepted in a log that does not begin at 0."""
 

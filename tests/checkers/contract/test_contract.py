@@ -224,6 +224,7 @@ NOT_RECORDED = {"cause_recorded": False}
         ("uncommitted-read", Context(acks=1, cause_recorded=False), "unknown"),
         ("uncommitted-read", Context(acks=1, cause=SOLE), "informational"),
         ("uncommitted-read", Context(acks=1, state_loss_uncertain=True), "unknown"),
+        ("uncommitted-read", Context(acks=1, aspect="bereft"), "informational"),
         ("uncommitted-read", Context(acks=1), "forbidden"),
         ("contradicted-evidence", Context(acks=1, aspect="files"), "forbidden"),
         ("contradicted-evidence", Context(acks=1, aspect="files", settled=False), "unknown"),

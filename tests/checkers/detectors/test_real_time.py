@@ -1,14 +1,17 @@
-"""Writes that were overtaken are found wherever they are, against plain Python."""
+"""What was overtaken is found wherever it is, and what explains it, against plain Python."""
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from checkers.detectors import real_time
 from checkers.engines.engine import DuckDbEngine
 from checkers.frames.frames import Frames
-from checkers.history.history import HISTORY, RunSources, table
+from checkers.history.history import CLUSTER, HISTORY, RunSources, table
+
+S = 1_000_000_000
 
 Write = tuple[int, int]
 """When a write was invoked and acknowledged; its place in a list is its offset."""
@@ -84,3 +87,87 @@ def test_every_overtaken_write_is_found(
     ]
     assert len(expected) > 20
     assert sorted(found) == expected
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Of a topic in which unclean elections are allowed, or not; all times are seconds. polls:
+    (invoked, completed, last offset); asks: (invoked, end offset); elections: of nodes out of
+    sync."""
+
+    allowed: bool
+    polls: Sequence[tuple[int, int, int]]
+    asks: Sequence[tuple[int, int]]
+    elections: Sequence[int]
+
+    def after_losses(self) -> Iterator[tuple[int, str | None]]:
+        """(invoked, aspect) of the asks that were told an end at or below what was read before.
+
+        An election may affect clients from 2 s before until 4 s after it, and its old leader may
+        have been read from until 2 s after it.
+        """
+        for asked, end in self.asks:
+            beyond = [began for began, done, last in self.polls if done < asked and last >= end]
+            if not beyond:
+                continue
+            near = any(at - 2 <= asked <= at + 4 for at in self.elections)
+            lost = [at for at in self.elections if at - 2 <= asked and self.allowed]
+            bereft = all(any(began <= at + 2 for at in lost) for began in beyond)
+            yield asked, "bereft" if bereft and not near else None
+
+    def rows(self, place: dict[str, object]) -> Iterator[dict[str, object]]:
+        """Its rows of the history."""
+        for number, (began, done, last) in enumerate(self.polls):
+            yield {**place, "f": "poll", "type": "ok", "client": 1, "op": number, "offset": last,
+                   "value": last, "invoke_ns": began * S, "complete_ns": done * S}  # fmt: skip
+        for number, (asked, end) in enumerate(self.asks):
+            yield {**place, "f": "watermark", "type": "ok", "client": 2, "op": 1 << 20 | number,
+                   "offset": end, "invoke_ns": asked * S, "complete_ns": asked * S}  # fmt: skip
+
+    def leaders(self, place: dict[str, object]) -> Iterator[dict[str, object]]:
+        """Its rows of the cluster."""
+        for epoch, at in enumerate([0, *self.elections]):
+            leader = epoch % 2 + 1
+            yield {**place, "kind": "leader", "at_ns": at * S, "leader": leader, "isr": [leader],
+                   "leader_epoch": epoch, "partition_epoch": epoch, "source": "test"}  # fmt: skip
+
+
+def some(rng: random.Random, allowed: bool) -> Partition:
+    """Reads go on in the log, and what is asked for may be far below them."""
+    polls = [
+        (began, began + rng.randint(0, 2), rng.randint(0, 9))
+        for began in rng.sample(range(100), rng.randint(1, 8))
+    ]
+    asks = [(asked, rng.randint(0, 9)) for asked in rng.sample(range(100), rng.randint(1, 8))]
+    return Partition(allowed, polls, asks, sorted(rng.sample(range(100), rng.randint(0, 4))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_end_is_explained_by_an_earlier_loss_until_something_is_read_beyond_it(
+    engine: DuckDbEngine, seed: int
+) -> None:
+    """However long ago the loss was; and only where it was permitted."""
+    rng = random.Random(seed)
+    partitions = [some(rng, rng.random() < 0.8) for _ in range(60)]
+    history, cluster, expected = [], [], []
+    for number, partition in enumerate(partitions):
+        topic = "unclean" if partition.allowed else "clean"
+        place: dict[str, object] = {"topic": topic, "partition": number}
+        history += partition.rows(place)
+        cluster += partition.leaders(place)
+        expected += [(number, at * S, aspect) for at, aspect in partition.after_losses()]
+    unclean = {"name": "unclean", "configs": {"unclean.leader.election.enable": "true"}}
+    clean = {"name": "clean", "min_insync_replicas": 2}
+    sources = RunSources(
+        history=(table(HISTORY, history),), cluster=(table(CLUSTER, cluster),), faults=(),
+        replicas=(), replica_ends=(),
+    )  # fmt: skip
+    frames = Frames(engine, sources, {"topics": [unclean, clean]})
+    found = [
+        (row["partition"], row["invoke_ns"], row["aspect"])
+        for frame in real_time.uncommitted_reads(frames)
+        for row in engine.rows(frame)
+    ]
+    aspects = [aspect for _, _, aspect in expected]
+    assert min(aspects.count("bereft"), aspects.count(None)) > 20
+    assert sorted(found, key=str) == sorted(expected, key=str)

@@ -93,3 +93,27 @@ def what_is_written_after_the_quorum_is_whole_is_kept(s: Story) -> None:
     taken(s, 1, 2, fault="disk.lost")
     voters(s, 10, 3)
     voters(s, 12, 1, 2, 3)
+
+
+@golden("VALID", {LOST: (P, 1), ("watermark-regression", "advanced"): (P, 1)}, cause=CAUSE)
+def end_goes_back_after_most_controllers_lost_their_disks(s: Story) -> None:
+    """Who leads may lack whatever was committed, in whichever epoch."""
+    _lower_end(s)
+    taken(s, 1, 2, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1), ("watermark-regression", "advanced"): (F, 1)})
+def end_goes_back_after_one_controller_lost_its_disk(s: Story) -> None:
+    """Near miss: the controllers still knew who had everything."""
+    _lower_end(s)
+    taken(s, 1, fault="disk.lost")
+
+
+def _lower_end(s: Story) -> None:
+    """Of the leader of epoch 1, at 18 s; nothing was read before."""
+    forgetful(s)
+    s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
+    s.watermark(ALL, 9.5, 10, leader_epoch=0)
+    s.watermark(ALL, 18, 9, leader_epoch=1)
+    for row in s.rows("poll", ALL):
+        row.update(invoke_ns=19 * S, complete_ns=19 * S)

@@ -1,8 +1,8 @@
 """What began after something else was over, and does not show it."""
 
-from tests.support.histories.golden.base import INFO, F, P, golden
-from tests.support.histories.golden.state_losses import led
-from tests.support.histories.story import ALL, Story, v, value
+from tests.support.histories.golden.base import INFO, F, P, U, golden
+from tests.support.histories.golden.state_losses import led, taken
+from tests.support.histories.story import ALL, S, Story, v, value
 
 OTHER = 99
 """A second client."""
@@ -93,9 +93,58 @@ def lower_end_is_told_than_what_was_kept(s: Story) -> None:
     s.rows("watermark", ALL)[-1]["offset"] = 19
 
 
-def _read_then_lost(s: Story) -> None:
-    """Node 2, which is not in sync, leads from 10 s on; at 30 s the log is committed up to 20."""
-    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+UNSEEN = {("unseen", None): (U, 1)}
+
+
+@golden("UNKNOWN", UNSEEN | {("uncommitted-read", "bereft"): (INFO, 1)},
+        cause="The new leader was not in sync")  # fmt: skip
+def lower_end_is_told_long_after_a_loss_and_the_log_was_not_read_to_its_end(s: Story) -> None:
+    """Seed 80019: that the record at offset 20 was taken back, nobody saw; that it might be, they
+    did."""
+    lower_end_is_told_long_after_what_was_read_was_lost(s)
+    _not_read_to_its_end(s)
+
+
+@golden("INVALID", UNSEEN | {("uncommitted-read", None): (F, 1)})
+def lower_end_is_told_though_nothing_might_be_lost_and_the_log_was_not_read(s: Story) -> None:
+    """Near miss: without permission the elected node had to have the record."""
+    _read_then_lost(s)
+    _not_read_to_its_end(s)
+
+
+@golden("INVALID", {("unseen", None): (U, 2), ("uncommitted-read", None): (F, 1)})
+def lower_end_is_told_than_what_was_read_after_a_loss(s: Story) -> None:
+    """Near miss: at 19 s a consumer was given offset 21, which was written after the loss."""
+    lower_end_is_told_long_after_a_loss_and_the_log_was_not_read_to_its_end(s)
+    s.send(ALL, 98, 21, 18)
+    s.poll(ALL, 19, {21: v(ALL, 98)})
+
+
+@golden("INVALID", UNSEEN | {("uncommitted-read", None): (F, 1)})
+def lower_end_is_told_long_before_a_loss(s: Story) -> None:
+    """Near miss: at 30 s everything was still there that an unclean election took at 40 s."""
+    _read_then_lost(s, lost_s=40)
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    _not_read_to_its_end(s)
+
+
+@golden("UNKNOWN", UNSEEN | {("uncommitted-read", "bereft"): (INFO, 1)})
+def lower_end_is_told_long_after_an_unclean_election_was_asked_for(s: Story) -> None:
+    """What counts is what was permitted when the record was lost, not when the end was told."""
+    lower_end_is_told_though_nothing_might_be_lost_and_the_log_was_not_read(s)
+    taken(s, fault="elect", details={"kind": "unclean", "topic": ALL})
+
+
+def _not_read_to_its_end(s: Story) -> None:
+    s.rows("watermark", ALL)[1].update(invoke_ns=9 * S, complete_ns=9 * S)
+    s.rows("final-read-end", ALL)[0].update(type="info", error="timeout")
+
+
+def _read_then_lost(s: Story, lost_s: float = 10) -> None:
+    """Node 2, which is not in sync, leads from `lost_s` on; at 30 s the log is committed up to
+    20."""
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 3)), (lost_s, 2, 1, (2,)),
+        (lost_s + 6, 2, 1, (2, 3, 1)))  # fmt: skip
     s.send(ALL, 99, 20, 9.4)
     s.poll(ALL, 9.5, {20: v(ALL, 99)})
     s.row("start", OTHER, 0)

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -27,9 +28,11 @@ from nodes.log.errors import LogError
 from nodes.raft.errors import RaftError
 from nodes.server.apis import prepare_busiest
 from nodes.server.node import Node, StartError
-from nodes.server.zookeeper.client import MakeZooKeeper
 from nodes.storage.disk import Disk
 from nodes.storage.local import LocalDisk
+
+if TYPE_CHECKING:  # only brokers with ZooKeeper load it
+    from nodes.server.zookeeper.client import MakeZooKeeper
 
 GC_THRESHOLDS = (5_000, 10, 500)
 """Net allocations, young collections and middle collections until the next older collection. The
@@ -113,7 +116,7 @@ async def serve(
     rng: random.Random,
     wall_clock_ms: Callable[[], int],
     on_created: Callable[[Node], None] | None = None,
-    make_zookeeper: MakeZooKeeper | None = None,
+    make_zookeeper: "MakeZooKeeper | None" = None,
 ) -> str:
     """Run until a stop is requested or the node fails; return the failure, empty after a clean
     stop.

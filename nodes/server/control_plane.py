@@ -12,6 +12,10 @@ from nodes.ids import BrokerEpoch, NodeId
 from nodes.wire.server import Api
 
 
+class NoControlPlane(Exception):
+    """A control plane cannot be opened; the message says why and what to do."""
+
+
 class ControllerClient(Protocol):
     """Sends requests to the controller. The entities are Kafka's, whatever the control plane.
 

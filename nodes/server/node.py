@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from nodes.config import Endpoint, NodeConfig
@@ -22,7 +22,7 @@ from nodes.metadata.image import ClusterImage, Delta
 from nodes.raft.election_state import directory_of, directory_text
 from nodes.server import features
 from nodes.server.broker import Broker
-from nodes.server.control_plane import ControlPlane
+from nodes.server.control_plane import ControlPlane, NoControlPlane
 from nodes.server.controller.apis import controller_apis
 from nodes.server.controller.controller import QuorumController
 from nodes.server.controller.queries import ControllerQueryHandler
@@ -34,13 +34,14 @@ from nodes.server.quorum.startup import open_quorum
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.security import NodeSecurity
-from nodes.server.zookeeper.client import MakeZooKeeper, ZooKeeper
-from nodes.server.zookeeper.control_plane import InconsistentClusterId, ZooKeeperControlPlane
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
 from nodes.wire.connections import Connections
 from nodes.wire.server import Api, Dispatcher, Listener
-from nodes.zookeeper.operations import ZooKeeperError
+
+if TYPE_CHECKING:  # only brokers with ZooKeeper load it, and only they need kazoo
+    from nodes.server.zookeeper.client import MakeZooKeeper, ZooKeeper
+    from nodes.server.zookeeper.control_plane import ZooKeeperControlPlane
 
 log = logging.getLogger("nodes")
 
@@ -66,7 +67,7 @@ class Node:
         *,
         rng: random.Random,
         wall_clock_ms: Callable[[], int],
-        make_zookeeper: MakeZooKeeper | None = None,
+        make_zookeeper: "MakeZooKeeper | None" = None,
     ) -> None:
         """`make_zookeeper` makes the client of ZooKeeper; the default is a real one."""
         self.config = config
@@ -161,14 +162,15 @@ class Node:
             connect=self._connect,
         )
 
-    def _real_zookeeper(self) -> ZooKeeper:
-        # Here, because only brokers with ZooKeeper need kazoo.
+    def _real_zookeeper(self) -> "ZooKeeper":
         from nodes.server.zookeeper.kazoo_client import KazooZooKeeper
 
         assert self.config.zookeeper is not None
         return KazooZooKeeper(self.config.zookeeper)
 
     def _zookeeper_plane(self, incarnation_id: UUID, replicas: ReplicaManager) -> ControlPlane:
+        from nodes.server.zookeeper.control_plane import ZooKeeperControlPlane
+
         plane = self._zookeeper = ZooKeeperControlPlane(
             self.config,
             self._control_settings(),
@@ -181,15 +183,12 @@ class Node:
         plane.follow(self._on_metadata_update)
         return plane
 
-    async def _open_zookeeper(self, plane: ZooKeeperControlPlane) -> None:
+    async def _open_zookeeper(self, plane: "ZooKeeperControlPlane") -> None:
         try:
             await plane.open()
-        except (OSError, ZooKeeperError, InconsistentClusterId) as error:
+        except NoControlPlane as error:
             plane.close()
-            raise StartError(
-                f"{error}. The broker's control plane is ZooKeeper (zookeeper.connect): start "
-                "ZooKeeper first, or correct the address"
-            ) from error
+            raise StartError(str(error)) from error
 
     async def _serve_clients_later(self, broker: Broker) -> None:
         """Serve on the broker's listeners once this broker has caught up with the metadata.

@@ -340,3 +340,17 @@ class ControlledShutdownResponse:
     __header_schema__: ClassVar = ResponseHeader
     error_code: ErrorCode = field(metadata=_wire("error_code"))
     remaining_partitions: tuple[RemainingPartition, ...] = ()
+
+
+REQUESTS: Final[dict[tuple[int, int], type]] = {
+    (LEADER_AND_ISR, LEADER_AND_ISR_VERSION): LeaderAndIsrRequest,
+    (STOP_REPLICA, STOP_REPLICA_VERSION): StopReplicaRequest,
+    (UPDATE_METADATA, UPDATE_METADATA_VERSION): UpdateMetadataRequest,
+    (CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION): ControlledShutdownRequest,
+}
+RESPONSES: Final[dict[tuple[int, int], type]] = {
+    (LEADER_AND_ISR, LEADER_AND_ISR_VERSION): LeaderAndIsrResponse,
+    (STOP_REPLICA, STOP_REPLICA_VERSION): StopReplicaResponse,
+    (UPDATE_METADATA, UPDATE_METADATA_VERSION): UpdateMetadataResponse,
+    (CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION): ControlledShutdownResponse,
+}

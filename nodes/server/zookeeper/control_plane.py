@@ -22,6 +22,7 @@ from nodes.controller.settings import ControlSettings
 from nodes.ids import BrokerEpoch, NodeId
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.metadata.records import BrokerEndpoint
+from nodes.server.control_plane import NoControlPlane
 from nodes.server.controller_link import until_accepted
 from nodes.server.coordinators.brokers import BrokerLink
 from nodes.server.replicas.manager import ReplicaManager
@@ -39,7 +40,7 @@ from nodes.wire.controller_requests import ControlledShutdownRequest
 from nodes.wire.errors import ChannelError, ConnectFailed
 from nodes.wire.server import Api
 from nodes.zookeeper import paths, znodes
-from nodes.zookeeper.operations import SessionExpired
+from nodes.zookeeper.operations import SessionExpired, ZooKeeperError
 
 log = logging.getLogger("nodes.zookeeper")
 
@@ -49,10 +50,10 @@ SHUTDOWN_ATTEMPTS: Final = 3
 """As Kafka's controlled.shutdown.max.retries."""
 SHUTDOWN_PAUSE_S: Final = 0.2
 NO_EPOCH = BrokerEpoch(-1)
-
-
-class InconsistentClusterId(Exception):
-    """ZooKeeper has another cluster."""
+HINT: Final = (
+    "The broker's control plane is ZooKeeper (zookeeper.connect): start ZooKeeper first, or "
+    "correct the address"
+)
 
 
 class ZooKeeperControlPlane:
@@ -111,19 +112,26 @@ class ZooKeeperControlPlane:
     async def open(self) -> None:
         """Connect, and find or make the cluster.
 
-        Raises OSError if there is no ZooKeeper in time, InconsistentClusterId.
+        Raises NoControlPlane if there is no ZooKeeper in time, or if it has another cluster.
         """
+        try:
+            found = await self._connected_cluster_id()
+        except (OSError, ZooKeeperError) as error:
+            raise NoControlPlane(f"{error}. {HINT}") from error
+        if found != self._config.cluster_id:
+            raise NoControlPlane(
+                f"ZooKeeper has the cluster {found}, this broker is of {self._config.cluster_id}: "
+                f"set cluster.id, or another zookeeper.connect. {HINT}"
+            )
+
+    async def _connected_cluster_id(self) -> str:
+        """Connect; return the id of the cluster in ZooKeeper, this broker's if there was none."""
         await self._zookeeper.connect(self._settings.connection_timeout_ms, self._on_state)
         for path in paths.PERSISTENT:
             await ensure(self._zookeeper, path)
         await ensure(self._zookeeper, paths.CLUSTER_ID, znodes.cluster_id(self._config.cluster_id))
         data, _ = await again(lambda: self._zookeeper.get(paths.CLUSTER_ID))
-        found = znodes.read_cluster_id(data)
-        if found != self._config.cluster_id:
-            raise InconsistentClusterId(
-                f"ZooKeeper has the cluster {found}, this broker is of {self._config.cluster_id}: "
-                "set cluster.id, or another zookeeper.connect"
-            )
+        return znodes.read_cluster_id(data)
 
     # -- sessions ------------------------------------------------------------------------------
 

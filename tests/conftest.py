@@ -181,12 +181,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """The modules stay until the end: the garbage collector need not look at them each time.
+    """The modules stay until the end: the garbage collector need not look at them, not even once.
 
     A simulated world collects garbage at its start. With ten thousand collected tests that took
     longer than most of the tests.
     """
-    gc.collect()
     gc.freeze()
 
 

@@ -15,7 +15,7 @@ from harness.targets.base import UnknownNode, Unsupported
 from harness.targets.docker import daemon
 from harness.targets.docker import undo as docker
 from harness.targets.linux.clients import LinuxClients
-from harness.targets.linux.network.network import Recorder
+from harness.targets.linux.recorder import Recorder
 from harness.targets.linux.undo import Fields
 from harness.targets.request import TargetRequest
 from nemesis.faults.fault import Ability

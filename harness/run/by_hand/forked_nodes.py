@@ -19,8 +19,8 @@ from typing import Any, Final, NoReturn
 
 from harness.targets.linux import kernel, processes
 from harness.targets.linux.machines import Namespaces
-from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import UNKNOWN_PROCESS, AdoptedProcess, Process
+from harness.targets.linux.recorder import Recorder
 
 LARGEST: Final = 1 << 20
 """No message is larger, bytes."""

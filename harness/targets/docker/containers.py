@@ -23,8 +23,8 @@ from harness.targets.linux import undo as linux
 from harness.targets.linux.disks import throttles
 from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.network import namespaces
-from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import AdoptedProcess
+from harness.targets.linux.recorder import Recorder
 
 if TYPE_CHECKING:
     from docker.types import Mount

@@ -17,7 +17,7 @@ from harness.targets.docker import daemon
 from harness.targets.docker.idle_program import idle_program
 from harness.targets.docker.undo import PROGRAM, PROGRAM_LABEL, RUN_LABEL, UNDO
 from harness.targets.linux.network import namespaces
-from harness.targets.linux.network.network import Recorder
+from harness.targets.linux.recorder import Recorder
 from harness.targets.linux.undo import Undo
 
 _IDLE: Final = "highwater-idle"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.linux.network.network import Recorder
+from harness.targets.linux.recorder import Recorder
 from nemesis.hosts import ClockReading
 
 LIBRARIES: Final = (

@@ -15,8 +15,8 @@ from harness.targets.linux import processes
 from harness.targets.linux.disks import throttles
 from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.network import namespaces
-from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import Process
+from harness.targets.linux.recorder import Recorder
 from harness.targets.linux.undo import UNDO, Undo
 
 

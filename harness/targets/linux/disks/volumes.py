@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.recording.journal import ROOTLESS_UID
 from harness.targets.base import NodeState, TargetError, Unsupported
 from harness.targets.linux import kernel
-from harness.targets.linux.network.network import Recorder
+from harness.targets.linux.recorder import Recorder
 
 IMAGE_BYTES = 8 << 30
 """The apparent size of a node's disk; the image is sparse and takes only written blocks."""

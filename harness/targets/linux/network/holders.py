@@ -22,9 +22,9 @@ import harness
 from harness.targets.base import TargetError
 from harness.targets.linux import processes
 from harness.targets.linux.network import firewall, namespaces
-from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.packets.netlink import NETFILTER, Netlink
 from harness.targets.linux.packets.packet_holder import PacketHolder
+from harness.targets.linux.recorder import Recorder
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a holder may take to start and to answer; usually some milliseconds."""

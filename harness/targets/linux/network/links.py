@@ -17,8 +17,8 @@ from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.linux.network import firewall, holders, namespaces
 from harness.targets.linux.network.firewall import Rule
 from harness.targets.linux.network.holders import Holders
-from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.packets import diagnosis
+from harness.targets.linux.recorder import Recorder
 from harness.targets.parallel import in_parallel
 from nemesis.hosts import PROGRAM, Cut, LinkCounters, LinkQuality
 from nemesis.requests import RequestFilter, SeenRequest, WatchedRequests

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Protocol
 
 from pyroute2 import IPRoute
 
 from harness.targets.base import CLIENTS, TargetError, Unsupported
 from harness.targets.linux import kernel
 from harness.targets.linux.network import namespaces
+from harness.targets.linux.recorder import Recorder
 from nemesis.hosts import PROGRAM
 
 RANGE = IPv4Network("198.18.0.0/15")
@@ -29,14 +29,6 @@ _BRIDGE = "switch"
 INTERFACE = "eth0"
 """The interface of every machine to the switch."""
 _TIMEOUT_S = 5.0
-
-
-class Recorder(Protocol):
-    """The part of the journal that is needed to make kernel objects."""
-
-    def record(self, kind: str, /, **fields: object) -> None:
-        """Append a record; it is on the disk on return."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import harness.workloads.further.own.run  # noqa: F401 - not in the midst of a run
 from harness.recording.clock_rows import RecordedClocks
 from harness.recording.store import Run
 from harness.run.administration.administrator import Administrator
@@ -38,7 +39,7 @@ from harness.simulation.world.world import MS, NS, World
 from harness.systems.node_roles import Layout
 from harness.systems.observer.watcher import Watcher
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import AnyConfig
+from harness.workloads.configs import AnyConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.workloads.final_reads import FinalReadConfig

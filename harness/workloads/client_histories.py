@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from harness.recording.history import HistoryWriter, OperationWriter
 from harness.workloads.clients.counts import Tally
@@ -16,7 +16,11 @@ from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.text_payload import TextPayload
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import CLIENTS_PER_PROCESS, AnyConfig, ClientConfig, FurtherConfig
+from harness.workloads.config import CLIENTS_PER_PROCESS, ClientConfig
+from harness.workloads.configs import AnyConfig
+
+if TYPE_CHECKING:  # the clients of topics do without it
+    from harness.workloads.further_config import FurtherConfig
 
 SPARE_CLIENTS: Final = 100
 """Client numbers of a process that are kept for producers that cannot go on."""
@@ -90,7 +94,7 @@ class FurtherHistories:
     """Gives every client of a further workload its part of the history, with the next client
     number. Any thread may call it."""
 
-    def __init__(self, config: FurtherConfig, writer: OperationWriter, value_bytes: int) -> None:
+    def __init__(self, config: "FurtherConfig", writer: OperationWriter, value_bytes: int) -> None:
         """`value_bytes` is the size of what the clients write."""
         self._config = config
         self._writer = writer

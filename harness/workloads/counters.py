@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import AnyConfig
+from harness.workloads.configs import AnyConfig
 
 STAT_INTERVAL_S: Final = 1.0
 

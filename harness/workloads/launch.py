@@ -26,12 +26,9 @@ from harness.workloads.app.outputs.base import FINAL_S
 from harness.workloads.app.processes import FOLDER, RESULT, ProgramProcesses
 from harness.workloads.clients import libraries
 from harness.workloads.clients.access import OPEN, Access
-from harness.workloads.config import (
-    CLIENTS_PER_PROCESS,
-    AnyConfig,
-    ClientConfig,
-    FurtherConfig,
-)
+from harness.workloads.config import CLIENTS_PER_PROCESS, ClientConfig
+from harness.workloads.configs import AnyConfig
+from harness.workloads.further_config import FurtherConfig
 from nemesis.faults.fault import Ability
 
 PROGRAM: Final = "harness.workloads.program"

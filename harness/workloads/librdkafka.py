@@ -4,6 +4,7 @@ python -m harness.workloads.librdkafka CONFIG.json
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from harness.workloads import threads
 from harness.workloads.clients import access
@@ -16,7 +17,9 @@ from harness.workloads.clients.librdkafka import (
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
-from harness.workloads.further.librdkafka.run import further
+
+if TYPE_CHECKING:  # the clients of topics do without it
+    from harness.workloads.further_config import FurtherConfig
 
 
 class Librdkafka:
@@ -36,5 +39,11 @@ class Librdkafka:
         return RecordingConsumer(settings, reads)
 
 
+def _further(config: "FurtherConfig") -> threads.Clients:
+    from harness.workloads.further.librdkafka.run import further
+
+    return further(config)
+
+
 if __name__ == "__main__":
-    sys.exit(threads.main(sys.argv, Librdkafka, further))
+    sys.exit(threads.main(sys.argv, Librdkafka, _further))

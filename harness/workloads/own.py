@@ -22,10 +22,10 @@ from harness.workloads.clients.own.producer import ProducerSettings
 from harness.workloads.clients.own.recording import RecordingConsumer, RecordingProducer
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
+from harness.workloads.config import ClientConfig
+from harness.workloads.configs import AnyConfig, load
 from harness.workloads.coroutines import run_clients
 from harness.workloads.environment import ClientEnvironment
-from harness.workloads.further.own.run import run_further
 
 
 async def run_workload(
@@ -36,10 +36,12 @@ async def run_workload(
     tallies: list[Tally],
 ) -> None:
     """Run the clients until `stop` is set; see `run_clients` and `run_further`."""
-    if isinstance(config, FurtherConfig):
-        await run_further(config, writer, world, stop, tallies)
-    else:
+    if isinstance(config, ClientConfig):
         await run_clients(config, _Own(config, world), writer, stop, tallies)
+    else:
+        from harness.workloads.further.own.run import run_further
+
+        await run_further(config, writer, world, stop, tallies)
 
 
 class _Own:

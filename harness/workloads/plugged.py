@@ -28,7 +28,7 @@ from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Read
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.librdkafka import Librdkafka
 
 LINGER_MS: Final = 2.0

@@ -18,7 +18,7 @@ import uvloop
 from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
 from harness.workloads.client_histories import open_history
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import AnyConfig
+from harness.workloads.configs import AnyConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 
 C = TypeVar("C", bound=AnyConfig)

@@ -15,7 +15,8 @@ from harness.workloads.clients.program.process import Program, ProgramFailed
 from harness.workloads.clients.program.producer import RecordingProducer, open_producer
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import ClientConfig, load
+from harness.workloads.config import ClientConfig
+from harness.workloads.configs import load
 from harness.workloads.further.program.run import ProgramFurther
 from harness.workloads.further.threads.run import Further
 

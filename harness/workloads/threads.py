@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from harness.recording.history import FLUSH_INTERVAL_S
 from harness.workloads.client_histories import ClientHistories, open_history
@@ -28,10 +28,14 @@ from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.sends import Sends
-from harness.workloads.config import AnyConfig, ClientConfig, FurtherConfig, load
+from harness.workloads.config import ClientConfig
+from harness.workloads.configs import AnyConfig, load
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 from harness.workloads.librdkafka_passes import PassReader
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, RoundRobin
+
+if TYPE_CHECKING:  # the clients of topics do without it
+    from harness.workloads.further_config import FurtherConfig
 
 T = TypeVar("T")
 
@@ -220,17 +224,17 @@ def run(workload: Clients) -> int:
 def main(
     argv: list[str],
     library: Callable[[ClientConfig], Library],
-    further: Callable[[FurtherConfig], Clients] | None = None,
+    further: "Callable[[FurtherConfig], Clients] | None" = None,
 ) -> int:
     """Run the process; `argv` has the path of its configuration. Return the exit code."""
     config = load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     workload: Clients
-    if isinstance(config, FurtherConfig):
+    if isinstance(config, ClientConfig):
+        workload = Workload(config, library)
+    else:
         assert further is not None, "the plan names only clients that run the workload"
         workload = further(config)
-    else:
-        workload = Workload(config, library)
     # In another thread: the handler may interrupt this thread inside the event's own lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=workload.stop.set).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C and stops its clients

@@ -21,8 +21,9 @@ from harness.workloads.app.outputs.topic import NoTopic
 from harness.workloads.app.processes import FOLDER, RESULT
 from harness.workloads.app.supervisor import Supervisor
 from harness.workloads.client_histories import open_history
-from harness.workloads.config import FurtherConfig, load
+from harness.workloads.configs import load
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+from harness.workloads.further_config import FurtherConfig
 
 
 class _Turns:

@@ -22,7 +22,6 @@ from harness.recording.history import HistoryWriter
 from harness.targets.docker import daemon
 from harness.workloads.app import environment
 from harness.workloads.app.commands import Commands
-from harness.workloads.app.containers import Containers
 from harness.workloads.app.elements import Extraction
 from harness.workloads.app.instances import Instances
 from harness.workloads.app.outputs.base import Elements, OutputReader, TooMuchOutput
@@ -36,7 +35,7 @@ from harness.workloads.app.started import ProgramFailed, Starter
 from harness.workloads.clients import access
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.text_payload import MIN_BYTES, Ids, TextPayload
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 
 TURN_S: Final = 0.05
 POLL_S: Final = 0.2
@@ -96,6 +95,9 @@ class Supervisor:
 
     def _containers(self, image: str) -> Starter:
         """The container that holds the program's network has the name of its namespace."""
+        # Here, because other programs need neither Docker nor the network's tools.
+        from harness.workloads.app.containers import Containers
+
         namespace, authority = self._config.namespace, self._access.properties.get(access.AUTHORITY)
         return Containers(
             address=daemon.chosen(),

@@ -10,7 +10,7 @@ from harness.plans import plugged, workload_kinds, workload_topics
 from harness.plans.plan import Plan, PlanError, build
 from harness.plans.plugged import WORKLOADS
 from harness.run.prepare import prepare
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 from tests.support.workload_kinds import DECLARED, Echo
 
 TOPICS = [{"name": name, "acks": "all"} for name in ("a", "b")]

@@ -9,7 +9,7 @@ from harness.plans import workload_topics
 from harness.plans.plan import Plan, PlanError, build
 from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
 from harness.run.prepare import prepare
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 
 TOPICS = [{"name": name, "acks": "all"} for name in ("in", "out", "txn")]
 COPY = {"kind": "copy", "group": "copiers", "input": "in", "output": "out"}

@@ -8,7 +8,7 @@ import pytest
 from harness.plans.app_workload import AppWorkload, Output
 from harness.workloads import launch
 from harness.workloads.app.processes import RESULT
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.launch import ClientProcess, Workload
 
 NOTES = '{"problem": null, "notes": ["instance 1 was killed"]}'

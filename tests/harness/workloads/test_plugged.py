@@ -12,7 +12,7 @@ import pytest
 from harness.plans import plugged as names
 from harness.plans.plugged import WORKLOADS
 from harness.workloads import threads
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.plugged import Plugged
 from tests.support.clients.workloads import NOWHERE, rows_of
 from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster

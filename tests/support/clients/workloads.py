@@ -13,7 +13,8 @@ from checkers.history.history import read_arrow_stream
 from harness.plans.plan import Workload
 from harness.plans.workloads import PROGRAM
 from harness.workloads.clients import libraries
-from harness.workloads.config import AnyConfig, ClientConfig, load
+from harness.workloads.config import ClientConfig
+from harness.workloads.configs import AnyConfig, load
 from harness.workloads.launch import MODULES
 from tests.support.clusters.kafka_mock import PARTITIONS
 from tests.support.require import require

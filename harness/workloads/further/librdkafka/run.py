@@ -14,12 +14,12 @@ from harness.workloads.clients.options import ProducerOptions
 from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.librdkafka.producing import TransactionalProducer
 from harness.workloads.further.librdkafka.subscribed import Subscribed, member_config
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import BeforeRevocation, Group
 from harness.workloads.further.threads.run import Further
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.threads import Clients
 
 LINGER_MS: Final = 2

@@ -26,7 +26,6 @@ from harness.workloads.clients.own.recording import RecordingProducer
 from harness.workloads.clients.own.subscribed import Subscribed, Taken
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.members import Members
 from harness.workloads.further.own.transactions import (
@@ -44,6 +43,7 @@ from harness.workloads.further.rules import (
     leaves,
     positions_behind,
 )
+from harness.workloads.further_config import FurtherConfig
 from nodes.ids import TopicPartition
 
 WAIT_S: Final = 0.1

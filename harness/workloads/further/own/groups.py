@@ -16,10 +16,10 @@ from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import Outcome
 from harness.workloads.clients.own.subscribed import Subscribed
-from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.members import Members
 from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
+from harness.workloads.further_config import FurtherConfig
 from nodes.ids import TopicPartition
 
 WAIT_S: Final = 0.1

@@ -17,9 +17,9 @@ from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer_member import ConsumerMember
 from harness.workloads.clients.own.group_member import GroupSettings, Member
 from harness.workloads.clients.own.subscribed import Subscribed
-from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.rules import member_life_s
+from harness.workloads.further_config import FurtherConfig
 from nodes.ids import TopicPartition
 
 HEARTBEATS: Final = 6

@@ -5,11 +5,11 @@ import asyncio
 from harness.plans.workloads import CopyWorkload, GroupWorkload, TransactionWorkload
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.own.copies import run_copies
 from harness.workloads.further.own.groups import run_group
 from harness.workloads.further.own.transactions import run_transactions
+from harness.workloads.further_config import FurtherConfig
 
 
 async def run_further(

@@ -22,9 +22,9 @@ from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.recording import RecordingConsumer
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import FurtherConfig
 from harness.workloads.environment import ClientEnvironment
 from harness.workloads.further.rules import Patience, Place, places_of
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.pacing import Pace
 
 RETRY_S: Final = 0.05

@@ -12,7 +12,6 @@ from harness.workloads.clients.program.producer import RecordingProducer, open_p
 from harness.workloads.clients.reads import MemberReads, Reads
 from harness.workloads.clients.sends import Sends
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.program.producing import (
     TransactionalProducer,
     open_transactional,
@@ -20,6 +19,7 @@ from harness.workloads.further.program.producing import (
 from harness.workloads.further.program.subscribed import Subscribed, open_member
 from harness.workloads.further.rules import Patience
 from harness.workloads.further.threads.library import BeforeRevocation, Group
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.pacing import CONNECT_RETRY_S
 
 LINGER_MS: Final = 2

@@ -13,7 +13,6 @@ from harness.plans.workloads import CopyWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected, Outcome
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import (
     ABORTS,
     COPIED_AT_A_TIME,
@@ -32,6 +31,7 @@ from harness.workloads.further.threads.library import (
     Written,
 )
 from harness.workloads.further.threads.members import Members
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.pacing import CONNECT_RETRY_S
 from nodes.ids import TopicPartition
 

@@ -13,10 +13,10 @@ from harness.plans.workloads import GroupWorkload
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import COMMIT_S, READ_AT_A_TIME, leaves, positions_behind
 from harness.workloads.further.threads.library import Library, Subscribed
 from harness.workloads.further.threads.members import Members
+from harness.workloads.further_config import FurtherConfig
 from nodes.ids import TopicPartition
 
 POLL_S: Final = 0.1

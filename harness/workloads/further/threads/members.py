@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.counts import Tally
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import member_life_s
 from harness.workloads.further.threads.library import (
     BeforeRevocation,
@@ -15,6 +14,7 @@ from harness.workloads.further.threads.library import (
     Library,
     Subscribed,
 )
+from harness.workloads.further_config import FurtherConfig
 
 
 class Members:

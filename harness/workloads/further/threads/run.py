@@ -13,11 +13,11 @@ from harness.plans.workloads import (
 )
 from harness.workloads.client_histories import FurtherHistories
 from harness.workloads.clients.payload import HEADER_BYTES
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.threads.copies import Copiers
 from harness.workloads.further.threads.groups import Readers
 from harness.workloads.further.threads.library import Library
 from harness.workloads.further.threads.transactions import Writers
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.threads import Clients
 
 

@@ -17,7 +17,6 @@ from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
 from harness.workloads.clients.reads import Reads
 from harness.workloads.clients.transaction_sends import TransactionSends
-from harness.workloads.config import FurtherConfig
 from harness.workloads.further.rules import Patience, places_of
 from harness.workloads.further.threads.library import (
     Broken,
@@ -26,6 +25,7 @@ from harness.workloads.further.threads.library import (
     TransactionalProducer,
     Written,
 )
+from harness.workloads.further_config import FurtherConfig
 from harness.workloads.pacing import CONNECT_RETRY_S, Pace
 from harness.workloads.threads import WorkloadConsumer
 

@@ -20,7 +20,7 @@ from harness.targets.linux.kernel import wait_until
 from harness.workloads.app.processes import FOLDER, RESULT, ProgramProcesses
 from harness.workloads.clients.payload import value_of
 from harness.workloads.clients.text_payload import Ids
-from harness.workloads.config import FurtherConfig
+from harness.workloads.further_config import FurtherConfig
 
 SOON_S = 90
 SLEEPS = "print('ready', flush=True); import time; time.sleep(60)"

@@ -20,6 +20,8 @@ from tests.tools.cause_oracle.witness import Handled, Led, Posted
 PLACE = ("none", 0)
 LOSING = (2, 5, 8, 46, 58, 71, 137, 234, 293, 357)
 """Seeds that lose writes of every acks mode, each by other ways."""
+SHORT = 12
+"""A seed whose run takes little time."""
 
 
 def swarm(seed: int) -> Prepared:
@@ -44,11 +46,11 @@ def test_no_loss_is_laid_to_a_wrong_cause(seed: int) -> None:
 
 def test_a_run_has_the_same_trace_with_and_without_a_witness() -> None:
     """What is looked at is not changed by it."""
-    recording, seen = witnessed(swarm(20))
+    recording, seen = witnessed(swarm(SHORT))
     assert seen.posted
     assert seen.handled
     assert seen.led
-    assert recording.digest == Simulation(swarm(20)).run().digest
+    assert recording.digest == Simulation(swarm(SHORT)).run().digest
 
 
 def _batch(base: int, epoch: int, before: Batch | None) -> Batch:

@@ -122,7 +122,7 @@ def test_a_continued_run_is_the_same_up_to_the_moment(tmp_path: Path) -> None:
     """It reaches the same states at the same times, and goes on otherwise."""
     plan = plans.build(plans.load("simulation"), where="test", flags={"duration_s": 4.0})
     task = Task(plan=plan, seeds_are_swarms=True, root=tmp_path, coverage=True)
-    drawn = prepared(task, 3)
+    drawn = prepared(task, 6)  # it takes little time
     made = Draft(drawn.plan, drawn.schedule.events)
     changed = continued(made, draft(4), 2_000, random.Random(1))
     runs = []

@@ -83,7 +83,9 @@ class ConsumerMember:
         ]
 
     async def leave(self) -> ErrorCode:
-        """See `Member`."""
+        """See `Member`. A member whose first join got no answer has no id to leave by."""
+        if not self.member_id:
+            return ErrorCode.none
         answer = await self.coordinator.ask(
             "consumer_group_heartbeat",
             group_id=self.settings.group,

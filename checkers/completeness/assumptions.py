@@ -9,6 +9,7 @@ from typing import Any
 
 from checkers.completeness import required
 from checkers.detectors.durability import cut_clients
+from checkers.detectors.forgotten import with_forgotten_transactions
 from checkers.frames.census import Census
 from checkers.frames.frames import Frames
 from checkers.frames.read_ends import held_up
@@ -237,13 +238,22 @@ def _final_reads_complete(frames: Frames) -> Assumption:
 
 def _held_up(frames: Frames) -> dict[tuple[str, int], str]:
     """Return why the final read ended in each partition with an open transaction, in words."""
-    rows = held_up(frames.engine, frames.other_rows, frames.cluster, frames.replica_ends)
+    reads = held_up(frames.engine, frames.other_rows, frames.cluster, frames.replica_ends)
+    reads = with_forgotten_transactions(frames, frames.engine.materialize(reads))
     return {
         (row["topic"], row["partition"]): (
-            f" (readers of committed records stop at offset {row['offset']}: a transaction is open)"
+            f" (readers of committed records stop at offset {row['offset']}: a transaction is open"
+            f"{_why_open(frames, row.get('cause_id'))})"
         )
-        for row in frames.engine.rows(rows.select(*TP, "offset"))
+        for row in frames.engine.rows(reads)
     }
+
+
+def _why_open(frames: Frames, cause_id: int | None) -> str:
+    if cause_id is None:
+        return ""
+    lost = frames.explanations[cause_id].judged
+    return f", which its coordinator may have forgotten: {lost.topic}-{lost.partition} lost records"
 
 
 def _nobody_refused(frames: Frames) -> Assumption:

@@ -8,13 +8,14 @@ from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support.histories.golden.base import INFO, F, P, golden
 from tests.support.histories.golden.ended_transactions import ID
 from tests.support.histories.golden.groups import FIRST, HERE, SECOND
-from tests.support.histories.golden.hanging import UNREAD, hang
+from tests.support.histories.golden.hanging import hang
 from tests.support.histories.golden.state_losses import led, taken
 from tests.support.histories.story import ALL, ONE, PRODUCER, Story, v
 
 FORGOTTEN = {("lost-commit", "assigned"): (P, 1)}
 HELD_AGAINST = {("lost-commit", "assigned"): (F, 1)}
 BECAUSE = "became leader of __consumer_offsets-0"
+FORGOTTEN_OPEN = "which its coordinator may have forgotten: __transaction_state-0 lost records)"
 
 
 def _lose(s: Story, topic: str = OFFSETS_TOPIC, **broker: str) -> None:
@@ -155,7 +156,7 @@ def generation_went_back_without_a_loss(s: Story) -> None:
     _went_back(s)
 
 
-@golden("UNKNOWN", {("hanging-transaction", None): (P, 1)}, because=UNREAD)
+@golden("UNKNOWN", {("hanging-transaction", None): (P, 1)}, because=FORGOTTEN_OPEN)
 def transaction_hangs_after_its_state_was_lost(s: Story) -> None:
     """Its coordinator has forgotten it, so nobody ends it."""
     hang(s, begun_s=9)

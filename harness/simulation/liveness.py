@@ -1,9 +1,9 @@
 """Must the cluster have settled in the end, and has it?
 
-A cluster must settle after all faults are healed if no fault destroyed data: all replicas in sync,
-everything committed, all logs equal. In a simulated run this is a matter of virtual time, so a busy
-machine cannot break it. What real processes do not settle stays UNKNOWN, because they may only have
-been slow.
+A cluster must settle after all faults are healed if no fault took a node or a replica for good: all
+replicas in sync, everything committed, all logs equal. That holds after losses of power, too. In a
+simulated run this is a matter of virtual time, so a busy machine cannot break it. What real
+processes do not settle stays UNKNOWN, because they may only have been slow.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,34 @@ from harness.simulation.invariants.convergence import unconverged
 from harness.simulation.recording import Recording
 from harness.simulation.world.disk import SimDisk
 
-DAMAGING: Final = frozenset({*DISK_FAULTS, *POWER_LOSSES, "disk.error", "failed-fsync"})
-"""Faults after which a replica or a node may be missing for good."""
+MAIMING: Final = frozenset({*DISK_FAULTS, "disk.error", "failed-fsync"})
+"""Faults after which a replica or a node may be missing for good. A loss of power is none of them:
+it takes records, and the nodes come back and agree on what is left."""
+DAMAGING: Final = frozenset({*MAIMING, *POWER_LOSSES})
+"""Faults after which acknowledged records may be missing for good."""
 NOT_TAKEN_BACK: Final = "not taken back"
 """How the note begins of a change to the cluster that the harness could not undo."""
 
 
 def must_settle(recording: Recording) -> bool:
+    """Whether every node and replica must be back: no fault took one for good, and everything is
+    healed."""
+    return _is_healed(recording) and not _had_any(recording, MAIMING)
+
+
+def is_undamaged(recording: Recording) -> bool:
     """Whether no fault damaged anything, and everything is healed."""
-    rows = recording.faults.named()
-    return _is_healed(recording) and not any(row["fault"] in DAMAGING for row in rows)
+    return _is_healed(recording) and not _had_any(recording, DAMAGING)
 
 
 def is_at_rest(recording: Recording) -> bool:
     """Whether the cluster has settled, everything is healed, and no disk has hidden damage."""
-    damaged = any(row["fault"] in DISK_FAULTS for row in recording.faults.named())
+    damaged = _had_any(recording, frozenset(DISK_FAULTS))
     return bool(recording.facts.get("settled")) and _is_healed(recording) and not damaged
+
+
+def _had_any(recording: Recording, faults: frozenset[str]) -> bool:
+    return any(row["fault"] in faults for row in recording.faults.named())
 
 
 def _is_healed(recording: Recording) -> bool:

@@ -303,7 +303,7 @@ class Simulation:
         self._refusals.check(self.recording.faults.named())
         if self._certain:
             raise self._certain[0]
-        if not liveness.must_settle(self.recording):
+        if not liveness.is_undamaged(self.recording):
             return
         if self._seen:
             raise self._seen[0]

@@ -118,8 +118,7 @@ def _log_difference(
     leader = logs[image.leader]
     compacted = found.history.compacted
     content_of = (_folded if _deletions_stay(leader) else _unknown) if compacted else _content
-    producers_of = _producer_epochs if compacted else _producers
-    content, producers = content_of(leader), producers_of(leader)
+    content, producers = content_of(leader), _producers(leader, compacted=compacted)
     for node in hosts:
         log = logs[node]
         if not _same_end(found.copies[node], found.copies[image.leader]):
@@ -128,7 +127,7 @@ def _log_difference(
             return f"the logs of nodes {node} and {image.leader} differ"
         # A replica that began behind the start of the log never saw the earlier batches.
         whole = log.start_offset == leader.start_offset == 0
-        if whole and producers_of(log) != producers:
+        if whole and _producers(log, compacted=compacted) != producers:
             return f"nodes {node} and {image.leader} have different producer states"
     return ""
 
@@ -155,14 +154,22 @@ def _unknown(log: Log) -> object:
     return None
 
 
-def _producers(log: Log) -> object:
-    return dict(log.producers.items())
+def _producers(log: Log, *, compacted: bool) -> object:
+    """Return what every replica knows of the producers that wrote last.
 
-
-def _producer_epochs(log: Log) -> object:
-    """Return what compaction keeps of each producer; not times, nor the epochs of coordinators."""
+    Compaction keeps neither times nor the epochs of coordinators. A replica that lagged may have
+    forgotten a producer (producer.id.expiration.ms) before it got the producer's last batch; then
+    it knows no earlier batch, nor the coordinator of an earlier marker.
+    """
+    expire = log.config.producer_expiration_ms < LONG_MS
     return {
-        producer_id: (each.epoch, each.batches, each.transaction_start)
+        producer_id: (
+            each.epoch,
+            each.transaction_start,
+            () if expire else each.batches,
+            None if compacted else each.last_timestamp,
+            None if compacted or expire else each.coordinator_epoch,
+        )
         for producer_id, each in log.producers.items()
     }
 

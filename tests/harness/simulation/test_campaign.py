@@ -93,13 +93,25 @@ def test_healed_cluster_that_does_not_settle_is_invalid(
     assert "has in-sync replicas [1, 3] of [1, 2, 3]" in facts["broken_invariant"]["sentence"]
 
 
+def test_cluster_that_lost_power_must_settle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes come back, and agree on what is left."""
+    events = [{"at_ms": 500, "fault": "power-loss", "targets": "node:1", "duration_ms": 2_000}]
+    plan = small(nemesis={"events": events}, settle_timeout_s=5)
+    assert run_seed(Task(plan=plan, root=tmp_path), 3).outcome == "VALID"
+    monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
+    result = run_seed(Task(plan=plan, root=tmp_path), 3)
+    assert (result.outcome, result.signs) == ("INVALID", ("settles",))
+
+
 @pytest.mark.parametrize("invariants", [True, False])
 def test_cluster_with_damaged_disks_may_stay_unsettled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invariants: bool
 ) -> None:
     """Such a run is UNKNOWN, as with real processes."""
     monkeypatch.setattr(PartitionState, "grown_isr", _stays_out)
-    events = [{"at_ms": 500, "fault": "power-loss", "targets": "node:1", "duration_ms": 2_000}]
+    events = [{"at_ms": 500, "fault": "disk.lost", "targets": "node:1", "duration_ms": 2_000}]
     plan = small(nemesis={"events": events}, settle_timeout_s=5)
     task = Task(plan=plan, root=tmp_path, invariants=invariants)
     assert run_seed(task, 3).outcome == "UNKNOWN"

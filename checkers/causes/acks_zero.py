@@ -98,10 +98,17 @@ def _refusal(partition: Partition, election: Cause, node: int) -> Cause:
     )
 
 
-def _leadership_terms(record: PartitionLeadership) -> IntervalIndex[tuple[int, int, int]]:
-    """Return (since, until, leader) of each leader epoch that had a leader."""
+def _leadership_terms(
+    record: PartitionLeadership, *, believed: bool = False
+) -> IntervalIndex[tuple[int, int, int]]:
+    """Return (since, until, leader) of each leader epoch that had a leader; with `believed`, until
+    the leader knew of its successor."""
     rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
     ends = [*(row["at_ns"] for row in rows[1:]), FOREVER_NS]
+    if believed:
+        for place, (mine, following) in enumerate(pairwise(rows)):
+            knew_ns = record.knew_at_ns(mine["leader"], following["leader_epoch"])
+            ends[place] = max(ends[place], knew_ns or 0)
     return IntervalIndex(
         (row["at_ns"], end_ns, (row["at_ns"], end_ns, row["leader"]))
         for row, end_ns in zip(rows, ends, strict=False)
@@ -111,8 +118,9 @@ def _leadership_terms(record: PartitionLeadership) -> IntervalIndex[tuple[int, i
 def leader_faults(
     partition: Partition, record: PartitionLeadership, faults: Sequence[Fault]
 ) -> Iterable[Cause]:
-    """Yield one cause for each fault and each leader that the fault affected during its term."""
-    terms = _leadership_terms(record)
+    """Yield one cause for each fault and each leader that the fault affected during its term, or
+    after it while the leader did not know of its successor: clients still sent to it."""
+    terms = _leadership_terms(record, believed=True)
     leaders = {row["leader"] for row in record.leaders if has_leader(row)}
     for leader in sorted(leaders):
         for fault, since_ns in _in_succession(f for f in faults if f.may_lose_sends_to(leader)):

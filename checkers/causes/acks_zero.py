@@ -98,21 +98,26 @@ def _refusal(partition: Partition, election: Cause, node: int) -> Cause:
     )
 
 
-def _leadership_terms(
-    record: PartitionLeadership, *, believed: bool = False
-) -> IntervalIndex[tuple[int, int, int]]:
-    """Return (since, until, leader) of each leader epoch that had a leader; with `believed`, until
-    the leader knew of its successor."""
+def _leadership_terms(record: PartitionLeadership) -> IntervalIndex[tuple[int, int, int]]:
+    """Return (since, until, leader) of each leader epoch that had a leader."""
     rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
     ends = [*(row["at_ns"] for row in rows[1:]), FOREVER_NS]
-    if believed:
-        for place, (mine, following) in enumerate(pairwise(rows)):
-            knew_ns = record.knew_at_ns(mine["leader"], following["leader_epoch"])
-            ends[place] = max(ends[place], knew_ns or 0)
     return IntervalIndex(
         (row["at_ns"], end_ns, (row["at_ns"], end_ns, row["leader"]))
         for row, end_ns in zip(rows, ends, strict=False)
     )  # without rows, `ends` is longer
+
+
+def _beliefs(record: PartitionLeadership) -> IntervalIndex[tuple[int, int, int]]:
+    """Return (since, until, node): after its term, while a leader did not know its successor."""
+    rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
+    found = [
+        (row["at_ns"], knew_ns, before["leader"])
+        for before, row in pairwise(rows)
+        if (knew_ns := record.knew_at_ns(before["leader"], row["leader_epoch"])) is not None
+        and knew_ns > row["at_ns"]
+    ]
+    return IntervalIndex((*each[:2], each) for each in found)
 
 
 def leader_faults(
@@ -120,12 +125,15 @@ def leader_faults(
 ) -> Iterable[Cause]:
     """Yield one cause for each fault and each leader that the fault affected during its term, or
     after it while the leader did not know of its successor: clients still sent to it."""
-    terms = _leadership_terms(record, believed=True)
+    terms, beliefs = _leadership_terms(record), _beliefs(record)
     leaders = {row["leader"] for row in record.leaders if has_leader(row)}
     for leader in sorted(leaders):
         for fault, since_ns in _in_succession(f for f in faults if f.may_lose_sends_to(leader)):
-            led = [*terms.overlapping(since_ns, fault.healed_ns)]
+            led = terms.overlapping(since_ns, fault.healed_ns)
             mine = [(begin_ns, end_ns) for begin_ns, end_ns, node in led if node == leader]
+            if not mine:
+                believed = beliefs.overlapping(fault.started_ns, fault.started_ns)
+                mine = [(begin_ns, end_ns) for begin_ns, end_ns, node in believed if node == leader]
             if mine:
                 yield Cause(
                     kind=CauseKind.FAULT,

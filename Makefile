@@ -49,6 +49,7 @@ lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples/plugin-*/*/
 	$(BIN)/lint-imports
 
 fmt: $(READY) ## format the code

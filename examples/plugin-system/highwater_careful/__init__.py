@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import nodes
-from harness.brokers.program import Command, NodeFiles, write_properties
+from harness.brokers.program import BrokerProgram, Command, NodeFiles, write_properties
 from harness.plans.plan import Plan
 
 ALWAYS = {"flush.messages": "1"}
@@ -32,12 +32,16 @@ class Careful:
         """Write the properties that all systems share, and our own."""
         write_properties(files.local_dir / files.properties.name, {**wanted, **ALWAYS})
 
+    def topic_configs(self, configs: Mapping[str, str]) -> Mapping[str, str]:
+        """Return a topic's properties by this broker's names: those of the plan."""
+        return configs
+
     def command(self, files: NodeFiles) -> Command:
         """Return the command of a node."""
         argv = (files.python, "-P", "-m", "nodes", str(files.properties))
         return Command(argv=argv, env=dict(files.environment))
 
 
-def careful(plan: Plan) -> Careful:
+def careful(plan: Plan) -> BrokerProgram:
     """Return the broker program for a plan. Raises PlanError when the plan cannot have it."""
     return Careful()

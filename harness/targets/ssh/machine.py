@@ -15,7 +15,7 @@ from harness.targets.agent.relay import LOG, SOCKET
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux.network import network
-from harness.targets.ssh import install
+from harness.targets.ssh import fetched, install
 from harness.targets.ssh.connection import AgentStream, Connection, SshError, recorded
 from harness.targets.ssh.install import SEARCH_PATH, InstalledSoftware, Software
 from harness.targets.ssh.inventory import Host, Inventory
@@ -248,8 +248,7 @@ class RemoteMachine:
             ["sh", "-c", _PACK, "sh", str(self.home), *options, *(wanted or ["."])],
             timeout_s=FETCH_TIMEOUT_S,
         )
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
-            tar.extractall(directory, filter="data")
+        fetched.unpack(packed, directory)
 
 
 def undo(fields: Mapping[str, object]) -> list[str]:

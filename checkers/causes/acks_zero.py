@@ -108,6 +108,10 @@ def _leadership_terms(record: PartitionLeadership) -> IntervalIndex[tuple[int, i
     )  # without rows, `ends` is longer
 
 
+def _spans_of(node: int, found: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    return [(since_ns, until_ns) for since_ns, until_ns, each in found if each == node]
+
+
 def _beliefs(record: PartitionLeadership) -> IntervalIndex[tuple[int, int, int]]:
     """Return (since, until, node): after its term, while a leader did not know its successor."""
     rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
@@ -130,10 +134,8 @@ def leader_faults(
     for leader in sorted(leaders):
         for fault, since_ns in _in_succession(f for f in faults if f.may_lose_sends_to(leader)):
             led = terms.overlapping(since_ns, fault.healed_ns)
-            mine = [(begin_ns, end_ns) for begin_ns, end_ns, node in led if node == leader]
-            if not mine:
-                believed = beliefs.overlapping(fault.started_ns, fault.started_ns)
-                mine = [(begin_ns, end_ns) for begin_ns, end_ns, node in believed if node == leader]
+            believed = beliefs.overlapping(fault.started_ns, fault.started_ns)
+            mine = _spans_of(leader, led) or _spans_of(leader, believed)
             if mine:
                 yield Cause(
                     kind=CauseKind.FAULT,

@@ -1,6 +1,6 @@
 """Unpacks what a node's machine sent: only files and directories, and nothing outside of the place.
 
-The machine may be under attack by our own faults, so its archive is not trusted.
+Faults damage the machine's disk, and programs run there, so its archive is not trusted.
 """
 
 import io

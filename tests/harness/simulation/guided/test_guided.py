@@ -23,7 +23,7 @@ from harness.simulation.campaign import (
 from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
 from harness.simulation.guided.mutate import CHANGES, MOST_EVENTS, continued, mutated
-from harness.simulation.guided.search import ROUND, GuidedSearch
+from harness.simulation.guided.search import FITTING, ROUND, GuidedSearch
 from tests.test_docs import ROOT
 
 
@@ -170,6 +170,16 @@ def test_candidates_do_not_depend_on_the_order_of_results() -> None:
     assert [each.seed for each in first] == list(range(1, 80))
     assert any(not each.task.seeds_are_swarms for each in first)
     assert all(each.task.coverage for each in first)
+
+
+def test_settings_of_changed_plans_fit_together() -> None:
+    """A changed plan takes delays, clients and properties of others. Of some of them the unmodified
+    broker would be accused."""
+    found = candidates(GuidedSearch(task(), range(1, 200)), random.Random(0))
+    changed = [each.task.plan for each in found if not each.task.seeds_are_swarms]
+    assert len(changed) > 50
+    for fits in FITTING:
+        assert all(map(fits, changed)), fits.__name__
 
 
 def test_a_search_is_the_beginning_of_every_longer_one() -> None:

@@ -27,7 +27,7 @@ from nodes.server.controller_link import until_accepted
 from nodes.server.coordinators.brokers import BrokerLink
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.zookeeper.broker_channels import BrokerChannels
-from nodes.server.zookeeper.client import MakeZooKeeper, SessionState, again, ensure
+from nodes.server.zookeeper.client import RETRY_S, MakeZooKeeper, SessionState, again, ensure
 from nodes.server.zookeeper.configs import ConfigFollower
 from nodes.server.zookeeper.controller import ZooKeeperController
 from nodes.server.zookeeper.controller_requests import ControllerRequests
@@ -127,6 +127,13 @@ class ZooKeeperControlPlane:
     async def _connected_cluster_id(self) -> str:
         """Connect; return the id of the cluster in ZooKeeper, this broker's if there was none."""
         await self._zookeeper.connect(self._settings.connection_timeout_ms, self._on_state)
+        while True:
+            try:
+                return await self._cluster_id()
+            except SessionExpired:  # the client begins another session by itself
+                await asyncio.sleep(RETRY_S)
+
+    async def _cluster_id(self) -> str:
         for path in paths.PERSISTENT:
             await ensure(self._zookeeper, path)
         await ensure(self._zookeeper, paths.CLUSTER_ID, znodes.cluster_id(self._config.cluster_id))

@@ -89,6 +89,25 @@ def test_controller_whose_session_expires_resigns_and_registers_again(seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_broker_whose_session_expires_while_it_starts_begins_another(seed: int) -> None:
+    """It once ended with a message that said to start ZooKeeper first."""
+
+    async def main(cluster: OldPlaneStage) -> None:
+        await make_topics(cluster.cluster, {"t": 4})
+        await write(cluster, partitions=4)
+        cluster.cluster.kill(1)
+        cluster.cluster.start(1)
+        await asyncio.sleep(0.005)  # it looks for the cluster's znodes, a millisecond each
+        cluster.ensemble.cut(1)
+        await asyncio.sleep(10.0)
+        cluster.ensemble.heal(1)
+        await cluster.until_in_sync("t", 4)
+        await assert_nothing_is_lost(cluster, partitions=4)
+
+    OldPlaneStage(seed, {}).run(main)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_leader_that_is_cut_off_from_zookeeper_loses_nothing_acknowledged(seed: int) -> None:
     """It serves on, but its followers follow the next leader, so nothing is committed there."""
 

@@ -27,6 +27,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
+from nodes.controller.directories import moved
 from nodes.controller.elections import CHANGES_AT_ONCE
 from nodes.controller.features import missing_levels
 from nodes.controller.isr import AlterIsrRequest, AlterIsrResult, alter_isr
@@ -211,6 +212,7 @@ class Controller:
         else:
             clean = before is not None and before.epoch == previous_broker_epoch
             records += self._out_of_isrs([broker_id], unclean=not clean)
+            records += moved(self._image, broker_id, log_dirs)
             broker = BrokerImage(
                 node_id=broker_id,
                 epoch=BrokerEpoch(self._image.offset + len(records) + 1),

@@ -216,6 +216,11 @@ class ClusterImage:
         own = self.configs.get(ConfigResource(BROKER_RESOURCE, str(node_id)), _NO_CONFIG)
         return {**self.cluster_config(), **own}
 
+    def only_directory(self, node_id: NodeId) -> UUID | None:
+        """The broker's log directory, if it is registered with one."""
+        broker = self.brokers.get(node_id)
+        return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else None
+
     def active(self, node_id: NodeId) -> bool:
         """Whether the broker is registered, unfenced and not shutting down."""
         broker = self.brokers.get(node_id)

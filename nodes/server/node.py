@@ -157,6 +157,7 @@ class Node:
             raft,
             replicas,
             self._disk,
+            directory_id=directory_id,
             incarnation_id=incarnation_id,
             now_ms=self._now_ms,
             connect=self._connect,

@@ -71,9 +71,17 @@ def bootstrap(properties: dict[str, str]) -> str:
     return properties["listeners"].split(",")[0].removeprefix("PLAINTEXT://")
 
 
+def in_service(address: str) -> bool:
+    """Whether the metadata names the broker and a leader of every partition. A broker says that it
+    has started before it knows this, and librdkafka does not ask again for a while."""
+    metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=PATIENCE_S)
+    partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
+    return bool(metadata.brokers) and all(partition.leader >= 0 for partition in partitions)
+
+
 @contextmanager
 def kafka(properties: dict[str, str], folder: Path) -> Iterator[None]:
-    """Apache Kafka on the directory, formatted if need be; stopped cleanly."""
+    """Apache Kafka on the directory, formatted if need be, in service; stopped cleanly."""
     file, output = folder / "server.properties", folder / "kafka.log"
     lines = [f"{key}={value}\n" for key, value in properties.items() if key != "cluster.id"]
     file.write_text("".join(lines))
@@ -88,7 +96,9 @@ def kafka(properties: dict[str, str], folder: Path) -> Iterator[None]:
         process = subprocess.Popen([*JAVA, "kafka.Kafka", file], stdout=log, stderr=log)
     try:
         until = time.monotonic() + PATIENCE_S
-        while "Kafka Server started" not in output.read_text():
+        while not (
+            "Kafka Server started" in output.read_text() and in_service(bootstrap(properties))
+        ):
             assert process.poll() is None, output.read_text()
             assert time.monotonic() < until, output.read_text()
             time.sleep(0.1)

@@ -30,6 +30,7 @@ class QuorumControlPlane(ControllerLink):
         replicas: ReplicaManager,
         disk: Disk,
         *,
+        directory_id: UUID,
         incarnation_id: UUID,
         now_ms: Callable[[], float],
         connect: Callable[[str, int], Channel],
@@ -37,7 +38,7 @@ class QuorumControlPlane(ControllerLink):
         super().__init__(raft, raft.voters, connect)
         self._raft = raft
         self._lifecycle = BrokerLifecycle(
-            config, replicas, self, disk, incarnation_id, now_ms, connect
+            config, replicas, self, disk, directory_id, incarnation_id, now_ms, connect
         )
 
     @property

@@ -48,6 +48,7 @@ class BrokerLifecycle:
         replicas: ReplicaManager,
         controller: ControllerClient,
         disk: Disk,
+        directory_id: UUID,
         incarnation_id: UUID,
         now_ms: Callable[[], float],
         connect: Callable[[str, int], Channel],
@@ -56,6 +57,7 @@ class BrokerLifecycle:
         self._replicas = replicas
         self._controller = controller
         self._disk = disk
+        self._directory_id = directory_id
         self._incarnation_id = incarnation_id
         self._now_ms = now_ms
         self._connect = connect
@@ -166,6 +168,7 @@ class BrokerLifecycle:
                 incarnation_id=self._incarnation_id,
                 listeners=listeners,
                 rack=self._config.rack,
+                log_dirs=(self._directory_id,),
                 previous_broker_epoch=self.previous_broker_epoch,
             )
         )

@@ -101,7 +101,12 @@ class Cluster:
         return result.response
 
     def register(
-        self, number: int, incarnation: int | None = None, *, clean: bool = False
+        self,
+        number: int,
+        incarnation: int | None = None,
+        *,
+        clean: bool = False,
+        log_dirs: tuple[UUID, ...] = (),
     ) -> BrokerEpoch:
         """Register broker `number`; its incarnation is its number when not said otherwise."""
         before = self.epochs.get(node(number), NO_BROKER_EPOCH)
@@ -111,6 +116,7 @@ class Cluster:
                 cluster_id=CLUSTER_ID,
                 incarnation_id=UUID(int=number if incarnation is None else incarnation),
                 endpoints=endpoint(number),
+                log_dirs=log_dirs,
                 previous_broker_epoch=before if clean else NO_BROKER_EPOCH,
                 now_ms=self.now_ms,
             )

@@ -20,10 +20,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from harness.simulation.world.clocks import EPOCH_MS
 from harness.simulation.world.world import MS, SimulationError, World
+
+T = TypeVar("T")
 
 _LIBRARY: Final = str(Path(random.__file__).parent) + os.sep
 _MODULE_CHANCE: Final = (
@@ -42,7 +44,6 @@ _MODULE_CHANCE: Final = (
     "seed",
 )
 _CLOCKS: Final = (
-    "time_ns",
     "monotonic",
     "monotonic_ns",
     "perf_counter",
@@ -76,10 +77,12 @@ def guard(world: World) -> Iterator[None]:
     """Refuse the real world to all code that this thread runs in the context."""
     inside = threading.get_ident()
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in _REFUSED]
-    saved += [(time, "time", time.time), (random, "Random", random.Random)]
+    saved += [(time, name, getattr(time, name)) for name in ("time", "time_ns")]
+    saved += [(random, "Random", random.Random)]
     for owner, name, what in _REFUSED:
         setattr(owner, name, _refusal(world, what, inside, getattr(owner, name)))
-    time.time = _time_for_logging(world, inside)
+    time.time = _for_logging(world, "time", inside, lambda: _now_ns(world) / 1e9)
+    time.time_ns = _for_logging(world, "time_ns", inside, lambda: _now_ns(world))
     random.Random = _seeded_only(world, inside)  # type: ignore[misc]
     try:
         yield
@@ -99,15 +102,23 @@ def _refusal(
     return refuse
 
 
-def _time_for_logging(world: World, inside: int) -> Callable[[], float]:
-    original = time.time
+def _now_ns(world: World) -> int:
+    return EPOCH_MS * MS + world.now_ns
 
-    def now() -> float:
+
+def _for_logging(
+    world: World, name: str, inside: int, simulated: Callable[[], T]
+) -> Callable[[], T]:
+    """Until Python 3.12, log records ask for `time.time`; since 3.13, for `time.time_ns`."""
+    original = getattr(time, name)
+
+    def now() -> T:
         if threading.get_ident() != inside:
-            return original()
+            answer: T = original()
+            return answer
         if sys._getframe(1).f_globals.get("__name__") != "logging":
-            raise _touched(world, "the real clock: time.time")
-        return (EPOCH_MS + world.now_ns / MS) / 1000
+            raise _touched(world, f"the real clock: time.{name}")
+        return simulated()
 
     return now
 

@@ -23,7 +23,10 @@ def make(directory: Path) -> Certificates:
     """All of them, in `directory`. Skips the test where there is no openssl."""
     require("openssl")
     authority, key = directory / "ca.pem", directory / "ca.key"
-    _openssl("req", "-x509", *_EC_KEY, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
+    # Python 3.13 wants the usage of an authority's key.
+    extension = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    options = ("-x509", *_EC_KEY, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
+    _openssl("req", *options, *extension)
     signed = ("-CA", authority, "-CAkey", key)
     return Certificates(
         authority,

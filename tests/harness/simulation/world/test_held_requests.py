@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from nemesis.requests import APIS, RequestFilter
 from tests.harness.simulation.world.test_network import CLIENT, SERVER, now, serving
 from tests.support.simulation.worlds import ECHO, Bare, MakeBare
@@ -55,6 +57,7 @@ def test_a_held_request_waits_and_other_connections_pass(make: MakeBare) -> None
     assert 2000 <= seen.held_ms < 2100
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of the client that leaves
 def test_a_held_request_arrives_though_its_client_has_gone(make: MakeBare) -> None:
     """Closed, aborted or dead: the network delivers what it has, and the end after it."""
 

@@ -10,6 +10,9 @@ import pytest
 
 from harness.targets.ssh.fetched import unpack
 
+# Python 3.12 and 3.13 announce that there are filters, also where a test hides them.
+pytestmark = pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")
+
 
 @pytest.fixture(params=["with filters", "without filters"])
 def _python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,8 @@ def _zookeeper_lost_nothing(frames: Frames) -> list[Assumption]:
         Assumption(
             name="ZooKeeper kept what it had acknowledged",
             holds=not lost,
-            detail=f"{_joined(lost)}. This is a fault of ZooKeeper; 3.9.4 and newer have none of "
-            "the known ones"
+            detail=f"{_joined(lost)}. This is a fault of ZooKeeper; most of the known ones are "
+            "repaired in 3.9.4"
             if lost
             else "",
             decisive=True,

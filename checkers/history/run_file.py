@@ -32,9 +32,11 @@ class RunFile:
     fault had damaged, with a sentence. deaths: nodes that died by themselves, with a sentence.
     broken: the invariant that stopped the run. settled, final_reads_complete: what the harness
     observed. ended_ns: when the last files were read. zookeeper_logs: the ZooKeeper nodes whose
-    logs were read. zookeeper_lost: what ZooKeeper lost after it had acknowledged it, a sentence
-    each. zookeeper_discarded: what it discarded, and may have acknowledged. plan_digest: of the
-    plan that was run; see `plan_file.digest`."""
+    logs were read. zookeeper_lost: what ZooKeeper lost after it had acknowledged it, and servers
+    that served other data than the leader's, a sentence each. zookeeper_discarded: what it
+    discarded, and may have acknowledged. plan_digest: of the plan that was run; see
+    `plan_file.digest`.
+    """
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None

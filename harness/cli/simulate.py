@@ -193,6 +193,8 @@ def _repeated(
     from harness.simulation.campaign import Task
 
     made, schedule = repeat.load(replay, plan, flags)
+    if (warning := repeat.of_another_python(replay)) is not None:
+        warn(warning)
     task = Task(plan=made, schedule=schedule, root=store, keep=True)
     return task, range(made.seed, made.seed + 1)
 

@@ -5,6 +5,7 @@ A selector such as "the leader" is resolved again, and may name another node thi
 """
 
 import json
+import platform
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,6 +67,27 @@ def load(
     made = Plan.from_json({**raw, **changed}, f"{run_dir}/plan.json")
     made = with_expectations(made, flags.get("expect") or ())
     return made, _resolved(run.path, schedule) if resolved else schedule
+
+
+def of_another_python(run_dir: Path) -> str | None:
+    """Return a warning if another minor version of Python simulated a stored run: its asyncio may
+    resume tasks in another order. None if it was this one, or is unknown.
+    """
+    try:
+        then = json.loads((run_dir / store.RUN_FILE).read_text())["versions"]["python"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    here = platform.python_version()
+    if _minor(then) == _minor(here):
+        return None
+    return (
+        f"{run_dir} was simulated with Python {then}. This is {here}: the same seed may take "
+        f"another course here. To repeat it exactly, use Python {_minor(then)}"
+    )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _resolved(run_dir: Path, schedule: Schedule) -> Schedule:

@@ -1,6 +1,7 @@
 """Reads the logs of stopped ZooKeeper servers into a run's tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,8 @@ LOST_KEY: Final = "zookeeper_lost"
 """The key of run.json with the transactions that ZooKeeper lost, a sentence each."""
 DISCARDED_KEY: Final = "zookeeper_discarded"
 """The same of transactions that were discarded, whether or not they had been committed."""
+_OTHER_DATA: Final = "First digest mismatch on txn"
+"""A server of ZooKeeper 3.9 says so when its data are not those that the leader has."""
 
 
 def collect_znodes(
@@ -37,4 +40,14 @@ def collect_znodes(
             cluster.append_named(**row)
     cluster.flush()
     read = [node for node, log in logs.items() if log]
-    run.update(**{READ_KEY: read, LOST_KEY: found.lost, DISCARDED_KEY: found.discarded})
+    lost = [*found.lost, *_of_other_data(run.path, directories)]
+    run.update(**{READ_KEY: read, LOST_KEY: lost, DISCARDED_KEY: found.discarded})
+
+
+def _of_other_data(run: Path, nodes: Iterable[int]) -> Iterator[str]:
+    """A sentence for each server that went on with other data than the leader's."""
+    for node in nodes:
+        path = run / "nodes" / str(node) / "node.log"
+        with suppress(FileNotFoundError), path.open(errors="replace") as lines:
+            if any(_OTHER_DATA in line for line in lines):
+                yield f"server {node} served other data than the leader's: {_OTHER_DATA} (its log)"

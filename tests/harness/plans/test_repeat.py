@@ -1,6 +1,7 @@
 """Repeating a run: byte for byte, or on the nodes that the stored run hit."""
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,21 @@ def test_run_is_repeated_byte_for_byte(tmp_path: Path) -> None:
     assert other == plan.model_copy(update={"broker_module": "harness.zoo.mutants.one"})
     with pytest.raises(PlanError, match="takes no other plan; leave out the flag for seed"):
         repeat.load(path, None, NOTHING | {"seed": 4})
+
+
+def test_a_run_of_another_python_may_take_another_course(tmp_path: Path) -> None:
+    """A warning names both versions; the third number makes no difference."""
+    here, minor = platform.python_version(), ".".join(platform.python_version_tuple()[:2])
+    for number, then in enumerate((here, f"{minor}.99", None)):
+        versions = {} if then is None else {"python": then}
+        run = store.create(tmp_path / str(number), "then", versions=versions, commit=None)
+        assert repeat.of_another_python(run.path) is None
+    run = store.create(tmp_path, "then", versions={"python": "3.10.4"}, commit=None)
+    warning = repeat.of_another_python(run.path)
+    assert warning is not None
+    assert f"with Python 3.10.4. This is {here}" in warning
+    assert warning.endswith("use Python 3.10")
+    assert repeat.of_another_python(tmp_path / "nowhere") is None
 
 
 def test_resolved_hits_the_nodes_of_the_stored_run(tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def shrink(
         bool, typer.Option("--swarm", help="The seed was run with `highwater simulate --swarm`.")
     ] = False,
     broker_module: BrokerModule = None,
-    time_s: Annotated[
-        float, typer.Option("--time", min=1, help="Stop reducing after so many seconds.")
-    ] = 120.0,
+    time_limit: Annotated[
+        str, typer.Option("--time", help="Stop reducing after so long: 90, 90s, 10m.")
+    ] = "120",
     jobs: Jobs = None,
     out: Annotated[
         Path | None,
@@ -61,12 +61,13 @@ def shrink(
 
     use_sources()  # the run that is reduced may be that of a mutant
     from harness.judging import judge
+    from harness.plans.durations import seconds
     from harness.recording.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario
     from harness.simulation.shrinking.search import Search
     from harness.simulation.shrinking.trial import first_failure
 
-    began_s = time.monotonic()
+    began_s, time_s = time.monotonic(), seconds(time_limit)
     given, seeds = _given(what, plan, swarm, broker_module)
     worlds = "a simulated world" if len(seeds) == 1 else f"{len(seeds)} simulated worlds"
     warn(f"looking for the failure in {worlds}, for at most {time_s:g} s")

@@ -50,8 +50,9 @@ def simulate(
             "then)."
         ),
     ] = "1..20",
-    time_s: Annotated[
-        float | None, typer.Option("--time", help="Start no new seed after so many seconds.")
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time", help="Start no new seed after so long: 90, 90s, 10m, 12h."),
     ] = None,
     jobs: Jobs = None,
     keep_going: Annotated[
@@ -117,6 +118,7 @@ def simulate(
     from harness.plans.durations import seconds
     from harness.simulation import summary
 
+    time_s = None if time_limit is None else seconds(time_limit)
     flags: dict[str, Any] = {
         "duration_s": None if duration is None else seconds(duration),
         "nodes": nodes,

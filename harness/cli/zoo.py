@@ -53,9 +53,9 @@ def zoo(
     searches: Annotated[
         int, typer.Option(min=1, help="Random searches per bug; their median is reported.")
     ] = 3,
-    time_s: Annotated[
-        float, typer.Option("--time", help="Time limit of one random search, in seconds.")
-    ] = 3600,
+    time_limit: Annotated[
+        str, typer.Option("--time", help="Time limit of one random search: 90, 90s, 10m, 12h.")
+    ] = "1h",
     real: Annotated[
         bool, typer.Option("--real", help="Run the scenarios with real processes too.")
     ] = False,
@@ -68,6 +68,7 @@ def zoo(
     debug: Debug = False,
 ) -> None:
     """Check that the checkers catch deliberately broken brokers."""
+    from harness.plans.durations import seconds
     from harness.recording.store import write_atomic
     from nodes.sources import use_sources
 
@@ -75,6 +76,7 @@ def zoo(
     from harness.zoo import track_record, trials
     from harness.zoo.entry import load_entries
 
+    time_s = seconds(time_limit)
     entries = load_entries(collection, names or ())
     if list_only:
         _print_list(entries, as_json=as_json)

@@ -23,14 +23,14 @@ rate_per_s = 5
 """
 
 
-@pytest.mark.parametrize("time_s", ["100", "1"])
+@pytest.mark.parametrize(("time_limit", "time_s"), [("100s", "100"), ("1", "1")])
 def test_plan_that_does_not_fail_ends_with_254_and_a_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], time_s: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], time_limit: str, time_s: str
 ) -> None:
     """The messages name the time limit, the seed, and the reason."""
     (tmp_path / "calm.toml").write_text(PLAN)
     with pytest.raises(SystemExit) as ended:
-        main.main(["shrink", "1", "--plan", str(tmp_path / "calm.toml"), "--time", time_s])
+        main.main(["shrink", "1", "--plan", str(tmp_path / "calm.toml"), "--time", time_limit])
     printed = capsys.readouterr().err
     assert ended.value.code == 254
     assert f"looking for the failure in a simulated world, for at most {time_s} s" in printed

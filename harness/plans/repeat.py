@@ -74,7 +74,7 @@ def of_another_python(run_dir: Path) -> str | None:
     resume tasks in another order. None if it was this one, or is unknown.
     """
     try:
-        then = json.loads((run_dir / store.RUN_FILE).read_text())["versions"]["python"]
+        then = str(json.loads((run_dir / store.RUN_FILE).read_text())["versions"]["python"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
     here = platform.python_version()

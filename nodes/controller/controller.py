@@ -27,10 +27,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller import elections
-from nodes.controller.directories import moved
 from nodes.controller.elections import CHANGES_AT_ONCE
 from nodes.controller.features import missing_levels
 from nodes.controller.isr import AlterIsrRequest, AlterIsrResult, alter_isr
+from nodes.controller.partition_changes import NO_DIRECTORIES, Directories
 from nodes.controller.sessions import BrokerSessions
 from nodes.controller.settings import ControlSettings
 from nodes.controller.situation import ControllerResult, ControllerState
@@ -211,8 +211,9 @@ class Controller:
             broker = replace(before, endpoints=endpoints, rack=rack, log_dirs=log_dirs)
         else:
             clean = before is not None and before.epoch == previous_broker_epoch
-            records += self._out_of_isrs([broker_id], unclean=not clean)
-            records += moved(self._image, broker_id, log_dirs)
+            moved = len(log_dirs) == 1 and (before is None or before.log_dirs != log_dirs)
+            directories = {broker_id: log_dirs[0]} if moved else NO_DIRECTORIES
+            records += self._out_of_isrs([broker_id], unclean=not clean, directories=directories)
             broker = BrokerImage(
                 node_id=broker_id,
                 epoch=BrokerEpoch(self._image.offset + len(records) + 1),
@@ -401,10 +402,16 @@ class Controller:
         nodes: Sequence[NodeId],
         *,
         unclean: bool = False,
+        directories: Directories = NO_DIRECTORIES,
         limit: int | None = None,
     ) -> list[PartitionChangeRecord]:
         return elections.remove_from_isrs(
-            self._image, nodes, self.state.policy, unclean=unclean, limit=limit
+            self._image,
+            nodes,
+            self.state.policy,
+            unclean=unclean,
+            directories=directories,
+            limit=limit,
         )
 
     def _fence(self, nodes: Sequence[NodeId], limit: int | None = None) -> list[MetadataRecord]:

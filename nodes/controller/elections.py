@@ -13,8 +13,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.partition_changes import (
+    NO_DIRECTORIES,
     NO_LOGS,
     DesiredState,
+    Directories,
     Election,
     IsLive,
     Logs,
@@ -59,11 +61,13 @@ def remove_from_isrs(
     policy: PolicyOf,
     *,
     unclean: bool = False,
+    directories: Directories = NO_DIRECTORIES,
     limit: int | None = None,
 ) -> list[PartitionChangeRecord]:
     """The changes that remove the brokers `gone` from every ISR and leadership; at most `limit`.
 
-    After an unclean restart they also lose their leader eligibility.
+    After an unclean restart they also lose their leader eligibility. `directories`: where all the
+    replicas of some of them are from now on.
     """
     left = frozenset(gone)
     lost = tuple(gone) if unclean else ()
@@ -76,12 +80,14 @@ def remove_from_isrs(
             partition.leader in left
             or not left.isdisjoint(partition.isr)
             or (unclean and not left.isdisjoint(partition.elr))
+            or not directories.keys().isdisjoint(partition.replicas)
         )
 
     def changes() -> Iterator[PartitionChangeRecord | None]:
         for key, partition, rules in _with_rules(image, policy, live, concerned):
             isr = tuple(node for node in partition.isr if node not in left)
-            yield change(key, partition, rules, DesiredState(isr=isr, lost=lost))
+            target = DesiredState(isr=isr, directories=directories, lost=lost)
+            yield change(key, partition, rules, target)
 
     return list(islice(filter(None, changes()), limit))
 

@@ -41,7 +41,7 @@ ELR that brings the ISR to its minimum ends the ELR.
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -78,6 +78,8 @@ class LogEnd(NamedTuple):
     end_offset: Offset
 
 
+Directories = Mapping[NodeId, UUID | None]
+NO_DIRECTORIES: Final[Directories] = {}
 Logs = Mapping[NodeId, LogEnd]
 NO_LOGS: Final[Logs] = {}
 
@@ -109,6 +111,8 @@ class DesiredState:
     adding: Nodes | None = None
     removing: Nodes | None = None
     leader_recovery_state: int = RECOVERY_STATE_UNCHANGED
+    directories: Directories = field(default_factory=lambda: NO_DIRECTORIES)
+    """The log directories of some nodes (KIP-858); those of others stay as they are."""
     lost: Nodes = ()
     """Replicas that may lack committed records: neither in sync nor eligible."""
 
@@ -158,7 +162,7 @@ def change(
         last_known_elr=_unless_same(
             _last_known(partition, isr, elr, replicas, rules), partition.last_known_elr
         ),
-        directories=_directories(partition, replicas),
+        directories=_directories(partition, replicas, target.directories),
     )
     return None if _is_nothing(record) else record
 
@@ -254,11 +258,13 @@ def _live(isr: Nodes, rules: Rules) -> Nodes:
     return tuple(node for node in isr if rules.live(node))
 
 
-def _directories(partition: PartitionImage, replicas: Nodes) -> tuple[UUID | None, ...] | None:
-    """The directories in the order of the replicas; a new replica has none assigned."""
-    if replicas == partition.replicas:
+def _directories(
+    partition: PartitionImage, replicas: Nodes, new: Directories
+) -> tuple[UUID | None, ...] | None:
+    """The directories in the order of the replicas. None stands for one that is not known."""
+    if replicas == partition.replicas and not new:
         return None
-    known = dict(zip(partition.replicas, partition.directories, strict=False))
+    known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **new}
     return _unless_same(tuple(known.get(node) for node in replicas), partition.directories)
 
 

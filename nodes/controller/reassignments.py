@@ -110,6 +110,7 @@ def _alter(
         replicas=(*replicas, *removing) if request.replicas is not None else origin,
         adding=tuple(node for node in replicas if node not in origin),
         removing=removing,
+        directories={n: image.only_directory(n) for n in replicas if n not in partition.replicas},
     )
     rules = state.policy(key.topic).rules(image.active)
     record = change(key, partition, rules, target)

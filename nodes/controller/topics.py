@@ -13,7 +13,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.directories import directories_of
 from nodes.controller.placement import Candidate, place
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.ids import Epoch, NodeId
@@ -281,7 +280,7 @@ def _partition(
         leader=isr[0],
         leader_epoch=Epoch(0),
         partition_epoch=0,
-        directories=directories_of(image, replicas),
+        directories=tuple(map(image.only_directory, replicas)),
     )
 
 

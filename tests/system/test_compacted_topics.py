@@ -12,13 +12,20 @@ from typing import Any, TypeAlias
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from nodes.ids import NodeId, TopicPartition
+from nodes.ids import TopicPartition
 from nodes.server.node import Node
 from nodes.server.replicas.replica import Replica
 from tests.support.foreign import PARTITION, PATIENCE_S, AioKafka, Confluent, KafkaPython, Message
 from tests.support.nodes.cleaning import pairs_of
 from tests.support.require import require
-from tests.system.test_kafka_directories import JAVA, bootstrap, built_in, kafka, properties
+from tests.system.test_kafka_directories import (
+    JAVA,
+    bootstrap,
+    built_in,
+    in_service,
+    kafka,
+    properties,
+)
 
 __all__ = ["properties"]
 
@@ -45,11 +52,6 @@ def eventually(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.1)
-
-
-def in_service(node: Node) -> bool:
-    """Whether the node's metadata names a broker: librdkafka does not ask again for a while."""
-    return node.broker is not None and node.broker.replicas.eligible(NodeId(1))
 
 
 def create(address: str, topic: str, config: dict[str, str]) -> None:
@@ -89,7 +91,7 @@ def test_foreign_clients_write_and_read_a_compacted_topic(
     address, sent = bootstrap(properties), list[Message]()
     (tmp_path / "data").mkdir()
     with built_in(properties | OURS) as ask:
-        eventually(lambda: ask(in_service))
+        eventually(lambda: in_service(address))
         create(address, "t", CONFIG)
         for round_ in range(ROUNDS):
             for client in CLIENTS:

@@ -8,8 +8,8 @@ _NAMES: Final = {
     "nodes.replication": "partition progress throttle",
     "nodes.raft": "election_state elections epochs leadership membership positions quorum roles "
     "snapshot timing voters",
-    "nodes.controller": "configs controller deletions directories elections features isr "
-    "partition_changes placement reassignments recovery sessions situation topics",
+    "nodes.controller": "configs controller deletions elections features isr partition_changes "
+    "placement reassignments recovery sessions situation topics",
     "nodes.metadata": "broker group_configs image snapshot unused",
     "nodes.log": "appending deletion divergence leader_epochs log producer_snapshots "
     "producer_state producer_state_manager reading recompression record_validation recovery "

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from nodes.controller.reassignments import Reassignment, alter_reassignments
 from nodes.metadata.records import PartitionChangeRecord
 from tests.support.nodes.controller_cluster import Cluster, nodes, state_of
 
@@ -46,6 +47,18 @@ def test_a_broker_with_another_disk_has_its_replicas_there() -> None:
     cluster.wait(10_000, 2)
     cluster.register(1, 13, log_dirs=(NEW, OLD))
     assert not changes(cluster)
+
+
+def test_a_replica_that_a_reassignment_adds_is_in_its_brokers_directory() -> None:
+    """The others stay where they are."""
+    cluster = cluster_of((OLD,), (NEW,), (OTHER,))
+    cluster.create("t", nodes(1, 2))
+    wanted = Reassignment(topic="t", partition=0, replicas=nodes(3, 1))
+    cluster.take(alter_reassignments(cluster.controller.state, [wanted]))
+    replicas, directories = cluster.partition().replicas, cluster.partition().directories
+    assert dict(zip(replicas, directories, strict=True)) == dict(
+        zip(nodes(1, 2, 3), (OLD, NEW, OTHER), strict=True)
+    )
 
 
 def test_directories_that_were_never_recorded_are_on_the_next_start() -> None:

@@ -94,6 +94,24 @@ def test_seeded_random_numbers_and_log_lines_are_permitted(make: MakeBare) -> No
     assert records[0].created == pytest.approx(EPOCH_MS / 1000 + 3, abs=0.01)
 
 
+@pytest.mark.parametrize(("call", "ns"), [("time.time()", 1_000_000_000), ("time.time_ns()", 1)])
+def test_logging_may_ask_for_either_time(make: MakeBare, call: str, ns: int) -> None:
+    """Python 3.13 asks for nanoseconds. Other modules may ask for neither."""
+    world = make()
+
+    async def main() -> float:
+        return float(eval(call, {"time": time, "__name__": "logging"}))
+
+    async def other() -> float:
+        return float(eval(call, {"time": time, "__name__": "other"}))
+
+    with guard(world.world):
+        assert world.run(1, main) * ns == pytest.approx(EPOCH_MS * 1e6, rel=1e-6)
+    world = make()
+    with guard(world.world), pytest.raises(RealWorldTouched, match=r"the real clock: time\.time"):
+        world.run(1, other)
+
+
 def test_other_threads_may_use_the_real_world() -> None:
     """A thread of a library, started before, may sleep."""
     world = World(1)

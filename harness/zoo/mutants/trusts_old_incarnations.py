@@ -1,7 +1,7 @@
 """The controller adds a replica to the ISR by its node id, whichever incarnation was in sync.
 
-A leader's request to add a follower may arrive after the follower died and came back with an empty
-disk (KIP-903). As an ISR member it may be elected, and the others truncate everything.
+A leader's request to add a follower may arrive after the follower died and came back without its
+log (KIP-903). As an ISR member it may be elected, and the others truncate everything.
 """
 
 from dataclasses import replace

@@ -57,8 +57,10 @@ async def late_follower(stage: Stage) -> None:
 
 
 async def late_request(stage: Stage) -> None:
-    """A request to add a follower to the ISR is late: the follower is back with an empty disk by
-    then.
+    """A request to add a follower to the ISR is late: by then the follower is back without its log.
+
+    It has its disk still. On another one its log directory would change, and the partition epoch
+    with it: then the late request is refused for its partition epoch.
     """
     await stage.make_topic([2, 3, 4])
     await stage.send(count=3)
@@ -72,7 +74,7 @@ async def late_request(stage: Stage) -> None:
     await stage.until("node 2 asks for it", lambda: stage.replica(2).state.proposal is not None)
     stage.host(4).terminate()
     await stage.until("node 4 has ended", lambda: not stage.host(4).running)
-    stage.wipe(4)
+    stage.remove_log(4)
     stage.cut(fetch_answers(2, 4), fetch_answers(3, 4))
     stage.cluster.start(4)
     await asyncio.sleep(15)

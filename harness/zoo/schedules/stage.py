@@ -268,6 +268,14 @@ class Stage:
         disk(self.host(node)).content = MemoryDisk()
         self.invariants.damaged(node, wiped=True)
 
+    def remove_log(self, node: int) -> None:
+        """Remove the files of the partition's log from a node that is down. The disk stays."""
+        content = disk(self.host(node)).content
+        for path, _ in list(content.files()):
+            if path.startswith(f"{TOPIC}/"):
+                content.unlink(path)
+        self.invariants.damaged(node)
+
     def lose_power(self, node: int) -> None:
         """Cut the node's power; nothing unsynced survives."""
         disk(self.host(node)).content.crash()

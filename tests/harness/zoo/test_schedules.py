@@ -8,7 +8,6 @@ from harness.simulation.world.world import SimulationError
 from harness.zoo import mutants
 from harness.zoo.schedules import SCHEDULES
 from harness.zoo.schedules.stage import ExpectationFailed
-from tests.support.tiers import in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -89,23 +88,13 @@ def test_every_schedule_has_an_expectation() -> None:
     assert set(CAUGHT_BY) == set(SCHEDULES) == set(mutants.NAMES) - NOT_HERE
 
 
-@pytest.mark.parametrize(
-    "name",
-    in_turn(
-        "harness/zoo/test_schedules.py::test_unmodified_broker_passes_the_schedule", ONCE, of=4
-    ),
-)
+@pytest.mark.parametrize("name", ONCE)
 def test_unmodified_broker_passes_the_schedule(name: str) -> None:
     """No invariant breaks, no acknowledged record is lost, and the cluster converges."""
     SCHEDULES[name].run(SEED)
 
 
-@pytest.mark.parametrize(
-    "name",
-    in_turn(
-        "harness/zoo/test_schedules.py::test_mutant_fails_its_schedule_for_its_bug", SCHEDULES, of=4
-    ),
-)
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_mutant_fails_its_schedule_for_its_bug(name: str) -> None:
     """The rule that forbids the bug finds it."""
     undo = mutants.load(name).apply()

@@ -1,13 +1,15 @@
 """Flushing of a log: all waiting callers share an fsync.
 
-Guarantees: below `flushed` everything survives a power loss, including the epochs' file, the
-indexes of sealed segments, and every index of aborted transactions. So a recovery from there need
-not read earlier data. A failed sync takes the log offline and fails every waiter (KAFKA-10778). If
+Guarantees: below `flushed` everything survives a power loss, including the epochs' file, and every
+index of aborted transactions. So do the indexes of all segments that a flushed record follows: a
+segment may be sealed when its records are flushed already. So a recovery from there need not read
+earlier segments. A failed sync takes the log offline and fails every waiter (KAFKA-10778). If
 no caller waited for the end of a sync, its data is written again before the next sync. The callers
 decide when to flush.
 """
 
 import asyncio
+from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -83,11 +85,12 @@ class Flusher:
         self._unheard |= self._turn.locked()
         work = self._work()
         with self._health.failing():
-            for segment, files, sealed in work:
-                if closing and not sealed and len(segment.index):
-                    files += segment.lookups_unsynced()
-                for file in files:
-                    file.sync()
+            for file in chain.from_iterable(files for _, files, _ in work):
+                file.sync()
+            if closing:
+                active = self._segments.active
+                segments = self._segments
+                self.sync_indexes(segments.all if len(active.index) else segments.sealed)
             epochs = self._epochs.unsynced()
             if epochs is not None:
                 epochs.sync()
@@ -95,6 +98,13 @@ class Flusher:
             self._segments.sync_names()
         self._done(work, self._segments.active.next_offset)
         return self.flushed
+
+    def sync_indexes(self, segments: Iterable[Segment]) -> None:
+        """Sync what was written of their indexes of offsets and times; blocks."""
+        for segment in segments:
+            for file in segment.lookups_unsynced():
+                file.sync()
+            segment.lookups_synced()
 
     async def off_loop(self) -> Offset:
         """Flush the present content without blocking the loop; see `Log.flush_async`."""
@@ -151,11 +161,12 @@ class Flusher:
         """The unflushed log files, and the indexes of sealed segments."""
         work = []
         for segment in reversed(self._segments.all):
-            if segment.next_offset <= self.flushed:
-                break
+            flushed = segment.next_offset <= self.flushed
             sealed = segment is not self._segments.active
             lookups = segment.lookups_unsynced() if sealed else []
-            files = [*lookups, *segment.aborted.unsynced(), segment.file]
+            if sealed and flushed and not lookups:
+                break
+            files = [*lookups, *segment.aborted.unsynced(), *([] if flushed else [segment.file])]
             work.append(_Work(segment, files, sealed))
         if self._unheard:
             with self._health.failing():

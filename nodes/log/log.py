@@ -109,6 +109,7 @@ class Log(LogReader):
         if not clean:  # a truncation or removal by the killed process may not be on disk
             self._segments.active.file.sync()
             self._disk.sync_dir(self._directory)
+            self._flusher.sync_indexes(self._segments.sealed)  # what the opening repaired
 
     def configure(self, config: LogConfig) -> None:
         """Use `config` from now on; stored data does not change."""

@@ -197,11 +197,15 @@ class _Loader:
         return next(unsound, trusted)
 
     def _must_validate(self, number: int) -> bool:
-        """Whether the segment, or a part of it, may not have been flushed."""
+        """Whether the segment, a part of it or its indexes may not have been flushed.
+
+        If all its records were flushed before it was sealed, its indexes were synced only with the
+        next segment's first record.
+        """
         if self._clean:
             return False
         following = self._segments[number + 1 :]
-        return not following or following[0].base_offset > self._recovery_point
+        return not following or following[0].base_offset >= self._recovery_point
 
     # --- trusting
 

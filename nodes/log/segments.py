@@ -32,6 +32,11 @@ class Segments:
         self.cuts = 0
         """How often the log was truncated."""
 
+    @property
+    def sealed(self) -> list[Segment]:
+        """All but the active one."""
+        return self.all[:-1]
+
     def of(self, offset: Offset) -> Segment:
         """The segment that contains `offset`, or would contain it."""
         if offset >= self.active.base_offset:

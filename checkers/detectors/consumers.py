@@ -17,9 +17,9 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
 
     kind poll-skip: the consumer skipped offsets that hold records (other_offset: the greatest of
     them). It may skip offsets without records (control batches), and records of transactions that
-    are not known to be committed. Another client must have read the skipped record and then the one
-    that the consumer went on to: a log that was cut and written again holds records where the old
-    one had none.
+    are not known to be committed. Another client must have read the skipped record and then,
+    without an assignment between, the one that the consumer went on to: a log that was cut and
+    written again holds records where the old one had none.
 
     kind nonmonotonic-poll: the consumer went back without an assignment (other_offset: the position
     before). detail: inside one poll, or between polls. The records of one operation are ordered by
@@ -67,11 +67,7 @@ def _odd_polls(frames: Frames) -> Frame:
     )  # fmt: skip
     none = F.lit(None).cast("bigint")
     # A negative assigned offset is a place (the beginning, the end) and not a number.
-    assigned = frames.other_rows.where(
-        F.col("f").isin("assign", ASSIGNED)
-        & (F.col("type") == F.lit("ok"))
-        & F.col("partition").isNotNull()
-    ).select(
+    assigned = _assignments(frames).select(
         "op", "client", *TP, none.alias("records"), none.alias("first_offset"),
         none.alias("last_offset"),
         F.when(F.col("offset") >= F.lit(0), F.col("offset")).alias("after"),
@@ -86,6 +82,16 @@ def _odd_polls(frames: Frames) -> Frame:
     # An unknown expectation compares as null, which is not true.
     return steps.where((F.col("first_offset") != F.col("due")) | ~whole).select(
         "op", "client", *TP, "due", "due_op"
+    )
+
+
+def _assignments(frames: Frames) -> Frame:
+    """Return the rows by which a consumer got a new position in a partition."""
+    F = frames.engine.functions
+    return frames.other_rows.where(
+        F.col("f").isin("assign", ASSIGNED)
+        & (F.col("type") == F.lit("ok"))
+        & F.col("partition").isNotNull()
     )
 
 
@@ -146,7 +152,7 @@ def _due(frames: Frames) -> Frame:
 
 def _witnessed(frames: Frames, skipped: Frame) -> Frame:
     """Return the jumps whose skipped record `before` and whose own record another client read, in
-    this order."""
+    this order and without an assignment between."""
     kept = frames.none_if_empty(skipped)
     if kept is None:
         return skipped
@@ -162,9 +168,18 @@ def _witnessed(frames: Frames, skipped: Frame) -> Frame:
     )
     passed = reads.select(*TP, F.col("offset").alias("before"), "reader", "read_op")
     both = reached.join(passed, on=[*TP, "before", "reader"], how="inner")
-    both = both.where(F.col("read_op") <= F.col("reached_op")).select("op", *TP, "offset")
+    reading = ["op", *TP, "offset", "reader", "read_op", "reached_op"]
+    both = both.where(F.col("read_op") <= F.col("reached_op")).select(*reading)
     both = frames.engine.materialize(both.distinct())
-    return kept.join(both, on=["op", *TP, "offset"], how="left_semi")
+    moves = _assignments(frames).select(
+        F.col("client").alias("reader"), *TP, F.col("op").alias("moved_op")
+    )
+    moved = both.join(moves, on=[*TP, "reader"], how="inner").where(
+        (F.col("read_op") < F.col("moved_op")) & (F.col("moved_op") <= F.col("reached_op"))
+    )
+    moved = frames.engine.materialize(moved.select(*reading).distinct())
+    witnesses = both.join(moved, on=reading, how="left_anti")
+    return kept.join(witnesses, on=["op", *TP, "offset"], how="left_semi")
 
 
 def watermark_regressions(frames: Frames) -> Iterator[Frame]:

@@ -18,10 +18,10 @@ from harness.simulation import batch_work, keyed_work
 from harness.simulation.group_work import make_member, take_part
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import Commits
-from harness.simulation.invariants.convergence import LONG_MS
 from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.simulation.invariants.sent_batches import SentBatches
 from harness.simulation.invariants.transactions import Transactions
+from harness.simulation.invariants.wall_clock import LONG_MS
 from harness.simulation.lookups import ask_by_time
 from harness.simulation.offset_work import OffsetKeeper
 from harness.simulation.transaction_work import (

@@ -43,10 +43,11 @@ def watch_acknowledgements(handler: ProduceHandler, note: Callable[[Acknowledged
 def check_acknowledged(partition: Partition, node: int, end: int) -> None:
     """Raise InvariantBroken unless everything below `end` is committed.
 
-    After an unclean election nobody has to know what is committed.
+    After an unclean election nobody has to know what is committed. What a node with an unreadable
+    log commits is not known.
     """
     history = partition.history
-    if history.reset_epoch != NEVER:
+    if history.reset_epoch != NEVER or partition.copy(node).unreadable:
         return
     top = history.last_committed()
     if top is None or top.end < end:

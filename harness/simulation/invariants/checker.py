@@ -5,12 +5,12 @@ from functools import partial
 from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.compaction import Clock
 from harness.simulation.invariants.images import Images
 from harness.simulation.invariants.node_checker import NodeChecker
 from harness.simulation.invariants.producer_ids import ProducerIds
 from harness.simulation.invariants.quorum import QuorumRecord
 from harness.simulation.invariants.set_aside import DiskPast
+from harness.simulation.invariants.wall_clock import Clock
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS

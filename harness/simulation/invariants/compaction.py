@@ -18,7 +18,7 @@ The cleaner is not asked: its rules are not used here.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import (
@@ -29,6 +29,7 @@ from harness.simulation.invariants.compacted_log import (
 )
 from harness.simulation.invariants.log_copy import Content, Copy
 from harness.simulation.invariants.partition_history import NEVER
+from harness.simulation.invariants.wall_clock import Clock
 from nodes.coordinators.machine import ProducerStamp
 from nodes.ids import Offset
 from nodes.log.log import Log
@@ -37,15 +38,6 @@ KEEPS, CHANGES = "compaction-keeps-the-latest", "compaction-changes-nothing"
 TOMBSTONES, DELETED = "tombstones-stay-for-their-time", "deleted-keys-stay-deleted"
 MARKERS, BELOW = "compaction-keeps-markers", "compaction-is-below-the-stable-offset"
 PRODUCERS, ABORTED = "compaction-keeps-producers", "compaction-keeps-aborted-transactions"
-
-
-class Clock(NamedTuple):
-    """The wall clock of a node."""
-
-    shown_ms: int
-    """What it shows, in milliseconds since 1970."""
-    changed: bool
-    """Whether a fault ever changed the clock of any node."""
 
 
 class CompactionChecker:

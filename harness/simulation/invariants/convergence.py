@@ -14,6 +14,7 @@ from harness.simulation.invariants.compacted_log import folded, read_entries
 from harness.simulation.invariants.images import Partition
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.node_checker import NodeChecker
+from harness.simulation.invariants.wall_clock import LONG_MS
 from harness.simulation.world.world import SimulationError
 from nodes.ids import NO_NODE, NodeId, TopicPartition
 from nodes.log.log import Log
@@ -22,8 +23,6 @@ from nodes.raft.roles import Role
 from nodes.replication.partition import Role as ReplicaRole
 
 LOOK_EVERY_S: Final = 0.1
-LONG_MS: Final = 3_600_000
-"""Longer than any run."""
 
 
 class NotConverged(SimulationError):

@@ -10,7 +10,13 @@ from uuid import UUID
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import Entry, entries_of
-from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
+from harness.simulation.invariants.partition_history import (
+    Batch,
+    Forgets,
+    PartitionHistory,
+    Sequences,
+    forgets_nobody,
+)
 from harness.simulation.invariants.segment_layout import SegmentLayout
 from harness.simulation.invariants.stable_offsets import LogTransactions
 from nodes.log.batch import BatchHeader
@@ -66,6 +72,7 @@ class Copy:
         self._cuts = 0
         self._segments: list[Segment] = []
         """The sealed segments of a compacted log that were read."""
+        self._forgets: Forgets = forgets_nobody
         self._sequences = Sequences()
 
     @property
@@ -82,13 +89,13 @@ class Copy:
         """The log's start offset."""
         return self._start if self._log is None else self._log.start_offset
 
-    def open(self, log: Log, *, set_aside: bool = False) -> None:
-        """Read the log that a new incarnation has opened.
+    def open(self, log: Log, *, forgets: Forgets = forgets_nobody, set_aside: bool = False) -> None:
+        """Read the log that a new incarnation has opened, which `forgets` idle producers.
 
         The log must have what it had before; after a loss of power, what was on its disk. After a
         loss the node may also have `set_aside` the old log, and this is another one.
         """
-        self._log, self.set_aside = log, set_aside
+        self._log, self._forgets, self.set_aside = log, forgets, set_aside
         if log.config.compaction is not None:
             self.history.compact()
         if self.retired:
@@ -141,7 +148,8 @@ class Copy:
         """Read the whole log; return the batches that are missing now, oldest first."""
         assert self._log is not None
         before, self.batches, self.last = self.batches, {}, None
-        self._sequences, self.epoch_starts, self.layouts = Sequences(), [], {}
+        self._sequences = Sequences(self._forgets)
+        self.epoch_starts, self.layouts = [], {}
         self.transactions = LogTransactions()
         self.content, self.earlier_content = Content(), self.content
         self._start = self._log.start_offset

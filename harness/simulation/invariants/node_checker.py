@@ -14,7 +14,6 @@ from harness.simulation.invariants.acknowledgements import (
 )
 from harness.simulation.invariants.attribute_watch import watch
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.simulation.invariants.compaction import Clock
 from harness.simulation.invariants.coordinated_groups import check_expiry, check_groups
 from harness.simulation.invariants.coordinators import (
     Judges,
@@ -40,6 +39,7 @@ from harness.simulation.invariants.set_aside import (
     was_set_aside,
 )
 from harness.simulation.invariants.sound_log import SoundLogChecker
+from harness.simulation.invariants.wall_clock import Clock
 from harness.simulation.world.disk import SimDisk
 from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.machine import Effects, Machine
@@ -345,10 +345,10 @@ class NodeChecker:
 
     def _open(self, directory: str, log: Log, copy: Copy, *, set_aside: bool = False) -> None:
         self._by_directory[directory] = copy
-        copy.open(log, set_aside=set_aside)
+        clock = partial(self._invariants.clock, self.node)
+        copy.open(log, forgets=partial(_may_have_forgotten, log, clock), set_aside=set_aside)
         if not self._invariants.disk_past(self.node).damaged:
             note = partial(self._read_later, copy)
-            clock = partial(self._invariants.clock, self.node)
             self._sound_logs[copy] = SoundLogChecker(copy, log, self._disk, note, clock)
             note()
         watch(log._flusher, partial(self._on_flush, directory, log))
@@ -375,3 +375,10 @@ class NodeChecker:
                     "flushed, but a loss of power could remove it",
                 )
             copy.flushed = flushed
+
+
+def _may_have_forgotten(log: Log, clock: Callable[[], Clock], timestamp_ms: int) -> bool:
+    """Return whether the log's node may have forgotten a producer whose last batch has this
+    timestamp (producer.id.expiration.ms).
+    """
+    return clock().may_have_passed(timestamp_ms, log.config.producer_expiration_ms)

@@ -16,7 +16,7 @@ each other. It serves partitions and the metadata log.
 `reset` is for losses that the configuration permits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -34,6 +34,8 @@ class Sent(NamedTuple):
     epoch: int
     first: int
     last: int
+    timestamp_ms: int
+    """The largest of its records, in milliseconds since 1970."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +80,8 @@ class PartitionHistory:
         self._given_up: dict[Batch, None] = {}
         """Batches that were committed and may be lost, or that a leader committed whom nobody has
         to follow."""
+        self._unread: set[int] = set()
+        """Epochs whose leader has an unreadable log: what it commits is not known."""
         self._tops: dict[int, Batch] = {}
         """The last batch that a leader of an epoch committed, by epoch."""
         self._top_epoch = NEVER
@@ -162,7 +166,11 @@ class PartitionHistory:
         self, node: int, batch: Batch, header: BatchHeader, last_sent: "Sequences"
     ) -> None:
         batch.sent = sent = Sent(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            header.max_timestamp,
         )
         wrong = last_sent.refuses(sent)
         if wrong:
@@ -200,12 +208,18 @@ class PartitionHistory:
             self._tops[epoch] = last
         self._top_epoch = max(self._top_epoch, epoch)
 
+    def leader_is_unreadable(self, epoch: int) -> None:
+        """Record that the log of the leader of `epoch` is damaged and cannot be read."""
+        self._unread.add(epoch)
+
     def follower_committed(self, node: int, end: int, batch: Batch | None, epoch: int) -> None:
         """Check a follower: `node` follows the leader of `epoch`, and believes that everything
         below `end` is committed.
 
         `batch` is the batch of its log that ends there, if there is one.
         """
+        if epoch in self._unread:
+            return
         if epoch >= self.reset_epoch and (batch is None or self.committed.get(end) is not batch):
             raise InvariantBroken(
                 "follower-high-watermark",
@@ -273,30 +287,39 @@ class PartitionHistory:
             )
 
 
+Forgets = Callable[[int], bool]
+"""Whether a broker may have forgotten a producer whose last batch has this timestamp (ms)."""
+
+
+def forgets_nobody(_: int) -> bool:
+    """Return that the producer is remembered."""
+    return False
+
+
 class Sequences:
     """The last sequence of each producer in one replica's log."""
 
-    def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int]] = {}
+    def __init__(self, forgets: Forgets = forgets_nobody) -> None:
+        self._last: dict[int, Sent] = {}
+        self._forgets = forgets
 
     def note(self, sent: Sent) -> None:
         """Record an appended batch."""
-        self._last[sent.producer] = sent.epoch, sent.last
+        self._last[sent.producer] = sent
 
     def refuses(self, sent: Sent) -> str:
         """Return what is wrong with the next batch; empty if nothing is.
 
-        An unknown producer may have been forgotten (KIP-360): any sequence is valid.
+        A producer that is unknown or forgotten may begin in any epoch, with any sequence (KIP-360).
         """
         known = self._last.get(sent.producer)
-        if known is None:
+        if known is None or self._forgets(known.timestamp_ms):
             return ""
-        epoch, last = known
-        expected = (last + 1) & MAX_SEQUENCE if sent.epoch == epoch else 0
-        if sent.epoch < epoch or sent.first != expected:
+        expected = (known.last + 1) & MAX_SEQUENCE if sent.epoch == known.epoch else 0
+        if sent.epoch < known.epoch or sent.first != expected:
             return (
                 f"producer {sent.producer} in epoch {sent.epoch} continues with sequence "
-                f"{sent.first}, but {expected} of epoch {max(epoch, sent.epoch)} is next"
+                f"{sent.first}, but {expected} of epoch {max(known.epoch, sent.epoch)} is next"
             )
         return ""
 

@@ -93,6 +93,8 @@ class ReplicaChecker:
         if not self.copy.unreadable and self._committed_before_its_end(state):
             self._check_commit(image, settled=settled)
         if state.role is Role.OFFLINE or self.copy.unreadable:
+            if state.role is Role.LEADER:
+                self.partition.history.leader_is_unreadable(state.leader_epoch)
             self._role, self._high_watermark = Role.OFFLINE, state.high_watermark
             return ""
         if not log.start_offset <= state.high_watermark <= log.end_offset:

@@ -4,10 +4,11 @@ what compaction removed.
 
 from collections.abc import Callable
 
-from harness.simulation.invariants.compaction import Clock, CompactionChecker
+from harness.simulation.invariants.compaction import CompactionChecker
 from harness.simulation.invariants.indexes import IndexChecker
 from harness.simulation.invariants.leader_epochs import LeaderEpochChecker
 from harness.simulation.invariants.log_copy import Copy
+from harness.simulation.invariants.wall_clock import Clock
 from harness.simulation.world.disk import SimDisk
 from nodes.log.log import Log
 

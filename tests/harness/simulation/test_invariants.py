@@ -97,6 +97,16 @@ def test_committed_batch_may_not_be_replaced_or_truncated() -> None:
     history.follower_committed(3, 1, first, 1)
 
 
+def test_followers_of_a_leader_with_an_unreadable_log_are_not_judged() -> None:
+    """Nobody knows what it commits. The next leader's followers are judged again."""
+    history = PartitionHistory("t-0")
+    (first,) = appended(history, 1, header(0, 1))
+    history.leader_is_unreadable(1)
+    history.follower_committed(1, 1, first, 1)
+    with pytest.raises(InvariantBroken, match="follower-high-watermark"):
+        history.follower_committed(1, 1, first, 2)
+
+
 def test_reset_permits_other_records_and_ignores_earlier_leaders() -> None:
     """After a reset another record may be committed at the offset."""
     history = PartitionHistory("t-0")
@@ -172,6 +182,22 @@ def test_producer_sequences_have_no_gap_and_no_repetition(
             appended(history, 1, first, second)
     else:
         appended(history, 1, first, second)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_forgotten_producer_may_begin_in_an_earlier_epoch(*, forgotten: bool) -> None:
+    """A late batch of it comes when nobody knows the later epoch any more (seed 81693)."""
+    history, sequences = PartitionHistory("t-0"), Sequences(lambda at_ms: forgotten)
+    first = header(0, 0, producer_id=7, producer_epoch=5, base_sequence=0)
+    late = header(1, 0, producer_id=7, producer_epoch=4, base_sequence=0)
+    one = history.appended(1, first, None, sequences)
+    assert one.sent is not None
+    sequences.note(one.sent)
+    if forgotten:
+        history.appended(1, late, one, sequences)
+    else:
+        with pytest.raises(InvariantBroken, match="sequences"):
+            history.appended(1, late, one, sequences)
 
 
 # -- by images alone

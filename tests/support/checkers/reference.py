@@ -102,8 +102,11 @@ def _of_partition(
     yield from _real_time(acked, told, final, _lasting(polls, final, complete), polls, asks)
     doubtful = {r["value"] for r in sends if r.get("txn") and r["type"] != "ok"}
     held = {r["offset"] for r in final + polls if r["value"] not in doubtful}
-    for client in {r["client"] for r in rows}:
-        yield from _jumps([r for r in rows if r["client"] == client], held)
+    of_client = {c: [r for r in rows if r["client"] == c] for c in {r["client"] for r in rows}}
+    ways = {client: _ways(mine, final) for client, mine in of_client.items()}
+    for client, mine in of_client.items():
+        others = [way for other, several in ways.items() if other != client for way in several]
+        yield from _jumps(mine, held, others)
         yield from _watermarks([r for r in rows if r["client"] == client and r["f"] == "watermark"])
 
 
@@ -240,19 +243,43 @@ def _reads(
             yield "phantom", row["error"] or "foreign"
 
 
-def _jumps(rows: list[Row], held: set[int]) -> Iterable[tuple[str, str | None]]:
-    expected = None
+Way = list[tuple[int, int | None]]
+"""Offsets and values that one client read in order, without an assignment between."""
+
+
+def _moves(rows: list[Row]) -> list[Row]:
     given = [r for r in rows if r["f"] in ("assign", "assigned") and r["type"] == "ok"]
     moves = [r for r in rows if r["f"] == "poll"] + given
-    for row in sorted(moves, key=lambda r: (r["op"], r["offset"] or 0)):
+    return sorted(moves, key=lambda r: (r["op"], r["offset"] or 0))
+
+
+def _ways(rows: list[Row], final: list[Row]) -> list[Way]:
+    ways: list[Way] = [[]]
+    for row in _moves(rows):
+        if row["f"] != "poll":
+            ways.append([])
+        else:
+            ways[-1].append((row["offset"], row["value"]))
+    ends = {id(row) for row in final}
+    read = sorted((r for r in rows if id(r) in ends), key=lambda r: r["offset"])
+    return [*ways, [(r["offset"], r["value"]) for r in read]]
+
+
+def _jumps(rows: list[Row], held: set[int], others: list[Way]) -> Iterable[tuple[str, str | None]]:
+    expected = None
+    for row in _moves(rows):
         if row["f"] != "poll":
             known = row["offset"] is not None and row["offset"] >= 0
             expected = row["offset"] if known else None
             continue
         if expected is not None and row["offset"] < expected:
             yield "nonmonotonic-poll", None
-        if expected is not None and any(expected <= o < row["offset"] for o in held):
-            yield "poll-skip", None
+        before = max((o for o in held if o < row["offset"]), default=-1)
+        here = row["offset"], row["value"]
+        if expected is not None and expected <= before:
+            passed = (way[: way.index(here)] for way in others if here in way)
+            if any(offset == before for way in passed for offset, _ in way):
+                yield "poll-skip", None
         expected = row["offset"] + 1
 
 

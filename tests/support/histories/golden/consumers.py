@@ -29,6 +29,33 @@ def consumer_steps_over_a_gap(s: Story) -> None:
     s.read_in_the_end(ALL, 21, v(ALL, 99))
 
 
+@golden("INVALID", {("poll-skip", None): (F, 1), ("truncated-read", None): (F, 1)})
+def consumer_skips_what_another_one_was_given(s: Story) -> None:
+    """The other consumer got offsets 20 and 21."""
+    _reader_of_a_record_that_is_gone(s)
+
+
+@golden("INVALID", {("truncated-read", None): (F, 1)})
+def consumer_steps_over_what_the_log_held_before_it_was_cut(s: Story) -> None:
+    """Near miss: the other consumer got offset 20 of the old log. Then it was assigned anew."""
+    _reader_of_a_record_that_is_gone(s, assigned=True)
+
+
+def _reader_of_a_record_that_is_gone(s: Story, *, assigned: bool = False) -> None:
+    other = 98
+    s.send(ALL, 98, None, 20, type="info")
+    s.send(ALL, 99, 21, 22)
+    s.row("start", other, 0)
+    s.poll(ALL, 20.5, {20: v(ALL, 98)}, client=other)
+    if assigned:
+        s.row("assign", other, 21, topic=ALL, partition=0, offset=19)
+        s.poll(ALL, 22, {19: v(ALL, 20)}, client=other)
+    s.poll(ALL, 23, {21: v(ALL, 99)}, client=other)
+    s.row("end", other, 61)
+    s.poll(ALL, 23, {21: v(ALL, 99)})
+    s.read_in_the_end(ALL, 21, v(ALL, 99))
+
+
 @golden("VALID")
 def consumer_is_assigned_elsewhere(s: Story) -> None:
     """Near miss of a skip and of a step back: it was told to go there."""

@@ -4,14 +4,14 @@ A resource's own value before the first change is remembered. It is restored whe
 removed.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from harness.admin import configs
 from harness.admin.configs import Resource
+from harness.admin.descriptions import Config
 from harness.admin.errors import RequestRefused
 from harness.run.administration.requests import AdminCall
 from nemesis.concurrency import TaskRunner
@@ -40,22 +40,21 @@ class LayeredConfigs:
 
         The defaults of all brokers have only values of their own. Raises RequestRefused.
         """
-        found = self._ask(lambda admin: configs.describe(admin, [resource]))[resource]
-        for each in found:
-            if each.name == name:
-                owns = each.source == _OWN_SOURCES[resource == ALL_BROKERS]
-                return each.value, each.value if owns else None
-        if resource == ALL_BROKERS:
-            return None, None
-        raise RequestRefused(ErrorCode.invalid_config, f"{resource} has no config {name}")
+        return self._current([(resource, name)])[resource, name]
+
+    def _current(self, keys: Iterable[_Key]) -> dict[_Key, tuple[str | None, str | None]]:
+        """Return what `current` does of each key, with one request."""
+        resources = list(dict.fromkeys(resource for resource, _ in keys))
+        found = self._ask(lambda admin: configs.describe(admin, resources))
+        return {key: _of(found[key[0]], *key) for key in keys}
 
     def change(self, layer: str, resources: Sequence[Resource], name: str, value: str) -> None:
         """Put a layer on top. Raises AdminError; `restore` is then still to be called."""
         with self._mutex:
-            for resource in resources:
-                key = (resource, name)
-                if key not in self._original:
-                    self._original[key] = self.current(resource, name)[1]
+            keys = [(resource, name) for resource in resources]
+            if new := [key for key in keys if key not in self._original]:
+                self._original.update({key: own for key, (_, own) in self._current(new).items()})
+            for key in keys:
                 self._layers.setdefault(key, {})[layer] = value
             wanted = {resource: {name: value} for resource in resources}
             self._ask(lambda admin: configs.alter(admin, wanted))
@@ -67,18 +66,37 @@ class LayeredConfigs:
         """
         with self._mutex:
             keys = self._restored.setdefault(layer, {})
-            for key, layers in self._layers.items():
-                if layer in layers:
-                    rest = {each: value for each, value in layers.items() if each != layer}
-                    self._set(key, self._top(key, rest))
-                    del layers[layer]
-                    keys[key] = None
-            return all(self.current(*key)[1] == self._top(key, self._layers[key]) for key in keys)
+            removed = {key: layers for key, layers in self._layers.items() if layer in layers}
+            if removed:
+                self._set({key: self._top(key, _below(layer, of)) for key, of in removed.items()})
+            for key, layers in removed.items():
+                del layers[layer]
+                keys[key] = None
+            current = self._current(keys) if keys else {}
+            return all(current[key][1] == self._top(key, self._layers[key]) for key in keys)
 
-    def _top(self, key: _Key, layers: dict[str, str]) -> str | None:
+    def _top(self, key: _Key, layers: Mapping[str, str]) -> str | None:
         """Return the value that should be in force: the last layer's, else the resource's own."""
         return next(reversed(layers.values()), self._original[key])
 
-    def _set(self, key: _Key, value: str | None) -> None:
-        resource, name = key
-        self._ask(partial(configs.alter, changes={resource: {name: value}}))
+    def _set(self, values: Mapping[_Key, str | None]) -> None:
+        """Set, or remove, all of them with one request."""
+        changes: dict[Resource, dict[str, str | None]] = {}
+        for (resource, name), value in values.items():
+            changes.setdefault(resource, {})[name] = value
+        self._ask(lambda admin: configs.alter(admin, changes))
+
+
+def _below(layer: str, layers: Mapping[str, str]) -> dict[str, str]:
+    """Return the other layers, in their order."""
+    return {each: value for each, value in layers.items() if each != layer}
+
+
+def _of(found: Sequence[Config], resource: Resource, name: str) -> tuple[str | None, str | None]:
+    for each in found:
+        if each.name == name:
+            owns = each.source == _OWN_SOURCES[resource == ALL_BROKERS]
+            return each.value, each.value if owns else None
+    if resource == ALL_BROKERS:
+        return None, None
+    raise RequestRefused(ErrorCode.invalid_config, f"{resource} has no config {name}")

@@ -150,11 +150,16 @@ def plan_changes() -> Iterator[Tampering]:
     """Another plan than the one that was run."""
     fields: dict[str, Any] = {
         "topics": ([], None, ..., {}, 7),
-        "system": (None, "imported", "external", "none", 7, ...),
+        "system": (None, "imported", "external", "", 7, ...),
     }
     for name, values in fields.items():
         for value in values:
             yield Tampering(name=f"plan: {name} is {value!r}", change=_plan(**{name: value}))
+    yield Tampering(
+        name="plan: system is of another package",
+        change=_plan(system="another"),
+        harmless="it needs all evidence",
+    )
     bends: dict[str, Callable[[list[dict[str, Any]]], object]] = {
         "a topic dropped": lambda topics: topics.pop(),
         "a topic more": lambda topics: topics.append(topics[0] | {"name": "more"}),

@@ -75,7 +75,7 @@ class LayeredConfigs:
             current = self._current(keys) if keys else {}
             return all(current[key][1] == self._top(key, self._layers[key]) for key in keys)
 
-    def _top(self, key: _Key, layers: Mapping[str, str]) -> str | None:
+    def _top(self, key: _Key, layers: dict[str, str]) -> str | None:
         """Return the value that should be in force: the last layer's, else the resource's own."""
         return next(reversed(layers.values()), self._original[key])
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from harness.simulation.world.clocks import EPOCH_MS
 from harness.zoo.schedules.load import PRODUCE
 from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage
 from nodes.log.batch import Record, encode_batch
@@ -15,7 +16,7 @@ PRODUCER = 4711
 async def _produce(stage: Stage, sequence: int) -> Any:
     batch = encode_batch(
         [Record(value=sequence.to_bytes(8, "big"))],
-        timestamp_ms=1,
+        timestamp_ms=EPOCH_MS,
         producer_id=PRODUCER,
         producer_epoch=0,
         base_sequence=sequence,

@@ -27,13 +27,12 @@ from harness.simulation.batch_forms import (
 from harness.simulation.committed_reads import read_committed
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.sent_batches import SentBatches, check_refusal
+from harness.simulation.raw_produce import RETRIABLE, RawProducer
 from harness.simulation.transaction_work import until_answered
 from harness.workloads.clients.own.answer_codes import OnAnswer
 from harness.workloads.clients.own.cluster import Cluster
-from harness.workloads.clients.own.connection import BrokerConnection
 from harness.workloads.clients.own.coordinator import Unavailable
 from nodes.log.batch import Record
-from nodes.wire.errors import ChannelError
 
 TOPIC: Final = "highwater.unusual"
 CONFIGS: Final = {
@@ -46,23 +45,10 @@ CONFIGS: Final = {
 """Nothing is removed or changed, whatever the brokers' defaults are."""
 PAUSE_S: Final = (0.0, 0.2)
 RETRY_S: Final = 0.05
-REPLICATION_S: Final = 2.0
 WRONG_SHARE, NEW_EPOCHS, OF_STATE = 0.5, 0.1, 0.2
 """Shares of all batches, of valid ones, and of wrong ones."""
 STEPS: Final = (5, 60)
 """The batches of one producer id."""
-AGAIN: Final = frozenset(
-    {
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.leader_not_available,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.request_timed_out,
-        ErrorCode.kafka_storage_error,
-    }
-)
-
 Report = Callable[[InvariantBroken], None]
 
 
@@ -94,7 +80,7 @@ class BatchProducer:
         report: Report,
         surely: Report,
     ) -> None:
-        self._cluster = cluster
+        self._producer = RawProducer(cluster, sent.partition)
         self._sent = sent
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
@@ -121,8 +107,7 @@ class BatchProducer:
         """Get a producer id."""
         api = "init_producer_id"
         values = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
-        connection = self._connection()
-        answer = await self._ask(connection, api, **values)
+        connection, answer = await self._producer.ask(api, **values)
         self._on_answer(connection.peer, api, answer)
         if answer.error_code is not ErrorCode.none:
             raise Unavailable(answer.error_code.name.upper())
@@ -150,9 +135,9 @@ class BatchProducer:
         batch, data = sent.begin(records), encoded(records, self._stamp, rng.choice(CODECS))
 
         async def attempt() -> Any:
-            connection, answer, row = await self._produce(data)
+            connection, answer, row = await self._producer.produce(data)
             self._on_answer(connection.peer, "produce", answer)
-            if row.error_code in AGAIN:
+            if row.error_code in RETRIABLE:
                 raise Unavailable(row.error_code.name.upper())
             return row
 
@@ -167,47 +152,11 @@ class BatchProducer:
         """Send a wrong batch, once. Raises Unavailable."""
         now_ms = self._wall_clock_ms()
         records = [Record(timestamp=now_ms, value=b"wrong %d" % number) for number in range(3)]
-        _, _, row = await self._produce(wrong.make(encoded(records, stamp)))
+        _, _, row = await self._producer.produce(wrong.make(encoded(records, stamp)))
         try:
             check_refusal(wrong, row.error_code)
         except InvariantBroken as broken:
             (report or self._surely)(broken)
-
-    async def _produce(self, data: bytes) -> tuple[BrokerConnection, Any, Any]:
-        """Send a batch; return the connection, the answer and the partition's row of it."""
-        connection, partition = self._connection(), self._sent.partition
-        answer = await self._ask(
-            connection,
-            "produce",
-            transactional_id=None,
-            acks=-1,
-            timeout=timedelta(seconds=REPLICATION_S),
-            topic_data=[
-                {
-                    "name": self._cluster.topic,
-                    "partition_data": [{"index": partition, "records": data}],
-                }
-            ],
-        )
-        row = answer.responses[0].partition_responses[0]
-        if row.error_code in AGAIN and not self._cluster.hint(partition, answer, row):
-            self._cluster.refresh()
-        return connection, answer, row
-
-    def _connection(self) -> BrokerConnection:
-        """Return the connection to the leader. Raises Unavailable."""
-        leader = self._cluster.leader(self._sent.partition)
-        connection = None if leader is None else self._cluster.connection(leader.node)
-        if connection is None:
-            raise Unavailable("LEADER_NOT_AVAILABLE")
-        return connection
-
-    async def _ask(self, connection: BrokerConnection, api: str, **values: Any) -> Any:
-        try:
-            return await connection.start(api, **values)
-        except ChannelError as error:
-            self._cluster.refresh()
-            raise Unavailable(type(error).__name__) from error
 
 
 async def check_batches(cluster: Cluster, sent: SentBatches) -> None:

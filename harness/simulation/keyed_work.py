@@ -9,14 +9,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from harness.plans.plan import Topic
-from harness.simulation.committed_reads import read_committed
+from harness.simulation.committed_reads import PATIENCE_S, RETRY_S, read_committed
+from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.keyed_values import KeyedTransaction, KeyedValues
+from harness.simulation.invariants.sent_batches import REFUSED
 from harness.simulation.invariants.transactions import End
+from harness.simulation.raw_produce import RETRIABLE, RawProducer
 from harness.simulation.transaction_work import PAUSE_S, TIMEOUT_S, until_answered
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.transactions import Fenced, Refused, TransactionalProducer
+from nodes.log.batch import Record, encode_batch
 
 TOPIC: Final = "highwater.compacted"
 PARTITIONS: Final = 2
@@ -39,6 +45,8 @@ WRITES: Final = (1, 4)
 DELETIONS, ABORTS, VANISHES, NEW_IDS = 0.3, 0.2, 0.03, 0.3
 """Shares of writes, of transactions, of writes, and of producers with a transactional id of their
 own: the batches of the last one are the last ones of its producer id for ever."""
+KEYLESS: Final = (1, 3)
+"""Which records of a batch without keys for all have none."""
 
 
 def topic() -> Topic:
@@ -115,11 +123,43 @@ class KeyedWriter:
             transaction.end = End.COMMITTED
 
 
-async def check_keys(cluster: Cluster, values: KeyedValues) -> None:
-    """Read the whole topic as a reader of committed records, and judge. Raises InvariantBroken."""
+async def check_keys(
+    cluster: Cluster, values: KeyedValues, wall_clock_ms: Callable[[], int]
+) -> None:
+    """Read the whole topic as a reader of committed records, and judge. Then send records without
+    keys, which brokers must refuse. Raises InvariantBroken.
+    """
     seen: dict[bytes, bytes | None] = {}
     for partition in range(PARTITIONS):
         for record in await read_committed(cluster, partition):
             assert record.key is not None, "every record has a key"
             seen[record.key] = record.value
     values.check(seen)
+    await _check_refusal(RawProducer(cluster, 0), wall_clock_ms())
+
+
+async def _check_refusal(producer: RawProducer, now_ms: int) -> None:
+    """Judge the answer to a batch of which some records have no key (Kafka's LogValidator: the
+    answer names them).
+    """
+    records = [Record(key=None if at in KEYLESS else b"key", value=b"") for at in range(5)]
+    data = encode_batch(records, timestamp_ms=now_ms)
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + PATIENCE_S
+    while loop.time() < deadline_s:
+        try:
+            _, _, row = await producer.produce(data)
+        except Unavailable:
+            await asyncio.sleep(RETRY_S)
+            continue
+        if row.error_code in RETRIABLE:
+            await asyncio.sleep(RETRY_S)
+            continue
+        named = tuple(each.batch_index for each in row.record_errors)
+        if row.error_code is not ErrorCode.invalid_record or named != KEYLESS:
+            raise InvariantBroken(
+                REFUSED,
+                f"records {KEYLESS} of a batch for a compacted topic have no key, and the answer is"
+                f" {row.error_code.name.upper()} for the records {named}",
+            )
+        return

@@ -94,8 +94,9 @@ class UnrecordedClients:
             await check_transactions(cluster, self.transactions)
             await cluster.close()
         if self.keyed.begun:
-            cluster = self._connect(keyed_work.TOPIC, self._environment("keys, in the end"))
-            await keyed_work.check_keys(cluster, self.keyed)
+            world = self._environment("keys, in the end")
+            cluster = self._connect(keyed_work.TOPIC, world)
+            await keyed_work.check_keys(cluster, self.keyed, world.wall_clock_ms)
             await cluster.close()
         if self.batches:
             cluster = self._connect(batch_work.TOPIC, self._environment("batches, in the end"))

@@ -66,7 +66,7 @@ async def keys(stage: Stage) -> None:
         await asyncio.sleep(WORKS_S)
         stop.set()
     async with connected(stage, WRITERS, keyed_work.TOPIC) as cluster:
-        await keyed_work.check_keys(cluster, values)
+        await keyed_work.check_keys(cluster, values, stage.cluster.clients.clock.ms)
 
 
 async def keys_of_markers(stage: Stage) -> None:

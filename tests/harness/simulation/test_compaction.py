@@ -9,6 +9,7 @@ from harness.simulation.invariants import InvariantBroken
 from harness.simulation.invariants.transactions import End
 from harness.simulation.run import Simulation
 from nodes.ids import Offset
+from nodes.log import appending
 from nodes.log.batch import BatchHeader
 from nodes.log.cleaning import cleaner, filtering
 from nodes.log.cleaning.cleaned_segment import CleanedSegment
@@ -17,6 +18,8 @@ from nodes.log.cleaning.offset_map import GONE, STAYS, TOMBSTONE
 from nodes.log.cleaning.selection import Cleanable
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.config import CompactionConfig
+from nodes.log.errors import KeylessRecords
+from nodes.log.record_validation import check_records
 from nodes.server.replicas import log_cleaner
 from nodes.server.replicas.log_cleaner import LogCleaner
 from nodes.server.replicas.replica import Replica
@@ -30,12 +33,12 @@ KILLS = {
 }
 
 
-def simulation(retention_ms: int = 1000) -> Simulation:
+def simulation(retention_ms: int = 1000, nemesis: Any = KILLS) -> Simulation:
     """A run in which a node is killed, another one loses its power, and brokers compact often."""
     return Simulation(
         prepared(
             duration_s=8,
-            nemesis=KILLS,
+            nemesis=nemesis,
             simulated={"compacting_producers": 3},
             broker={
                 "broker.session.timeout.ms": "1000",
@@ -81,6 +84,22 @@ def test_sound_cleaner_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = [each.end for each in made._unrecorded.keyed.begun]
     assert ends.count(End.COMMITTED) > 10
     assert ends.count(End.ABORTED) > 3
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["takes them", "names others"])
+def test_keyless_records_in_a_compacted_topic(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that takes them is found, and one that names other records than these."""
+
+    def careless(*arguments: Any, keyed: bool, **rest: Any) -> None:
+        try:
+            check_records(*arguments, keyed=keyed, **rest)
+        except KeylessRecords as error:
+            if more:
+                raise KeylessRecords([each + more for each in error.numbers]) from None
+
+    monkeypatch.setattr(appending, "check_records", careless)
+    undamaged = {"events": KILLS["events"][:1]}  # where clients are judged in the end
+    assert broken_by(simulation(nemesis=undamaged)) == "wrong-batches-are-refused"
 
 
 def test_lost_latest_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

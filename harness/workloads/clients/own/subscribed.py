@@ -8,6 +8,7 @@ owner may commit once more. Records wait in the member until the owner takes the
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -76,6 +77,10 @@ class Subscribed:
         self._joined = False
         self._due_s = 0.0
         self._waiting: deque[Taken] = deque()
+        self._unrecorded = False
+        """Whether the owner has taken records that it has not recorded."""
+        self._jumps: list[Callable[[], None]] = []
+        """What records the jumps since then: they are behind those records."""
         self._loop = asyncio.get_running_loop()
         self._consumers = {
             topic: Consumer(cluster, settings, {}, _TopicReader(topic, self), now_ns=reads.now_ns)
@@ -174,11 +179,12 @@ class Subscribed:
         taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         for each in taken:
             self.positions[each.place] = each.read.offset + 1
+        self._unrecorded = bool(taken)
         self._fetch_on()
         return taken
 
     def record(self, taken: Sequence[Taken]) -> None:
-        """Record that the group's member has got the records."""
+        """Record which of the records last taken the group's member has got."""
         begin = 0
         for end in range(1, len(taken) + 1):
             if end == len(taken) or taken[end][2:] != taken[begin][2:]:
@@ -186,6 +192,10 @@ class Subscribed:
                 records = [(each.topic, each.read) for each in taken[begin:end]]
                 self._reads.polled(records, invoke_ns, node=node)
                 begin = end
+        self._unrecorded = False
+        for jump in self._jumps:
+            jump()
+        self._jumps.clear()
 
     def _fetch_on(self) -> None:
         self._pause()
@@ -257,7 +267,11 @@ class Subscribed:
             self._consumers[place.topic].drop(place.partition)
             return
         self.positions[place] = offset
-        self._reads.moved({place: offset}, invoke_ns, reason=reason)
+        jump = partial(self._reads.moved, {place: offset}, invoke_ns, reason=reason)
+        if self._unrecorded:
+            self._jumps.append(jump)
+        else:
+            jump()
 
     def note(self, error: str) -> None:
         """Show an error among the counters."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkers.history.history import HISTORY
 from harness.workloads.clients.own.consumer import OUT_OF_RANGE, TRUNCATED, ConsumerSettings
 from harness.workloads.clients.own.subscribed import Subscribed, Taken
 from harness.workloads.clients.reads import Read
@@ -21,9 +22,8 @@ async def nothing(partitions: Collection[TopicPartition]) -> None:
     """Commit nothing."""
 
 
-async def jumped(seen: Recorded, offset: int, reason: str) -> Subscribed:
-    """A member whose consumer of one topic went elsewhere. It had taken the records below 118 of
-    both topics, and had fetched one more."""
+def member(seen: Recorded) -> Subscribed:
+    """A member that has taken the records below 118 of both topics, and has fetched one more."""
     nobody: Any = None
     view: Any = SimpleNamespace(on_change=None)
     made = Subscribed(
@@ -37,6 +37,12 @@ async def jumped(seen: Recorded, offset: int, reason: str) -> Subscribed:
     )
     made.positions = {PLACE: 118, OTHER: 118}
     made.arrived([Taken(place.topic, Read(0, 118, 0, None), 1, 1) for place in (PLACE, OTHER)])
+    return made
+
+
+async def jumped(seen: Recorded, offset: int, reason: str) -> Subscribed:
+    """The member after its consumer of one topic went elsewhere."""
+    made = member(seen)
     made.jumped(PLACE, offset, 1, reason)
     return made
 
@@ -63,3 +69,23 @@ def test_member_goes_on_behind_records_that_were_removed() -> None:
     made = asyncio.run(jumped(seen, 200, OUT_OF_RANGE))
     assert (made.over, made.positions) == (False, {PLACE: 200, OTHER: 118})
     assert seen.writer.of("assign", "offset", "error") == [(200, OUT_OF_RANGE)]
+
+
+@pytest.mark.parametrize("got", [0, 2])
+def test_jump_is_behind_the_records_that_were_taken_before(got: int) -> None:
+    """While a member commits what it took, its consumer goes on (seed 82263 of the swarm)."""
+    seen = Recorded()
+
+    async def run() -> None:
+        made = member(seen)
+        taken = made.take(9)
+        made.jumped(PLACE, 200, 1, OUT_OF_RANGE)
+        assert made.positions[PLACE] == 200
+        made.arrived([Taken("t", Read(0, 200, 0, None), 1, 1)])
+        made.record(taken[:got])
+        made.record(made.take(9))
+
+    asyncio.run(run())
+    named = [dict(zip(HISTORY.names, row, strict=True)) for row in seen.writer.rows]
+    rows = [(row["f"], row["offset"]) for row in named if row["topic"] == "t"]
+    assert rows == [*[("poll", 118)] * (got > 0), ("assign", 200), ("poll", 200)]

@@ -10,6 +10,7 @@ from checkers.contract.conditions import (
     NO_CAUSE_RECORDABLE,
     NOT_SETTLED,
     QUORUM_LOST,
+    TAKEN_AS_UNKNOWN,
     Condition,
 )
 from checkers.contract.rules import Judgement, Rule, in_doubt, open_rules, rule
@@ -163,11 +164,7 @@ PROGRESS: tuple[Rule, ...] = (
         permissions.RECORDS_LOST,
     ),
     rule(
-        Condition(
-            "more than one request in flight; a later batch was accepted first, in a log whose "
-            "oldest records had been removed",
-            lambda c: c.aspect == "overtaken" and c.max_in_flight > 1,
-        ), "refused-head", _PERMITTED,
+        TAKEN_AS_UNKNOWN, "refused-head", _PERMITTED,
         "a producer that the leader does not know may begin with any sequence: its earlier records "
         "may have been removed",
         "KIP-360",

@@ -40,6 +40,9 @@ BOTH_COMMITTED: Final = "both-committed"
 """The aspect of two owners of a partition of which both committed."""
 BEREFT: Final = "bereft"
 """The aspect of an anomaly in a partition that had lost committed records with permission."""
+OVERTAKEN: Final = "overtaken"
+"""The aspect of a batch before which a later one of its producer was accepted, in a log that does
+not begin at offset 0."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
 """The aspect of an aborted read for which the reader had asked."""
 
@@ -151,6 +154,11 @@ ACKS_1: Final = Condition("acks=1", lambda c: c.acks == 1)
 ACKS_ALL: Final = Condition("acks=all", lambda c: c.acks == -1)
 MIN_ISR_1: Final = Condition("min.insync.replicas=1", lambda c: c.min_insync_replicas <= 1)
 IDEMPOTENCE: Final = Condition("enable.idempotence=true", lambda c: c.idempotence)
+TAKEN_AS_UNKNOWN: Final = Condition(
+    "more than one request in flight; a later batch was accepted first, in a log whose oldest "
+    "records had been removed",
+    lambda c: c.aspect == OVERTAKEN and c.max_in_flight > 1,
+)
 
 LEADER_REPLACED: Final = Condition("the leader was replaced", lambda c: c.leader_replaced)
 UNCLEAN_ELECTION: Final = Condition(

@@ -33,6 +33,7 @@ from checkers.contract.conditions import (
     REMOVAL_NOT_RECORDED,
     REMOVED_BY_RETENTION,
     RISKY_SETTINGS_OR_FAULTS,
+    TAKEN_AS_UNKNOWN,
     UNCLEAN_ELECTION,
     ZOOKEEPER_LOST,
     Condition,
@@ -198,6 +199,13 @@ _ORDER = (
         "the producer sends a write again when its response is lost",
         "Kafka: enable.idempotence",
         permissions.NOT_IDEMPOTENT,
+    ),
+    rule(
+        IDEMPOTENCE & TAKEN_AS_UNKNOWN, "reordered-send", PERMITTED,
+        "a producer that the leader does not know may begin with any sequence; it then sends the "
+        "refused batch again in a new producer epoch",
+        "KIP-360",
+        permissions.UNKNOWN_PRODUCER,
     ),
     rule(
         IDEMPOTENCE, "reordered-send", FORBIDDEN,

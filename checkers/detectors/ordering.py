@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from checkers.contract.conditions import ACKNOWLEDGED
+from checkers.contract.conditions import ACKNOWLEDGED, OVERTAKEN
 from checkers.detectors.durability import read_as_committed
+from checkers.detectors.unknown_producers import heads_of_unknown_producers
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -144,6 +145,9 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     aspect acknowledged: one of the two was never read, and is beyond the end of the final read. Its
     place is its acknowledged offset. Events that the contract permits may have undone the
     acknowledgement.
+
+    aspect overtaken: the producer sent the send before it again in a new producer epoch, because a
+    leader that may not have known the producer had accepted the later one first.
     """
     F = frames.engine.functions
     placed = _placed(frames)
@@ -160,6 +164,7 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     before = placed.select(
         F.col("op").alias("other_op"), *TP, F.col("offset").alias("other_offset"),
         F.col("value").alias("other_value"), F.col("read").alias("other_read"),
+        F.col("complete_ns").alias("other_complete_ns"),
     )  # fmt: skip
     found = left_join(back, placed.drop("client"), on=["op", *TP, "offset"])
     found = left_join(
@@ -168,10 +173,29 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     found = frames.engine.materialize(found)
     both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
     kind = F.lit("reordered-send")
-    yield evidence(frames.engine, _of_one_log(frames, found.where(both_read)), kind=kind)
+    in_one_log = _with_unknown_producers(frames, _of_one_log(frames, found.where(both_read)))
+    yield evidence(frames.engine, in_one_log, kind=kind)
     if (one_unread := frames.none_if_empty(found.where(~both_read))) is not None:
         explained = _explained(frames, one_unread)
         yield evidence(frames.engine, explained, kind=kind, aspect=F.lit(ACKNOWLEDGED))
+
+
+def _with_unknown_producers(frames: Frames, back: Frame) -> Frame:
+    """Add the aspect, if any is OVERTAKEN."""
+    F = frames.engine.functions
+    heads = heads_of_unknown_producers(frames)
+    if heads is None:
+        return back
+    pairs = back.select(
+        "op", "client", *TP, "value", "complete_ns", "other_value", "other_complete_ns"
+    )
+    pairs = pairs.join(heads, on=["client", *TP], how="inner")
+    before = (F.col("value") > F.col("lacked_value")) & (F.col("complete_ns") <= F.col("began_ns"))
+    again = F.col("other_value") >= F.col("lacked_value")
+    again &= F.col("other_complete_ns") > F.col("began_ns")
+    overtaken = pairs.where(before & again).select("op", *TP).distinct()
+    overtaken = overtaken.withColumn("aspect", F.lit(OVERTAKEN))
+    return left_join(back, frames.engine.materialize(overtaken), on=["op", *TP])
 
 
 def _placed(frames: Frames) -> Frame:

@@ -3,24 +3,20 @@
 A broker can refuse the next batch of an idempotent producer only if it has lost the producer's
 state (KIP-98, KIP-360). The producer logs the refusal and leaves its epoch.
 
-There is one other way. A producer that a leader does not know may begin with any sequence if the
-log does not begin at offset 0, since its earlier records may have been removed (KIP-360). So a
-later batch that reaches a new leader first is accepted there, and then the next one is refused.
+There is one other way: see `unknown_producers`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.causes.producer_epochs import EpochBump, Reason
-from checkers.contract.conditions import BEREFT
+from checkers.causes.producer_epochs import Reason
+from checkers.contract.conditions import BEREFT, OVERTAKEN
+from checkers.detectors.unknown_producers import heads_of, heads_of_unknown_producers
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.history.history import REFUSED_HEAD, TIMED_OUT, TP
-
-OVERTAKEN = "overtaken"
-"""The aspect of a refusal after a later batch was accepted in a log that does not begin at 0."""
+from checkers.history.history import TP
 
 _SCHEMA = pa.schema(
     [
@@ -35,18 +31,6 @@ _SCHEMA = pa.schema(
 )
 
 
-_HEADS = pa.schema(
-    [
-        ("number", pa.int32()),
-        ("client", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("lacked_value", pa.int64()),
-        ("began_ns", pa.int64()),
-    ]
-)
-
-
 def refused_heads(frames: Frames) -> Iterator[Frame]:
     """kind refused-head: a batch was refused although it was the next one. aspect bereft: the
     partition had lost records with permission, and with them the producer's state; overtaken: a
@@ -54,16 +38,10 @@ def refused_heads(frames: Frames) -> Iterator[Frame]:
 
     A producer that gave up writes at that time proves nothing about the broker.
     """
-    heads = [
-        (bump, reason)
-        for bump in frames.bumps
-        if not any(reason.error.startswith(TIMED_OUT) for reason in bump.reasons)
-        for reason in bump.reasons
-        if reason.error.startswith(REFUSED_HEAD)
-    ]
+    heads = heads_of(frames)
     if not heads:
         return
-    overtaken = _overtaken(frames, heads)
+    overtaken = _overtaken(frames)
     rows = [
         {
             "client": bump.client,
@@ -86,25 +64,14 @@ def _aspect(reason: Reason, *, overtaken: bool) -> str | None:
     return OVERTAKEN if overtaken else None
 
 
-def _overtaken(frames: Frames, heads: Sequence[tuple[EpochBump, Reason]]) -> set[int]:
+def _overtaken(frames: Frames) -> set[int]:
     """Return the numbers of the refusals that are of aspect OVERTAKEN."""
     F = frames.engine.functions
-    rows = [
-        {
-            "number": number,
-            "client": bump.client,
-            "topic": reason.topic,
-            "partition": reason.partition,
-            "lacked_value": reason.lacked_value,
-            "began_ns": bump.began_ns,
-        }
-        for number, (bump, reason) in enumerate(heads)
-        if reason.lacked_value is not None and (reason.topic, reason.partition) in frames.log_starts
-    ]
-    if not rows:
+    heads = heads_of_unknown_producers(frames)
+    if heads is None:
         return set()
     acked = frames.acked.select("client", *TP, "value", "complete_ns")
-    pairs = as_frame(frames.engine, rows, _HEADS).join(acked, on=["client", *TP], how="inner")
+    pairs = heads.join(acked, on=["client", *TP], how="inner")
     later = F.col("value") > F.col("lacked_value")
     before = F.col("complete_ns") <= F.col("began_ns")
     found = frames.engine.rows(pairs.where(later & before).select("number").distinct())

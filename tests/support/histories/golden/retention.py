@@ -196,3 +196,36 @@ def retention_makes_a_broker_forget_a_producer(s: Story) -> None:
 def broker_takes_a_later_batch_first(s: Story) -> None:
     """Near miss: the log is whole, so the broker knows every producer."""
     _a_later_send_came_first(s)
+
+
+def _an_earlier_send_came_again(s: Story, acked_s: float = 20.3) -> None:
+    s.send(ALL, 97, 21, 20.0, complete_ns=23 * S)
+    s.send(ALL, 98, 20, 20.2, complete_ns=round(acked_s * S))
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.read_in_the_end(ALL, 21, v(ALL, 97))
+    s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0, value=v(ALL, 97))
+
+
+@golden(
+    "VALID",
+    {**BOTH, ("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)},
+)
+def forgotten_producer_sends_again(s: Story) -> None:
+    """A new leader took the later of two batches first, and the earlier one in a new epoch."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1500)
+    _an_earlier_send_came_again(s)
+
+
+@golden("INVALID", {**BOTH, ("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+def earlier_send_came_again_before_the_later_one(s: Story) -> None:
+    """Near miss: the later batch was not there yet when the earlier one was refused."""
+    _remove_first(s, ALL)
+    _configs(s, ALL, retention_bytes=1500)
+    _an_earlier_send_came_again(s, acked_s=22.8)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+def producer_of_a_whole_log_sends_again(s: Story) -> None:
+    """Near miss: the log is whole, so the broker knows every producer."""
+    _an_earlier_send_came_again(s)

@@ -108,7 +108,7 @@ def test_golden_histories_in_one_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", a_third_fast("checkers/test_golden.py::test_golden_history", ALONE, of=1)
+    "name", a_third_fast("checkers/test_golden.py::test_golden_history", ALONE, of=2)
 )
 def test_golden_history(name: str) -> None:
     """The embedded engine gives the verdict that the history was written for."""

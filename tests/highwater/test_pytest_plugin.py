@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs" / "pytest.md"
@@ -43,6 +44,11 @@ def orders(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@at_turn(
+    1,
+    2,
+    "highwater/test_pytest_plugin.py::test_the_verdict_of_a_plan_is_in_the_output_and_in_the_junit_file",
+)
 def test_the_right_program_passes_and_the_naive_one_fails_with_values_and_fault(
     orders: Path,
 ) -> None:
@@ -105,6 +111,11 @@ def test_faults_are_healed_and_proved_and_errors_are_clear(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@at_turn(
+    0,
+    2,
+    "highwater/test_pytest_plugin.py::test_the_right_program_passes_and_the_naive_one_fails_with_values_and_fault",
+)
 def test_the_verdict_of_a_plan_is_in_the_output_and_in_the_junit_file(tmp_path: Path) -> None:
     (tmp_path / "test_chaos.py").write_text(text_of("chaos"))
     ended = run_pytest(tmp_path, "--junit-xml", "junit.xml")

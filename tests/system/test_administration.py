@@ -11,6 +11,7 @@ import pytest
 from harness.cli.main import main
 from tests.support.clusters.cluster_command import Printed, called, facts, highwater
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.system.test_cluster_command import is_clean
 
 
@@ -40,6 +41,7 @@ def refused(*arguments: str | Path) -> str:
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "system/test_elasticity.py::test_brokers_come_and_go_under_load")
 def test_detached_cluster_is_administered_by_its_name(tmp_path: Path) -> None:
     """Topics, settings, added and removed brokers, reassignments, and refusals."""
     require("root", "netns")

@@ -26,6 +26,7 @@ from tests.support.clusters.cluster_command import (
 from tests.support.foreign import REPLICAS, Confluent, Message
 from tests.support.require import require
 from tests.support.targets.machine import leftovers
+from tests.support.tiers import at_turn
 
 CTRL_C = b"\x03"
 
@@ -157,6 +158,9 @@ def test_ctrl_c_during_the_start_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@at_turn(
+    1, 2, "system/test_cluster_command.py::test_named_clusters_are_found_and_ended_by_their_names"
+)
 def test_two_detached_clusters_run_at_once_and_end_by_run_directory(tmp_path: Path) -> None:
     """Each has addresses of its own."""
     require("root", "netns")
@@ -189,6 +193,11 @@ def test_two_detached_clusters_run_at_once_and_end_by_run_directory(tmp_path: Pa
 
 
 @pytest.mark.slow
+@at_turn(
+    0,
+    2,
+    "system/test_cluster_command.py::test_two_detached_clusters_run_at_once_and_end_by_run_directory",
+)
 def test_named_clusters_are_found_and_ended_by_their_names(tmp_path: Path) -> None:
     """`--brokers` alone is enough; a name of a running cluster is refused."""
     require("root", "netns")

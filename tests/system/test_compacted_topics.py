@@ -18,6 +18,7 @@ from nodes.server.replicas.replica import Replica
 from tests.support.foreign import PARTITION, PATIENCE_S, AioKafka, Confluent, KafkaPython, Message
 from tests.support.nodes.cleaning import pairs_of
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.system.test_kafka_directories import (
     JAVA,
     bootstrap,
@@ -81,6 +82,11 @@ def dumped(path: Path) -> str:
     return ended.stdout + ended.stderr
 
 
+@at_turn(
+    0,
+    2,
+    "system/test_compacted_topics.py::test_topic_that_apache_kafka_compacted_is_read_and_compacted_further",
+)
 def test_foreign_clients_write_and_read_a_compacted_topic(
     properties: dict[str, str], tmp_path: Path
 ) -> None:
@@ -133,6 +139,9 @@ def test_foreign_clients_write_and_read_a_compacted_topic(
         assert [(m.key, m.value) for m in read] == [(k, v) for _, k, v in left]
 
 
+@at_turn(
+    1, 2, "system/test_compacted_topics.py::test_foreign_clients_write_and_read_a_compacted_topic"
+)
 def test_topic_that_apache_kafka_compacted_is_read_and_compacted_further(
     properties: dict[str, str], tmp_path: Path
 ) -> None:

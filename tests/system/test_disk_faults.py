@@ -13,6 +13,7 @@ import pytest
 from harness.admin.errors import AdminError
 from nemesis.faults.fault import Fault, Injection
 from tests.support.clusters.disk_cluster import NODES, DiskCluster, disk_cluster, wait_for
+from tests.support.tiers import in_turn
 
 LONG_BYTES = 200_000
 
@@ -87,11 +88,15 @@ def test_a_node_that_lost_its_disk_votes_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
-    [
-        ("disk.slow", "disk.full", "disk.read-only", "disk.error"),
-        ("power-loss", "disk.bit-flip", "disk.cut-tail", "disk.misdirected"),
-        ("disk.stale-copy", "disk.lost"),
-    ],
+    in_turn(
+        "system/test_disk_faults.py::test_a_broken_disk_loses_nothing_that_was_acknowledged",
+        [
+            (("disk.slow", "disk.full", "disk.read-only", "disk.error"),),
+            (("power-loss", "disk.bit-flip", "disk.cut-tail", "disk.misdirected"),),
+            (("disk.stale-copy", "disk.lost"),),
+        ],
+        of=3,
+    ),
     ids=lambda names: names[0],
 )
 def test_a_broken_disk_loses_nothing_that_was_acknowledged(

@@ -6,6 +6,7 @@ import pytest
 
 from nodes.ids import TopicPartition
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.tools.elasticity import WORTH, Copies, least_bytes, run
 
 
@@ -36,6 +37,7 @@ def test_what_copies_cost() -> None:
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "system/test_administration.py::test_detached_cluster_is_administered_by_its_name")
 def test_brokers_come_and_go_under_load(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, no partition has fewer replicas, all brokers end with equally
     many within one, and hardly more is copied than has to be.

@@ -24,6 +24,7 @@ from tests.support.clusters.cluster_command import (
 )
 from tests.support.require import require
 from tests.support.targets.machine import leftovers
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +85,7 @@ def keeper_of(run: Path) -> int:
     raise AssertionError("no keeper")
 
 
+@at_turn(1, 2, "system/test_fault_commands.py::test_the_next_keeper_heals_what_a_killed_one_left")
 def test_faults_of_a_detached_cluster_last_until_they_are_healed(tmp_path: Path) -> None:
     """Each is a command of its own. The keeper ends with the last fault."""
     require("root", "netns")
@@ -108,6 +110,11 @@ def test_faults_of_a_detached_cluster_last_until_they_are_healed(tmp_path: Path)
         assert kinds.count("fault") == kinds.count("fault-healed") == 2
 
 
+@at_turn(
+    0,
+    2,
+    "system/test_fault_commands.py::test_faults_of_a_detached_cluster_last_until_they_are_healed",
+)
 def test_the_next_keeper_heals_what_a_killed_one_left(tmp_path: Path) -> None:
     """The journal has what it needs, also for cuts with a layer. `down` removes all else."""
     require("root", "netns")
@@ -123,6 +130,7 @@ def test_the_next_keeper_heals_what_a_killed_one_left(tmp_path: Path) -> None:
         fault(run, "inject", "kill")  # and one that `down` finds in force
 
 
+@at_turn(1, 2, "system/test_fault_commands.py::test_the_next_keeper_heals_what_a_killed_one_left")
 def test_a_fault_between_clients_and_a_node_hits_programs_of_this_machine(tmp_path: Path) -> None:
     """In the foreground the process of `cluster up` holds the faults. Ctrl-C heals them."""
     require("root", "netns")

@@ -19,7 +19,7 @@ from tests.support.clusters.cluster_command import (
 )
 from tests.support.foreign import java
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import at_turn, nightly
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +126,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield Cluster(up.bootstrap, request.param)
 
 
+@at_turn(0, 2, "system/test_group_commands.py::test_offsets_of_an_empty_group_are_reset")
 def test_group_and_its_lag_are_shown_as_by_kafkas_tool(cluster: Cluster) -> None:
     """In each protocol, with a partition that has no committed offset."""
     for protocol in cluster.protocols:
@@ -173,6 +174,7 @@ def test_group_with_members_is_neither_reset_nor_deleted(cluster: Cluster) -> No
         assert cluster.groups("offsets", "busy").rows[1][3] == "4"
 
 
+@at_turn(1, 2, "system/test_group_commands.py::test_group_and_its_lag_are_shown_as_by_kafkas_tool")
 def test_offsets_of_an_empty_group_are_reset(cluster: Cluster) -> None:
     """First as a plan that changes nothing, and equal to that of Kafka's tool."""
     topic = cluster.filled("reset")

@@ -37,6 +37,7 @@ from nodes.server.node import Node
 from nodes.storage.local import LocalDisk
 from tests.support.nodes.cluster import free_ports
 from tests.support.require import KAFKA_JARS, require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -203,6 +204,7 @@ def values(address: str, topics: list[str]) -> list[int]:
     return sorted(found)
 
 
+@at_turn(2, 3, "system/test_kafka_copier.py::test_copier_copies_each_record_once_in_order")
 def test_a_directory_of_kafkas_is_gone_on_with(properties: dict[str, str], tmp_path: Path) -> None:
     """Written to by two lives of Kafka's; what is written to it then is there as well."""
     require("kafka")

@@ -24,6 +24,7 @@ from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
 from nodes.wire.versions import fill
 from tests.support.nodes.cluster import free_ports
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -176,6 +177,7 @@ def commit(producer: confluent_kafka.Producer) -> None:
             return
 
 
+@at_turn(0, 2, "system/test_scripted_runs.py::test_faults_hit_the_coordinators_of_a_real_cluster")
 def test_every_commit_that_was_answered_is_there(cluster: Processes) -> None:
     """Exactly once, in all partitions; and nobody waits for a marker that does not come."""
     producer = confluent_kafka.Producer(

@@ -13,6 +13,7 @@ from harness.targets.linux.network import firewall, network
 from tests.support.clusters.cluster_command import PATIENCE_S, command, highwater
 from tests.support.require import require
 from tests.support.targets.machine import leftovers
+from tests.support.tiers import at_turn
 
 PLAN = """
 name = "left"
@@ -49,6 +50,11 @@ def only_run(store: Path) -> Path:
 
 
 @pytest.mark.slow
+@at_turn(
+    0,
+    2,
+    "system/test_left_clusters.py::test_a_harness_killed_before_it_could_leave_its_cluster_leaves_leftovers",
+)
 def test_a_broken_cluster_stays_broken_until_it_is_ended(tmp_path: Path) -> None:
     """The cut is in the kernel after the run, the nodes live, `clean` leaves them, `down` ends."""
     require("root")
@@ -79,6 +85,7 @@ def test_a_broken_cluster_stays_broken_until_it_is_ended(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "system/test_left_clusters.py::test_a_broken_cluster_stays_broken_until_it_is_ended")
 def test_a_harness_killed_before_it_could_leave_its_cluster_leaves_leftovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,11 @@ def consume(brokers: Brokers, count: int) -> set[int]:
     return found
 
 
+@at_turn(
+    0,
+    2,
+    "system/test_zookeeper.py::test_detached_cluster_beside_zookeeper_is_administered_and_broken",
+)
 def test_cluster_survives_a_kill_and_a_lost_session_of_its_controller(brokers: Brokers) -> None:
     """A killed controller is replaced; a paused one loses its session and comes back."""
     admin = AdminClient({"bootstrap.servers": brokers.addresses})

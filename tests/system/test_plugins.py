@@ -22,6 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@at_turn(1, 2, "system/test_plugins.py::test_fault_of_another_package_is_one_of_highwater")
 def test_packages_are_listed(folder: Path) -> None:
     """With what each of them adds."""
     found = {each["what"]: each for each in json.loads(highwater(folder, "plugins", "--json"))}
@@ -38,6 +39,7 @@ def test_packages_are_listed(folder: Path) -> None:
     assert found["systems"]["names"]["careful"] == "highwater-careful 0.1.0"
 
 
+@at_turn(0, 2, "system/test_plugins.py::test_packages_are_listed")
 def test_fault_of_another_package_is_one_of_highwater(folder: Path) -> None:
     """It is listed, and a simulated run injects it."""
     assert "SIGSTOP and SIGCONT in turn" in highwater(folder, "faults", "stutter")

@@ -20,7 +20,7 @@ from tests.support.nodes.cluster import Cluster
 from tests.support.require import require
 from tests.support.targets import docker_daemon, program_image
 from tests.support.targets.machine import leftovers
-from tests.support.tiers import in_turn
+from tests.support.tiers import at_turn, in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +99,9 @@ def containers(address: str) -> list[str]:
         client.close()
 
 
+@at_turn(
+    0, 2, "system/test_programs_in_containers.py::test_clean_removes_the_containers_of_a_killed_run"
+)
 def test_faults_hit_a_program_in_containers(tmp_path: Path, address: str) -> None:
     """It is killed, stopped and cut off, keeps its claim, and nothing of it is left."""
     done, verdict = tried(tmp_path, address)
@@ -139,6 +142,7 @@ def test_program_stands_beside_nodes_in_containers(tmp_path: Path, address: str)
     assert containers(address) == []
 
 
+@at_turn(1, 2, "system/test_programs_in_containers.py::test_faults_hit_a_program_in_containers")
 def test_clean_removes_the_containers_of_a_killed_run(tmp_path: Path, address: str) -> None:
     """The harness and the supervisor are killed at the same time, and end nothing. The form has no
     arguments, because an image alone is enough."""

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.tiers import at_turn
 from tests.system.test_whole_runs import Ended, run
 
 LATE_MS = 3_000
@@ -22,6 +23,7 @@ def faults_of(ended: Ended) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "system/test_scripted_runs.py::test_every_fault_of_processes_on_a_real_cluster")
 def test_an_event_strikes_when_the_isr_is_what_it_waited_for(tmp_path: Path) -> None:
     """The pause comes after the controller's decision that it waited for, and soon."""
     ended = run("waits-for-an-isr", "nodes", tmp_path)
@@ -39,6 +41,9 @@ def test_an_event_strikes_when_the_isr_is_what_it_waited_for(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@at_turn(
+    0, 2, "system/test_scripted_runs.py::test_an_event_strikes_when_the_isr_is_what_it_waited_for"
+)
 def test_every_fault_of_processes_on_a_real_cluster(tmp_path: Path) -> None:
     """Each has its proof, one after the other; nothing acknowledged is lost by any of them."""
     ended = run("process-faults", "nodes", tmp_path)
@@ -76,6 +81,7 @@ def test_a_node_that_refuses_its_damaged_files_is_told_and_the_rest_is_judged(
 
 
 @pytest.mark.slow
+@at_turn(1, 2, "system/test_killed_coordinators.py::test_every_commit_that_was_answered_is_there")
 def test_faults_hit_the_coordinators_of_a_real_cluster(tmp_path: Path) -> None:
     """While the coordinator of a transactional id is down, the selector means its successor."""
     ended = run("coordinator-faults", "nodes", tmp_path)

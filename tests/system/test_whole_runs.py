@@ -129,6 +129,7 @@ def test_acknowledging_before_replication_is_caught(hasty: Ended) -> None:
 
 
 @pytest.mark.slow
+@at_turn(0, 3, "system/test_whole_runs.py::test_a_sound_broker_is_valid")
 def test_equal_plans_and_seeds_store_equal_schedules(sound: Ended, hasty: Ended) -> None:
     """Two runs of one plan have the same schedule, byte for byte."""
     first, second = ((ended.path / "schedule.json").read_bytes() for ended in (sound, hasty))
@@ -197,6 +198,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
 
 
 @pytest.mark.slow
+@at_turn(1, 3, "system/test_whole_runs.py::test_a_sound_broker_is_valid")
 def test_a_killed_harness_leaves_nothing_but_its_record(
     harness: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

@@ -100,6 +100,11 @@ def test_kafka_beside_zookeeper_is_judged_by_the_same_history(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@at_turn(
+    1,
+    2,
+    "system/test_old_control_plane.py::test_cluster_survives_a_kill_and_a_lost_session_of_its_controller",
+)
 def test_detached_cluster_beside_zookeeper_is_administered_and_broken(tmp_path: Path) -> None:
     """Its ZooKeeper nodes can be hit by hand; the end leaves nothing."""
     require("zookeeper", "root", "netns")

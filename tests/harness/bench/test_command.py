@@ -14,6 +14,7 @@ from harness.cli import main
 from harness.recording import journal
 from tests.support.clusters.cluster_command import PATIENCE_S, command
 from tests.support.require import require
+from tests.support.tiers import at_turn
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,9 @@ def ended_well(*arguments: str | Path) -> None:
 
 
 @pytest.mark.slow
+@at_turn(
+    0, 2, "harness/bench/test_command.py::test_ctrl_c_keeps_the_samples_and_removes_the_cluster"
+)
 def test_small_benchmark_measures_everything_and_leaves_nothing(tmp_path: Path) -> None:
     """Every kind of measure on a real cluster, by both clients."""
     require("netns")
@@ -98,6 +102,11 @@ def test_small_benchmark_measures_everything_and_leaves_nothing(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@at_turn(
+    1,
+    2,
+    "harness/bench/test_command.py::test_small_benchmark_measures_everything_and_leaves_nothing",
+)
 def test_ctrl_c_keeps_the_samples_and_removes_the_cluster(tmp_path: Path) -> None:
     """The result is marked as stopped."""
     require("netns")

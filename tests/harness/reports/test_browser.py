@@ -15,6 +15,7 @@ from tests.support.reports.blocks import block
 from tests.support.reports.lossy_run import lossy_run
 from tests.support.reports.synthetic_run import killed_run
 from tests.support.require import require
+from tests.support.tiers import in_turn
 from tests.tools.report_size import look, many_anomalies, many_operations
 
 pytestmark = pytest.mark.slow
@@ -246,7 +247,14 @@ def test_light_and_dark_and_paper(browser: Browser, reports: dict[str, str]) -> 
     visit.close()
 
 
-@pytest.mark.parametrize("much", ["operations", "anomalies"])
+@pytest.mark.parametrize(
+    "much",
+    in_turn(
+        "harness/reports/test_browser.py::test_a_large_run_is_small_and_quick",
+        ["operations", "anomalies"],
+        of=2,
+    ),
+)
 def test_a_large_run_is_small_and_quick(browser: Browser, tmp_path: Path, much: str) -> None:
     """A million operations or ten thousand anomalies: at most 8 MB, and opened, zoomed, filtered
     and searched within 3 s of processor time, which does not depend on who else is busy."""

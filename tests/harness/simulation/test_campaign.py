@@ -14,6 +14,7 @@ from harness.simulation import summary
 from harness.simulation.campaign import Campaign, Result, Seeds, Task, apply_broker_module, run_seed
 from nodes.replication.partition import PartitionState
 from tests.support.simulation.plans import KILLS, TOPICS, small
+from tests.support.tiers import at_turn
 
 IDLE_SEED = 1
 """It draws nothing that begins within half a second."""
@@ -172,6 +173,11 @@ def test_swarm_seed_without_effective_faults_is_idle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@at_turn(
+    1,
+    2,
+    "harness/simulation/test_command.py::test_equal_seeds_have_equal_digests_and_a_kept_run_repeats",
+)
 def test_results_are_equal_in_one_process_and_in_many(tmp_path: Path) -> None:
     """Equal seeds have equal digests in any process, after any other seed."""
     task = Task(plan=small(nemesis=KILLS), root=tmp_path, seeds_are_swarms=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clusters.cluster_command import called
+from tests.support.tiers import at_turn
 
 PLAN = """
 name = "tiny"
@@ -68,6 +69,9 @@ def test_run_refuses_a_plan_for_the_simulator(
 
 
 @pytest.mark.slow
+@at_turn(
+    0, 2, "harness/simulation/test_campaign.py::test_results_are_equal_in_one_process_and_in_many"
+)
 def test_equal_seeds_have_equal_digests_and_a_kept_run_repeats(tmp_path: Path) -> None:
     """Two calls have equal digests; a kept run can be repeated from its directory."""
     one = simulate(tmp_path, "tiny.toml", "--seeds", "1..2", "--jobs", "1")

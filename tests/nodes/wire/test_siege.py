@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.tiers import at_turn
 from tests.tools import wire_siege
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "nodes/server/test_floods.py::test_ten_thousand_things_cost_little_memory")
 def test_hostile_but_valid_requests_break_no_node(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ from harness.simulation.guided.corpus import Corpus
 from harness.simulation.guided.draft import Draft
 from harness.simulation.guided.mutate import CHANGES, MOST_EVENTS, continued, mutated
 from harness.simulation.guided.search import FITTING, ROUND, GuidedSearch
+from tests.support.tiers import at_turn
 from tests.test_docs import ROOT
 
 
@@ -208,6 +209,7 @@ def test_what_is_invalid_is_no_parent() -> None:
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "harness/simulation/guided/test_guided.py::test_the_command_says_what_was_reached")
 def test_a_search_does_not_depend_on_the_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,11 @@ def test_a_search_does_not_depend_on_the_number_of_processes(
 
 
 @pytest.mark.slow
+@at_turn(
+    1,
+    2,
+    "harness/simulation/guided/test_guided.py::test_a_search_does_not_depend_on_the_number_of_processes",
+)
 def test_the_command_says_what_was_reached(tmp_path: Path) -> None:
     ended = subprocess.run(
         [

@@ -109,7 +109,15 @@ def explored(
     return tlc.run(tlc.find_jar(), tmp_path, f"{specification}Model")
 
 
-@pytest.mark.parametrize("specification", ["Quorum", "Replication"])
+@pytest.mark.parametrize(
+    "specification",
+    in_turn(
+        "harness/simulation/validation/test_specifications.py"
+        "::test_short_behaviours_of_a_specification_keep_its_invariants",
+        ["Quorum", "Replication"],
+        of=2,
+    ),
+)
 def test_short_behaviours_of_a_specification_keep_its_invariants(
     tmp_path: Path, specification: str
 ) -> None:

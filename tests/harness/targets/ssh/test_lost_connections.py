@@ -20,6 +20,7 @@ from nemesis.hosts import Cut
 from tests.support.require import require
 from tests.support.targets import ssh_doomed, traffic
 from tests.support.targets.ssh_hosts import DEAD_MAN_S, NODES, Hosts, eventually, hosts
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +106,11 @@ def undone(lab: Hosts, journal: Path) -> list[str]:
     return list(done.removed)
 
 
+@at_turn(
+    0,
+    2,
+    "harness/targets/ssh/test_lost_connections.py::test_agents_without_calls_end_by_themselves",
+)
 def test_a_machine_without_calls_heals_itself(lab: Hosts) -> None:
     """A partition, a disk stall, a pause: the nodes continue, and `clean` ends them."""
     with killed_harness(lab) as journal:
@@ -115,6 +121,9 @@ def test_a_machine_without_calls_heals_itself(lab: Hosts) -> None:
         undone(lab, journal)
 
 
+@at_turn(
+    1, 2, "harness/targets/ssh/test_lost_connections.py::test_a_machine_without_calls_heals_itself"
+)
 def test_agents_without_calls_end_by_themselves(lab: Hosts) -> None:
     """They kill the nodes and remove all but the files that the nodes wrote."""
     with killed_harness(lab) as journal:

@@ -25,6 +25,7 @@ from nemesis.hosts import Cut
 from tests.support.require import require
 from tests.support.targets import ssh_doomed, traffic
 from tests.support.targets.ssh_hosts import NODES, Hosts, eventually, hosts
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +136,9 @@ def test_a_booted_machine_has_its_disk_and_the_faults_in_force(
     assert boot.up_s > boot.since_cut_s > 0
 
 
+@at_turn(
+    1, 2, "harness/targets/ssh/test_power.py::test_undo_switches_on_a_machine_of_a_dead_harness"
+)
 def test_down_boots_machines_without_power(
     target: SshTarget,
 ) -> None:
@@ -143,6 +147,7 @@ def test_down_boots_machines_without_power(
     assert not any(map(target.is_running, NODES))
 
 
+@at_turn(0, 2, "harness/targets/ssh/test_power.py::test_a_boot_that_hangs_can_be_tried_again")
 def test_a_failed_power_cut_leaves_the_machine_running(
     target: SshTarget, switches: dict[int, FakePowerSwitch]
 ) -> None:
@@ -154,6 +159,9 @@ def test_a_failed_power_cut_leaves_the_machine_running(
     assert writes(target, 2)
 
 
+@at_turn(
+    1, 2, "harness/targets/ssh/test_power.py::test_a_failed_power_cut_leaves_the_machine_running"
+)
 def test_a_boot_that_hangs_can_be_tried_again(
     target: SshTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +182,7 @@ def refuse(_: Connection) -> None:
     raise SshError("it lets nobody in")
 
 
+@at_turn(0, 2, "harness/targets/ssh/test_power.py::test_down_boots_machines_without_power")
 def test_undo_switches_on_a_machine_of_a_dead_harness(
     lab: Hosts,
     target: SshTarget,

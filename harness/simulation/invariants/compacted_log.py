@@ -92,8 +92,13 @@ def compacted(entries: Iterable[Entry], below: int, *, tombstones: bool) -> list
 
 def aborted_offsets(entries: Iterable[Entry]) -> set[Offset]:
     """Return the offsets of the records of aborted transactions."""
+    return set(abort_markers(entries))
+
+
+def abort_markers(entries: Iterable[Entry]) -> dict[Offset, Offset]:
+    """Return the offset of the marker of each record of an aborted transaction, by the record's."""
     written: dict[int, list[Offset]] = {}
-    aborted: set[Offset] = set()
+    markers: dict[Offset, Offset] = {}
     for each in entries:
         if isinstance(each, LogRecord):
             if each.producer is not None:
@@ -101,8 +106,8 @@ def aborted_offsets(entries: Iterable[Entry]) -> set[Offset]:
             continue
         offsets = written.pop(each.producer.producer_id, [])
         if not each.committed:
-            aborted.update(offsets)
-    return aborted
+            markers |= dict.fromkeys(offsets, each.offset)
+    return markers
 
 
 def folded(entries: Iterable[Entry]) -> dict[bytes, LogRecord]:

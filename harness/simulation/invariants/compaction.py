@@ -12,7 +12,9 @@ had before, and with what was ever appended:
   horizon.
 - Nothing is removed at or above the first open transaction, the high watermark, or what is flushed.
 - The last batch of each producer that the broker remembers is in the log (KAFKA-5490), and a reader
-  of committed records is told of each aborted transaction whose records are left (KAFKA-13727).
+  of committed records is told of each aborted transaction whose records are left (KAFKA-13727). A
+  replica that lags for longer than delete.retention.ms may never get the marker of such a
+  transaction: its leader has removed it, with the records that this replica still has.
 
 The cleaner is not asked: its rules are not used here.
 """
@@ -25,6 +27,7 @@ from harness.simulation.invariants.compacted_log import (
     Ended,
     Entry,
     LogRecord,
+    abort_markers,
     aborted_offsets,
 )
 from harness.simulation.invariants.log_copy import Content, Copy
@@ -180,10 +183,12 @@ class CompactionChecker:
 
     def _check_aborted(self, now: Content, known: list[Entry]) -> None:
         stable = self._limit(known)
-        for offset in sorted(aborted_offsets(known)):
+        for offset, marker in sorted(abort_markers(known).items()):
             entry = now.entries.get(offset)
             if not isinstance(entry, LogRecord) or offset >= stable:
                 continue
+            if marker not in now.entries:
+                continue  # its leader had removed it with the records: see `_check_marker`
             assert entry.producer is not None
             told = self._log.aborted_transactions(offset, Offset(offset + 1))
             ids = {each.producer_id for each in told if each.first_offset <= offset}

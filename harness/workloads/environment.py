@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from harness.admin.client import parse_bootstrap
 from harness.workloads.clients import access
 from harness.workloads.clients.own.answer_codes import OnAnswer
 from harness.workloads.clients.own.cluster import Cluster, Timing
 from harness.workloads.clients.own.consumer import ConsumerSettings
-from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER, connect
+from harness.workloads.clients.own.recording import WORKLOAD_CONSUMER
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 
@@ -26,12 +27,12 @@ class ClientEnvironment:
     on_answer: OnAnswer | None = None
 
     def connect(self, bootstrap: str, topic: str, client: int) -> Cluster:
-        """Return a client's own view of the cluster and of a topic."""
-        return connect(
-            bootstrap,
+        """Return a client's own view of the cluster and of a topic, with randomness of its own."""
+        return Cluster(
+            parse_bootstrap(bootstrap),
             topic,
-            client=client,
-            rng=self.rng,
+            client_id=f"highwater-{client}",
+            rng=random.Random(self.rng.getrandbits(64)),
             timing=self.timing,
             security=self.security,
             on_answer=self.on_answer,

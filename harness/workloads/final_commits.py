@@ -12,7 +12,6 @@ from typing import Final
 from harness.recording.history import OperationWriter
 from harness.workloads.clients.own.coordinator import GROUP, Coordinator, Unavailable
 from harness.workloads.clients.own.group_member import GroupOffsets, GroupSettings
-from harness.workloads.clients.own.recording import connect
 from harness.workloads.environment import ClientEnvironment
 from nodes.ids import TopicPartition
 
@@ -34,10 +33,7 @@ async def record_committed(
     complete = True
     for group, partitions in groups.items():
         op, begun_ns = writer.next_op(), writer.now_ns()
-        cluster = connect(
-            bootstrap, partitions[0].topic, client=client, rng=world.rng, timing=world.timing,
-            security=world.security,
-        )  # fmt: skip
+        cluster = world.connect(bootstrap, partitions[0].topic, client)
         settings = GroupSettings(group=group, partitions={}, session_s=0, rebalance_s=0)
         offsets = GroupOffsets(settings, Coordinator(cluster, group, GROUP))
         found, why = await _ask(offsets, partitions, patience_s)

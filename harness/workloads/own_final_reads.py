@@ -13,7 +13,6 @@ from harness.recording.history import OperationWriter
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer import OUT_OF_RANGE, Consumer, ConsumerSettings
 from harness.workloads.clients.own.offsets import BoundsUnknown, bounds
-from harness.workloads.clients.own.recording import connect
 from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.payload import PayloadCodec
@@ -93,7 +92,7 @@ class _TopicReader:
 
     async def run(self, bootstrap: str, world: ClientEnvironment) -> None:
         """Read until every end or the deadline, in the loop's time."""
-        cluster = connect(bootstrap, self._topic, client=CLIENT, rng=world.rng, timing=world.timing)
+        cluster = world.connect(bootstrap, self._topic, CLIENT)
         settings = replace(SETTINGS, read_committed=self._isolation is not None)
         reading = Consumer(cluster, settings, {}, self, now_ns=self._writer.now_ns)
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.simulation.world.guard import guard
 from harness.workloads.clients.own.cluster import Cluster, Timing
-from harness.workloads.clients.own.recording import connect
+from harness.workloads.environment import ClientEnvironment
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch
 from tests.support.clusters.fake_node import Answer, FakeNode
@@ -71,7 +71,8 @@ class Script:
         async def asking() -> None:
             bootstrap = f"{self.world.hosts[1].address}:{PORT}"
             rng = self.world.world.stream("client")
-            await client(connect(bootstrap, "t", client=1, rng=rng, timing=timing))
+            environment = ClientEnvironment(rng=rng, wall_clock_ms=lambda: 0, timing=timing)
+            await client(environment.connect(bootstrap, "t", client=1))
             await asyncio.sleep(1)  # what was sent last arrives
 
         with guard(self.world.world):

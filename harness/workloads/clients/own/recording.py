@@ -7,16 +7,13 @@ producer epoch is a row too. It excuses no duplicate: this client writes a value
 only if a broker refused it.
 """
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from checkers.history.history import PRODUCER_EPOCH, REFUSED_HEAD
-from harness.admin.client import parse_bootstrap
 from harness.workloads.clients.counts import REWIND_RECORDS
 from harness.workloads.clients.outcomes import Outcome
-from harness.workloads.clients.own.answer_codes import OnAnswer
-from harness.workloads.clients.own.cluster import Cluster, Timing
+from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
 from harness.workloads.clients.own.partition_queue import (
     EndedMessages,
@@ -28,7 +25,6 @@ from harness.workloads.clients.own.records import Fetched
 from harness.workloads.clients.own.waiting import Signal
 from harness.workloads.clients.reads import Read, Reads
 from harness.workloads.clients.sends import UNFINISHED, USED_UP, Sends
-from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 LEFT: Final = "left its epoch"
 """The beginning of the error of an epoch's row, if the client itself caused the new epoch."""
@@ -38,30 +34,6 @@ _OUTCOMES: Final = {
     MessageOutcome.FAIL: Outcome.FAIL,
     MessageOutcome.INFO: Outcome.INFO,
 }
-
-
-def connect(
-    bootstrap: str,
-    topic: str,
-    *,
-    client: int,
-    rng: random.Random,
-    timing: Timing,
-    security: ClientSecurity = PLAINTEXT_CLIENT,
-    on_answer: OnAnswer | None = None,
-) -> Cluster:
-    """Make a client's own view of the cluster, with randomness of its own. `on_answer` gets each
-    answer of a broker.
-    """
-    return Cluster(
-        parse_bootstrap(bootstrap),
-        topic,
-        client_id=f"highwater-{client}",
-        rng=random.Random(rng.getrandbits(64)),
-        timing=timing,
-        security=security,
-        on_answer=on_answer,
-    )
 
 
 class RecordingProducer:

@@ -4,6 +4,9 @@ The detector works on the batches in the replicas' files after settling. Every r
 with one reference: the replica with the highest high watermark (the lowest node if several have
 it). Below its own high watermark a replica must have exactly the batches of the reference. Of
 compacted topics only the ends are compared.
+
+Nodes stop one after the other, and a coordinator may still end a transaction then. So a replica may
+lack what was appended after the leader had told where its log ends, and after the final read.
 """
 
 from collections import defaultdict
@@ -15,6 +18,7 @@ import pyarrow as pa
 from checkers.engines.engine import Column, Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.read_ends import log_ends
 from checkers.frames.same_bytes import same_bytes
 from checkers.history.history import METADATA_TOPIC, TP
 from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
@@ -27,7 +31,7 @@ PAIRS = pa.schema(
         ("reference", pa.int32()),
         ("hw", pa.int64()),
         ("end_offset", pa.int64()),
-        ("their_hw", pa.int64()),
+        ("due", pa.int64()),
         ("their_end", pa.int64()),
         ("log_start", pa.int64()),
     ]
@@ -42,13 +46,13 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     aspect bytes: a batch differs from the reference's batch at the same base offset; damaged: the
     same, and a fault had flipped a bit in the log of one of the two; extra: a batch that the
     reference does not have; missing: a batch that only the reference has; short: the log ends below
-    the reference's high watermark. kind unequal-ends: the logs end at different offsets, at or
-    above the high watermark.
+    the reference's high watermark and below the end that was known when the nodes were stopped.
+    kind unequal-ends: the logs end at other different offsets.
     """
     F = frames.engine.functions
     pairs = _pairs(frames)
     copied = F.col("topic") == F.lit(METADATA_TOPIC)
-    short = ~copied & (F.col("end_offset") < F.col("their_hw"))
+    short = ~copied & (F.col("end_offset") < F.col("due"))
     unequal = frames.none_if_empty(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
     if unequal is not None:
         yield evidence(
@@ -57,7 +61,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
             kind=F.when(short, F.lit("divergent-replicas")).otherwise(F.lit("unequal-ends")),
             aspect=F.when(short, F.lit("short")),
             offset=F.col("end_offset"),
-            other_offset=F.when(short, F.col("their_hw")).otherwise(F.col("their_end")),
+            other_offset=F.when(short, F.col("due")).otherwise(F.col("their_end")),
             detail=_against(frames),
         )
     kind = F.lit("divergent-replicas")
@@ -133,16 +137,18 @@ def _missing(frames: Frames, pairs: Frame) -> Frame:
 
 def _pairs(frames: Frames) -> Frame:
     """Return every replica with its reference: node, reference, topic, partition, hw and end_offset
-    of the replica, their_hw and their_end of the reference, log_start: the greater log start.
+    of the replica, due: what it must have, their_end of the reference, log_start: the greater one.
 
     There are as many rows as replicas, so plain Python is enough.
     """
     replicas: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for row in frames.engine.rows(frames.replica_ends):
         replicas[row["topic"], row["partition"]].append(row)
+    known = _known_ends(frames)
     pairs = []
     for (topic, partition), rows in sorted(replicas.items()):
         reference = min(rows, key=lambda row: (-row["high_watermark"], row["node"]))
+        committed = reference["high_watermark"]
         pairs += [
             {
                 "topic": topic,
@@ -151,7 +157,7 @@ def _pairs(frames: Frames) -> Frame:
                 "reference": reference["node"],
                 "hw": row["high_watermark"],
                 "end_offset": row["end_offset"],
-                "their_hw": reference["high_watermark"],
+                "due": min(committed, known.get((topic, partition), committed)),
                 "their_end": reference["end_offset"],
                 "log_start": max(row["start_offset"], reference["start_offset"]),
             }
@@ -159,6 +165,15 @@ def _pairs(frames: Frames) -> Frame:
             if row["node"] != reference["node"]
         ]
     return as_frame(frames.engine, pairs, PAIRS)
+
+
+def _known_ends(frames: Frames) -> dict[tuple[str, int], int]:
+    """Return where each log ended, as far as that was known when the nodes were stopped."""
+    engine, known = frames.engine, {}
+    for row in engine.rows(left_join(log_ends(engine, frames.cluster), frames.read_ends, on=TP)):
+        if row["log_end"] is not None:
+            known[row["topic"], row["partition"]] = max(row["log_end"], row["reached"] or 0)
+    return known
 
 
 def _epochs(frames: Frames, mine: str | None, theirs: str) -> Column:

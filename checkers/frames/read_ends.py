@@ -26,8 +26,7 @@ def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:
         F.max("offset").alias("reached"),
         F.max("complete_ns").alias("read_ns"),
     )
-    epochs = cluster.where(F.col("kind") == F.lit("epoch"))
-    ends = engine.materialize(epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end")))
+    ends = engine.materialize(log_ends(engine, cluster))
     beyond = F.coalesce(F.col("log_end") > F.col("reached"), F.lit(False))
     whole = F.when((F.col("came") == F.lit(1)) & ~beyond, F.lit(1)).otherwise(F.lit(0))
     found = came.join(ends, on=TP, how="left")
@@ -57,3 +56,12 @@ def held_up(engine: Engine, others: Frame, cluster: Frame, replica_ends: Frame) 
     ends = engine.materialize(known.groupBy(*TP).agg(F.max("end").alias("other_offset")))
     found = left_join(engine.materialize(reads), ends, on=TP)
     return found.where(F.col("offset") < F.col("other_offset"))
+
+
+def log_ends(engine: Engine, cluster: Frame) -> Frame:
+    """Return topic, partition, log_end: where each log ended when its leader was asked about its
+    leader epochs, after the final read. Null: it did not answer. cluster: of CLUSTER.
+    """
+    F = engine.functions
+    epochs = cluster.where(F.col("kind") == F.lit("epoch"))
+    return epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end"))

@@ -31,7 +31,7 @@ def find_in_cluster(story: Story) -> Counts:
         history = [r for r in story.history if (r.get("topic"), r.get("partition")) == of]
         for kind, aspect in (
             *_leaders(cluster, history, batches),
-            *_replicas(batches, ends, copied=topic == METADATA_TOPIC),
+            *_replicas(batches, ends, _known_end(cluster, history), copied=topic == METADATA_TOPIC),
             *_stuck(story, cluster, history),
             *_contradicted(story, cluster, history, batches, ends),
             *_isrs(cluster, history, trimmed=_trimmed(story)),
@@ -66,8 +66,18 @@ def _leaders(
             yield "two-leaders", "unelected"
 
 
+def _known_end(cluster: list[Row], history: list[Row]) -> int | None:
+    """Where the log ended when the nodes were stopped."""
+    told = [r.get("end_offset") for r in cluster if r["kind"] == "epoch"]
+    told = [end for end in told if end is not None]
+    read = [
+        r.get("offset") for r in history if r["f"] == "final-read-end" and r.get("error") is None
+    ]
+    return max(told + [end for end in read if end is not None]) if told else None
+
+
 def _replicas(
-    batches: list[Row], ends: list[Row], *, copied: bool
+    batches: list[Row], ends: list[Row], known_end: int | None, *, copied: bool
 ) -> Iterable[tuple[str, str | None]]:
     if not ends:
         return
@@ -76,10 +86,11 @@ def _replicas(
     for row in batches:
         held[row["node"]][row["base_offset"]] = row
     theirs = held[best["node"]]
+    due = best["high_watermark"] if known_end is None else min(best["high_watermark"], known_end)
     for end in ends:
         if end is best:
             continue
-        if end["end_offset"] < best["high_watermark"] and not copied:
+        if end["end_offset"] < due and not copied:
             yield "divergent-replicas", "short"
         elif end["end_offset"] != best["end_offset"]:
             yield "unequal-ends", None

@@ -74,6 +74,28 @@ def replica_ends_below_the_high_watermark(s: Story) -> None:
     _end_of(s, 3, ALL).update(end_offset=15, high_watermark=15)
 
 
+def _alone_with_a_marker(s: Story, told_end: int) -> None:
+    """Node 1 has one more batch, and its leader had told where the log ends."""
+    s.replicas.append({**s.replicas[-1], "node": 1, "topic": ALL, "base_offset": 20,
+                       "last_offset": 20, "digest": "marker"})  # fmt: skip
+    _end_of(s, 1, ALL).update(end_offset=21, high_watermark=21)
+    [*_, last] = [r for r in s.cluster if (r["kind"], r["topic"]) == ("epoch", ALL)]
+    last["end_offset"] = told_end
+
+
+@golden("UNKNOWN", {("unequal-ends", None): (INFO, 2)}, because="beyond the final reads: all-0")
+def one_replica_goes_on_when_the_others_are_stopped(s: Story) -> None:
+    """Near miss: the nodes were stopped one after the other, and the last one, alone in sync, ended
+    a transaction (seed 82799)."""
+    _alone_with_a_marker(s, told_end=20)
+
+
+@golden("INVALID", {("divergent-replicas", "short"): (F, 2)})
+def one_replica_alone_has_what_was_there_before_the_stop(s: Story) -> None:
+    """The others had said that they have it, too."""
+    _alone_with_a_marker(s, told_end=21)
+
+
 @golden("VALID", {("unequal-ends", None): (INFO, 2)})
 def replica_lags_beyond_the_high_watermark(s: Story) -> None:
     """Near miss: the leader has a batch that nobody knows to be committed."""

@@ -27,6 +27,7 @@ from harness.simulation.batch_forms import (
 from harness.simulation.committed_reads import read_committed
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.sent_batches import SentBatches, check_refusal
+from harness.simulation.lookups import check_lookups
 from harness.simulation.raw_produce import RETRIABLE, RawProducer
 from harness.simulation.transaction_work import until_answered
 from harness.workloads.clients.own.answer_codes import OnAnswer
@@ -159,6 +160,8 @@ class BatchProducer:
             (report or self._surely)(broken)
 
 
-async def check_batches(cluster: Cluster, sent: SentBatches) -> None:
-    """Read the whole partition, and judge. Raises InvariantBroken."""
-    sent.check(await read_committed(cluster, sent.partition))
+async def check_batches(cluster: Cluster, sent: SentBatches, rng: random.Random) -> None:
+    """Read the whole partition, look for records by time, and judge. Raises InvariantBroken."""
+    records = await read_committed(cluster, sent.partition)
+    sent.check(records)
+    await check_lookups(cluster, sent.partition, records, rng)

@@ -1,8 +1,9 @@
-"""A client that asks the leaders for offsets by time, at random moments (ListOffsets).
+"""A client that asks the leaders for offsets by time (ListOffsets).
 
-It asks for the first and last offset, for the largest timestamp, and for times between the first
-and the last record's. The answers are judged where they are made
-(`harness.simulation.invariants.lookups`), so nothing is recorded.
+During the run it asks at random moments for the first and last offset, for the largest timestamp,
+and for times between the first and the last record's. The answers are judged where they are made
+(`harness.simulation.invariants.lookups`), so nothing is recorded. In the end a client that has read
+a whole partition knows the right answers itself.
 """
 
 import asyncio
@@ -11,15 +12,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.plans.plan import Topic
+from harness.simulation.committed_reads import PATIENCE_S, RETRY_S
+from harness.simulation.invariants.broken import InvariantBroken
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
     BoundsUnknown,
+    Found,
     find,
 )
 from harness.workloads.environment import ClientEnvironment
+from nodes.log.batch import Record
 
 CLIENT: Final = 3
 """The number in this client's client id."""
@@ -27,6 +32,9 @@ MAX_PAUSE_S: Final = 2.0
 SPECIAL: Final = (EARLIEST, LATEST, MAX_TIMESTAMP, 0)
 MARGIN_MS: Final = 20
 """How far before the first and behind the last record's time a lookup may be."""
+NAME: Final = "lookups-agree-with-reads"
+AT_THE_END: Final = 12
+"""Lookups of a partition that was read."""
 
 
 class _Times:
@@ -78,3 +86,44 @@ async def ask_by_time(
         known.learn(found.timestamp_ms)
     for cluster in clusters.values():
         await cluster.close()
+
+
+async def check_lookups(
+    cluster: Cluster, partition: int, records: Sequence[Record], rng: random.Random
+) -> None:
+    """Ask for times around those of a partition's records, which are all of its committed ones, and
+    for the largest timestamp. Raises InvariantBroken.
+    """
+    answers = _all_answers(records)
+    if not answers:
+        return
+    times = [rng.choice(answers).timestamp_ms + rng.randint(-1, 1) for _ in range(AT_THE_END)]
+    for wanted_ms in (MAX_TIMESTAMP, *times):
+        later = (each for each in answers if each.timestamp_ms >= wanted_ms)
+        right = answers[-1] if wanted_ms == MAX_TIMESTAMP else next(later, Found(-1, -1))
+        found = await _answer(cluster, partition, wanted_ms)
+        if found not in (None, right):
+            raise InvariantBroken(NAME, f"{found} is the answer for {wanted_ms}, and not {right}")
+
+
+def _all_answers(records: Sequence[Record]) -> Sequence[Found]:
+    """Return the records that are the first ones at or after some time: those that are later than
+    all before. The last of them has the largest timestamp.
+    """
+    answers: list[Found] = []
+    for record in records:
+        if not answers or record.timestamp > answers[-1].timestamp_ms:
+            answers.append(Found(record.offset, record.timestamp))
+    return answers
+
+
+async def _answer(cluster: Cluster, partition: int, wanted_ms: int) -> Found | None:
+    """Return None if nobody answers in time, which is for others to judge."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + PATIENCE_S
+    while loop.time() < deadline_s:
+        try:
+            return await find(cluster, partition, wanted_ms)
+        except BoundsUnknown:
+            await asyncio.sleep(RETRY_S)
+    return None

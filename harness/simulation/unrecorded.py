@@ -99,9 +99,10 @@ class UnrecordedClients:
             await keyed_work.check_keys(cluster, self.keyed, world.wall_clock_ms)
             await cluster.close()
         if self.batches:
-            cluster = self._connect(batch_work.TOPIC, self._environment("batches, in the end"))
+            world = self._environment("batches, in the end")
+            cluster = self._connect(batch_work.TOPIC, world)
             for sent in self.batches:
-                await batch_work.check_batches(cluster, sent)
+                await batch_work.check_batches(cluster, sent, world.rng)
             await cluster.close()
 
     def work(self, bootstrap: str, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:

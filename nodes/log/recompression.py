@@ -1,10 +1,19 @@
-"""Compression of a producer's batch by its topic's compression.type, as in Kafka. Pure."""
+"""Batches in another codec: a producer's by its topic's compression.type, as in Kafka, and any one
+to be read. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from nodes.log.batch import HEADER_BYTES, BatchHeader, assemble, read_header
+from nodes.log.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    Record,
+    assemble,
+    decode_records,
+    read_header,
+)
 from nodes.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
 from nodes.log.config import LogConfig
 from nodes.log.errors import MessageTooLarge
@@ -37,3 +46,15 @@ def recompressed(batch: bytes, header: BatchHeader, config: LogConfig) -> tuple[
             f"{len(new)} bytes by compression.type, more than {config.max_message_bytes} allowed"
         )
     return new, read_header(new)
+
+
+def decoded(buf: Buffer, pos: int = 0) -> list[Record]:
+    """Decode the records of the batch at `pos`, compressed or not.
+
+    Raises CorruptBatch if the records do not parse; does not check the CRC.
+    """
+    header = read_header(buf, pos)
+    if not header.compression:
+        return decode_records(buf, pos)
+    records = decompress(header.compression, bytes(buf[pos + HEADER_BYTES : pos + header.size]))
+    return decode_records(assemble(header.with_compression(NONE), records))

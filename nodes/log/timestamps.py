@@ -1,14 +1,16 @@
 """Search for records by timestamp in a log's segments (ListOffsets, KIP-79, KIP-734).
 
-The result is exact in uncompressed batches. Compressed batches are not opened: the result is then a
-bound of the batch, chosen so that a consumer that starts there misses nothing.
+The result is exact. Of a batch whose records cannot be decompressed, the first offset and the
+largest timestamp are told.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from nodes.ids import NO_OFFSET, Offset
-from nodes.log.batch import BatchHeader, decode_records
+from nodes.log.batch import BatchHeader, Record
+from nodes.log.errors import CorruptBatch
+from nodes.log.recompression import decoded
 from nodes.log.segment import Segment
 
 NOWHERE: Final = NO_OFFSET, -1
@@ -26,9 +28,7 @@ def first_at_or_after(
             found = _next(segment, start_offset, timestamp_ms)
         while found is not None:
             position, header = found
-            if header.compression:
-                return Offset(max(header.base_offset, start_offset)), header.first_timestamp
-            for record in decode_records(segment.file.pread(position, header.size)):
+            for record in _records(segment, position, header):
                 if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                     return record.offset, record.timestamp
             found = _next(segment, header.next_offset, timestamp_ms)
@@ -81,8 +81,15 @@ def _largest_in(
     segment: Segment, position: int, header: BatchHeader, start: Offset
 ) -> tuple[Offset, int]:
     """Like `largest`, for a batch: the log may start inside it, behind its largest timestamp."""
-    if header.compression:
-        return header.last_offset, header.max_timestamp
-    records = decode_records(segment.file.pread(position, header.size))
+    records = _records(segment, position, header)
     left = ((record.offset, record.timestamp) for record in records if record.offset >= start)
     return max(left, key=lambda place: place[1], default=NOWHERE)
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    try:
+        return decoded(segment.file.pread(position, header.size))
+    except CorruptBatch:
+        if not header.compression:
+            raise
+        return [Record(offset=header.base_offset, timestamp=header.max_timestamp)]

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.simulation.invariants.broken import InvariantBroken
 from nodes.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, TopicPartition
-from nodes.log.batch import decode_records
 from nodes.log.log import Log
+from nodes.log.recompression import decoded
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.list_offsets import (
     CONSUMER,
@@ -96,7 +96,7 @@ def _places(log: Log) -> Iterator[Place]:
     """Read every record of the log, in order."""
     for segment in log._segments.all:
         for position, header in segment.scan():
-            for record in decode_records(segment.file.pread(position, header.size)):
+            for record in decoded(segment.file.pread(position, header.size)):
                 if record.offset >= log.start_offset:
                     yield Place(record.offset, record.timestamp, header.partition_leader_epoch)
 

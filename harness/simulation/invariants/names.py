@@ -37,6 +37,7 @@ INVARIANTS: Final = (
     "last-stable-offset-rises",
     "leader-has-all-committed",
     "log-matching",
+    "lookups-agree-with-reads",
     "lookups-find-the-first",
     "majority-has-committed",
     "markers-end-earlier-epochs",

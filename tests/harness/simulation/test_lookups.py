@@ -93,6 +93,19 @@ def test_broker_that_skips_a_record_of_that_time_is_found(monkeypatch: pytest.Mo
     assert broken["name"] == "lookups-find-the-first"
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_client_that_read_everything_sees_a_wrong_answer(
+    monkeypatch: pytest.MonkeyPatch, *, moved: bool
+) -> None:
+    """Without looking into the broker; batches of unusual times are all there."""
+    found = Segment.batch_from_time
+    if moved:
+        monkeypatch.setattr(Segment, "batch_from_time", lambda self, ms: found(self, ms + 1))
+    recording = Simulation(prepared(simulated={"unusual_producers": 2}), invariants=False).run()
+    assert isinstance(recording.failure, InvariantBroken) == moved, recording.failure
+    assert not moved or recording.failure.name == "lookups-agree-with-reads"
+
+
 @pytest.mark.parametrize("wiped", [False, True])
 def test_node_with_a_damaged_disk_is_not_judged(
     monkeypatch: pytest.MonkeyPatch, *, wiped: bool

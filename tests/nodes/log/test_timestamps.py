@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import HEADER_BYTES, Record, assemble, encode_batch, read_header
-from nodes.log.compression import compress
+from nodes.log.compression import GZIP, compress
 from nodes.log.config import LogConfig
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import open_log
@@ -80,10 +80,22 @@ def test_lookups_by_time_after_a_restart_and_a_truncation(
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_the_largest_time_of_a_compressed_batch_is_told_with_its_last_offset(codec: int) -> None:
-    """As in Kafka: nothing is decompressed for it."""
-    plain = encode_batch([Record(timestamp=stamp) for stamp in (5, 9, 7)], timestamp_ms=5)
+def test_a_compressed_batch_is_opened(codec: int) -> None:
+    """As Kafka does it since 3.7.1 and 3.8 (KAFKA-16310)."""
+    plain = encode_batch([Record(timestamp=stamp) for stamp in (5, 9, 7, 9)], timestamp_ms=5)
     header = read_header(plain).with_compression(codec)
     log = open_log(MemoryDisk(), config=LogConfig())
     log.append_as_leader(assemble(header, compress(codec, plain[HEADER_BYTES:])), Epoch(0))
-    assert log.max_timestamp() == (2, 9)
+    assert log.max_timestamp() == (1, 9)
+    assert [log.offset_for_timestamp(ms) for ms in (5, 6, 9, 10)] == [(0, 5), (1, 9), (1, 9), None]
+
+
+def test_a_batch_that_cannot_be_decompressed_is_told_as_a_whole() -> None:
+    """A producer may have sent anything behind the right first bytes."""
+    plain = encode_batch([Record(timestamp=stamp) for stamp in (5, 9, 7)], timestamp_ms=5)
+    header = read_header(plain).with_compression(GZIP)
+    records = compress(GZIP, plain[HEADER_BYTES:])
+    log = open_log(MemoryDisk(), config=LogConfig())
+    log.append_as_leader(assemble(header, records[:12] + bytes(len(records) - 12)), Epoch(0))
+    assert log.max_timestamp() == (0, 9)
+    assert log.offset_for_timestamp(6) == (0, 9)

@@ -10,14 +10,10 @@ from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
 from harness.workloads.clients.own.records import Aborted
 from nodes.log.batch import (
-    HEADER_BYTES,
-    BatchHeader,
     Record,
-    assemble,
-    decode_records,
     iter_batches,
 )
-from nodes.log.compression import NONE, decompress
+from nodes.log.recompression import decoded
 from nodes.wire.errors import ChannelError
 
 READ_COMMITTED: Final = 1
@@ -45,17 +41,9 @@ def visible(
     found: list[Record] = []
     for at, header in iter_batches(data):
         if not filtered.hides(data, at, header):
-            found += [each for each in _records(data, at, header) if each.offset >= offset]
+            found += [each for each in decoded(data, at) if each.offset >= offset]
         offset = max(offset, header.next_offset)
     return found, offset
-
-
-def _records(data: bytes, at: int, header: BatchHeader) -> list[Record]:
-    """Return the records of a batch, compressed or not."""
-    if not header.compression:
-        return decode_records(data, at)
-    records = decompress(header.compression, data[at + HEADER_BYTES : at + header.size])
-    return decode_records(assemble(header.with_compression(NONE), records))
 
 
 async def read_on(cluster: Cluster, partition: int, offset: int, *, wait_s: float = 0.0) -> Stable:

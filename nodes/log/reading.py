@@ -73,18 +73,11 @@ class LogReader:
         return segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record at or after a wall-clock time, and its time; None if there is none.
-
-        For a compressed batch that begins earlier, the result is the batch's first offset: a
-        consumer that starts there misses nothing.
-        """
+        """The first record at or after a wall-clock time, and its time; None if there is none."""
         return timestamps.first_at_or_after(self._segments.all, timestamp_ms, self._start)
 
     def max_timestamp(self) -> tuple[Offset, int]:
-        """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1).
-
-        In a compressed batch the offset is that of its last record.
-        """
+        """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1)."""
         return timestamps.largest(self._segments.all, self._start)
 
     # --- transactions

@@ -77,7 +77,7 @@ class LogReader:
         return timestamps.first_at_or_after(self._segments.all, timestamp_ms, self._start)
 
     def max_timestamp(self) -> tuple[Offset, int]:
-        """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1)."""
+        """Offset and time of the first record with the largest timestamp; (-1, -1) if none."""
         return timestamps.largest(self._segments.all, self._start)
 
     # --- transactions

@@ -1,7 +1,9 @@
-"""Reads whole partitions of the healed cluster, as a reader of committed records."""
+"""What clients ask of the healed cluster in the end, above all whole partitions, as a reader of
+committed records."""
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.workloads.clients.own.cluster import Cluster
@@ -12,6 +14,22 @@ from nodes.log.batch import Record
 PATIENCE_S: Final = 60.0
 """How long after the healing of all faults the last transaction may take to end."""
 RETRY_S: Final = 0.05
+
+R = TypeVar("R")
+
+
+async def answered_in_time(
+    step: Callable[[], Awaitable[R]], refusal: type[Exception] = Unavailable
+) -> R | None:
+    """Repeat a step after each refusal; None if it is refused for PATIENCE_S."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + PATIENCE_S
+    while loop.time() < deadline_s:
+        try:
+            return await step()
+        except refusal:
+            await asyncio.sleep(RETRY_S)
+    return None
 
 
 async def read_committed(cluster: Cluster, partition: int) -> list[Record]:

@@ -12,12 +12,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from harness.plans.plan import Topic
-from harness.simulation.committed_reads import PATIENCE_S, RETRY_S, read_committed
+from harness.simulation.committed_reads import answered_in_time, read_committed
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.keyed_values import KeyedTransaction, KeyedValues
 from harness.simulation.invariants.sent_batches import REFUSED
 from harness.simulation.invariants.transactions import End
-from harness.simulation.raw_produce import RETRIABLE, RawProducer
+from harness.simulation.raw_produce import RawProducer
 from harness.simulation.transaction_work import PAUSE_S, TIMEOUT_S, until_answered
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.coordinator import Unavailable
@@ -143,23 +143,15 @@ async def _check_refusal(producer: RawProducer, now_ms: int) -> None:
     answer names them).
     """
     records = [Record(key=None if at in KEYLESS else b"key", value=b"") for at in range(5)]
-    data = encode_batch(records, timestamp_ms=now_ms)
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + PATIENCE_S
-    while loop.time() < deadline_s:
-        try:
-            _, _, row = await producer.produce(data)
-        except Unavailable:
-            await asyncio.sleep(RETRY_S)
-            continue
-        if row.error_code in RETRIABLE:
-            await asyncio.sleep(RETRY_S)
-            continue
-        named = tuple(each.batch_index for each in row.record_errors)
-        if row.error_code is not ErrorCode.invalid_record or named != KEYLESS:
-            raise InvariantBroken(
-                REFUSED,
-                f"records {KEYLESS} of a batch for a compacted topic have no key, and the answer is"
-                f" {row.error_code.name.upper()} for the records {named}",
-            )
+    row = await answered_in_time(
+        partial(producer.judged, encode_batch(records, timestamp_ms=now_ms))
+    )
+    if row is None:
         return
+    named = tuple(each.batch_index for each in row.record_errors)
+    if row.error_code is not ErrorCode.invalid_record or named != KEYLESS:
+        raise InvariantBroken(
+            REFUSED,
+            f"records {KEYLESS} of a batch for a compacted topic have no key, and the answer is"
+            f" {row.error_code.name.upper()} for the records {named}",
+        )

@@ -9,10 +9,11 @@ a whole partition knows the right answers itself.
 import asyncio
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from harness.plans.plan import Topic
-from harness.simulation.committed_reads import PATIENCE_S, RETRY_S
+from harness.simulation.committed_reads import answered_in_time
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.offsets import (
@@ -101,7 +102,8 @@ async def check_lookups(
     for wanted_ms in (MAX_TIMESTAMP, *times):
         later = (each for each in answers if each.timestamp_ms >= wanted_ms)
         right = answers[-1] if wanted_ms == MAX_TIMESTAMP else next(later, Found(-1, -1))
-        found = await _answer(cluster, partition, wanted_ms)
+        ask = partial(find, cluster, partition, wanted_ms)
+        found = await answered_in_time(ask, BoundsUnknown)  # None is for others to judge
         if found not in (None, right):
             raise InvariantBroken(NAME, f"{found} is the answer for {wanted_ms}, and not {right}")
 
@@ -115,15 +117,3 @@ def _all_answers(records: Sequence[Record]) -> Sequence[Found]:
         if not answers or record.timestamp > answers[-1].timestamp_ms:
             answers.append(Found(record.offset, record.timestamp))
     return answers
-
-
-async def _answer(cluster: Cluster, partition: int, wanted_ms: int) -> Found | None:
-    """Return None if nobody answers in time, which is for others to judge."""
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + PATIENCE_S
-    while loop.time() < deadline_s:
-        try:
-            return await find(cluster, partition, wanted_ms)
-        except BoundsUnknown:
-            await asyncio.sleep(RETRY_S)
-    return None

@@ -49,6 +49,14 @@ class RawProducer:
             cluster.refresh()
         return connection, answer, row
 
+    async def judged(self, data: bytes) -> Any:
+        """Send a batch; return the partition's row of an answer that is about the batch. Raises
+        Unavailable, also if the broker could not look at it."""
+        _, _, row = await self.produce(data)
+        if row.error_code in RETRIABLE:
+            raise Unavailable(row.error_code.name.upper())
+        return row
+
     async def ask(self, api: str, **values: Any) -> tuple[BrokerConnection, Any]:
         """Send a request; return the connection and the answer. Raises Unavailable."""
         connection = self._connection()

@@ -7,6 +7,7 @@ removes it by its journal. Several clusters may be up at once: each has a subnet
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,14 @@ from harness.systems.node_roles import Layout
 from harness.targets import clean
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
-from harness.targets.linux.clean import CleanedRun, CleanOutcome, has_living_process
+from harness.targets.linux.clean import CleanedRun, CleanOutcome, has_living_process, is_detached
 from harness.targets.local import rootless
 from harness.targets.request import TargetRequest
 
 POLL_S = 0.5
+LOOK_S = 0.1
+PATIENCE_S = 10.0
+"""How long `down` waits for another command that works on the cluster."""
 UNNAMED = "cluster"
 """The plan's name of a cluster that was started without `--name`."""
 
@@ -116,7 +120,8 @@ def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
     leftovers of killed runs.
 
     Living runs and foreground clusters stay, and are not in the result. Raises StoreError when
-    `run` is no run directory, and ClusterError when its cluster is in the foreground.
+    `run` is no run directory, and ClusterError when its cluster is in the foreground, or when
+    another command works on it for longer than PATIENCE_S.
     """
     if run is None:
         end_keepers()
@@ -126,9 +131,13 @@ def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
     if not path.exists():
         raise ClusterError(f"{run}: nothing was started in this run: it has no journal")
     end_keeper(path.parent)
-    done = clean.undo(path)
-    if done.outcome is CleanOutcome.ALIVE:
-        raise ClusterError(f"{run} is not detached: stop it with Ctrl-C where it was started")
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (done := clean.undo(path)).outcome is CleanOutcome.ALIVE:
+        if not is_detached(journal.read(path)):
+            raise ClusterError(f"{run} is not detached: stop it with Ctrl-C where it was started")
+        if time.monotonic() > deadline_s:
+            raise ClusterError(f"{run} is in use by another highwater command: try again")
+        time.sleep(LOOK_S)
     return [done]
 
 

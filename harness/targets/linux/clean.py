@@ -50,6 +50,9 @@ def undo(
 
     `handlers` maps each kind of record to the function that undoes it.
     """
+    records = journal.read_or_copy(path, registry)
+    if not even_detached and is_detached_and_alive(records):  # without a lock: others may want it
+        return CleanedRun(journal=path, run_id=_run_id(records), outcome=CleanOutcome.ALIVE)
     try:
         with Journal.take_over(path, registry=registry) as held:
             records = held.records()
@@ -130,8 +133,12 @@ def has_living_process(records: Iterable[Record]) -> bool:
 
 def is_detached_and_alive(records: Sequence[Record]) -> bool:
     """Whether the run is a detached cluster with a running process."""
-    detached = any(
+    return is_detached(records) and has_living_process(records)
+
+
+def is_detached(records: Iterable[Record]) -> bool:
+    """Whether the run is a detached cluster."""
+    return any(
         r["kind"] == journal.DETACHED or (r["kind"] == journal.RUN and r.get("detached"))
         for r in records
     )
-    return detached and has_living_process(records)

@@ -1,13 +1,17 @@
 """Finding running clusters by run directory and by name."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from harness.recording import journal, store
+from harness.recording.journal import Journal
 from harness.run import cluster
 from harness.run.cluster import UNNAMED, ClusterError, RunningCluster
+from harness.targets.linux.clean import CleanOutcome
+from tests.support.targets.machine import new_run_id
 
 
 def run_up(root: Path, name: str) -> Path:
@@ -85,3 +89,41 @@ def test_facts_of_a_named_cluster_tell_its_name(tmp_path: Path) -> None:
     assert "name" not in unnamed
     assert unnamed["stop"] == f"highwater cluster down {tmp_path}"
     assert json.dumps(unnamed)  # plain texts
+
+
+def held_journal(run: Path, *, detached: bool) -> Journal:
+    """The journal of a cluster that another command works on."""
+    (run / "journal.jsonl").unlink()
+    return Journal.create(run / "journal.jsonl", run_id=new_run_id(), detached=detached)
+
+
+def test_down_waits_for_a_command_that_looks_at_a_detached_cluster(tmp_path: Path) -> None:
+    """`clean` holds the journal for a moment, and the cluster was called not detached."""
+    run = run_up(tmp_path, "mine")
+    held = held_journal(run, detached=True)
+    release = threading.Timer(0.3, held.close)
+    release.start()
+    (done,) = cluster.down(tmp_path, run)
+    assert done.outcome is CleanOutcome.UNDONE
+    release.join()
+
+
+def test_down_does_not_wait_for_a_cluster_in_the_foreground(tmp_path: Path) -> None:
+    """It says at once what ends it."""
+    run = run_up(tmp_path, "mine")
+    with held_journal(run, detached=False) as held:
+        with pytest.raises(ClusterError, match="not detached: stop it with Ctrl-C"):
+            cluster.down(tmp_path, run)
+        held.finish()
+
+
+def test_down_names_what_is_in_the_way_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command that never ends."""
+    monkeypatch.setattr(cluster, "PATIENCE_S", 0.2)
+    run = run_up(tmp_path, "mine")
+    with held_journal(run, detached=True) as held:
+        with pytest.raises(ClusterError, match="in use by another highwater command: try again"):
+            cluster.down(tmp_path, run)
+        held.finish()

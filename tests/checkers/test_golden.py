@@ -20,7 +20,7 @@ from tests.support.checkers.generated import generate
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
 from tests.support.histories.multiplex import alike, mixable, multiplex, prefix
-from tests.support.tiers import a_third_fast, in_turn, nightly, share
+from tests.support.tiers import a_third_fast, at_turn, in_turn, nightly, share
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip
@@ -161,6 +161,7 @@ def test_engines_agree_on_many_golden_histories(part: int, spark: Any) -> None:
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "checkers/test_golden.py::test_engines_agree_on_many_golden_histories")
 @pytest.mark.parametrize(
     "name",
     [

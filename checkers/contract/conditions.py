@@ -41,8 +41,8 @@ BOTH_COMMITTED: Final = "both-committed"
 BEREFT: Final = "bereft"
 """The aspect of an anomaly in a partition that had lost committed records with permission."""
 OVERTAKEN: Final = "overtaken"
-"""The aspect of a batch before which a later one of its producer was accepted, in a log that does
-not begin at offset 0."""
+"""The aspect of a batch before which a later one of its producer was accepted, in a log that may
+have had earlier batches of the producer."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
 """The aspect of an aborted read for which the reader had asked."""
 
@@ -156,7 +156,7 @@ MIN_ISR_1: Final = Condition("min.insync.replicas=1", lambda c: c.min_insync_rep
 IDEMPOTENCE: Final = Condition("enable.idempotence=true", lambda c: c.idempotence)
 TAKEN_AS_UNKNOWN: Final = Condition(
     "more than one request in flight; a later batch was accepted first, in a log whose oldest "
-    "records had been removed",
+    "records had been removed, or older than producer.id.expiration.ms",
     lambda c: c.aspect == OVERTAKEN and c.max_in_flight > 1,
 )
 

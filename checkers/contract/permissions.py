@@ -166,9 +166,10 @@ RETENTION: Final = by_event(
     advice("a longer retention.ms and a greater retention.bytes"),
 )
 UNKNOWN_PRODUCER: Final = by_event(
-    "the removal of old records (retention, DeleteRecords), with several requests in flight",
+    "the removal of old records (retention, DeleteRecords), or of idle producers "
+    "(producer.id.expiration.ms), with several requests in flight",
     settings(max_in_flight=1),
-    advice("a longer retention"),
+    advice("a longer retention, and a longer producer.id.expiration.ms"),
 )
 RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",

@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
 def refused_heads(frames: Frames) -> Iterator[Frame]:
     """kind refused-head: a batch was refused although it was the next one. aspect bereft: the
     partition had lost records with permission, and with them the producer's state; overtaken: a
-    later send of the client was acknowledged before, and the final log does not begin at offset 0.
+    later send of the client was acknowledged before, and its leader may not have known the client.
 
     A producer that gave up writes at that time proves nothing about the broker.
     """

@@ -1,19 +1,24 @@
 """Refused batches of producers that a leader may not have known.
 
-A producer that a leader does not know may begin with any sequence if the log does not begin at
-offset 0, since its earlier records may have been removed (KIP-360). So a later batch that reaches a
-new leader first is accepted there, and then the next one is refused. The producer leaves its epoch
-and sends the refused batch again, which is then behind the later one.
+A producer that a leader does not know may begin with any sequence, if its earlier records may have
+been removed (the log does not begin at offset 0), or the producer may have been forgotten (the log
+is older than producer.id.expiration.ms; KIP-360). So a later batch that reaches a new leader first
+is accepted there, and then the next one is refused. The producer leaves its epoch and sends the
+refused batch again, which is then behind the later one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from checkers.causes.producer_epochs import EpochBump, Reason
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.frames import Frames
-from checkers.history.history import REFUSED_HEAD, TIMED_OUT
+from checkers.history.history import REFUSED_HEAD, TIMED_OUT, TP
+from checkers.history.settings import producer_expiration_ms
+
+NS_PER_MS: Final = 1_000_000
 
 _SCHEMA = pa.schema(
     [
@@ -42,8 +47,10 @@ def heads_of(frames: Frames) -> Sequence[tuple[EpochBump, Reason]]:
 
 def heads_of_unknown_producers(frames: Frames) -> Frame | None:
     """Return number (in `heads_of`), client, topic, partition, lacked_value (the refused batch's),
-    began_ns of the refusals in logs that do not begin at offset 0. None without any.
+    began_ns of the refusals in logs whose leader may not have known the producer. None without any.
     """
+    heads = list(enumerate(heads_of(frames)))
+    expired = _expired(frames, [bump.began_ns for _, (bump, _) in heads])
     rows = [
         {
             "number": number,
@@ -53,7 +60,25 @@ def heads_of_unknown_producers(frames: Frames) -> Frame | None:
             "lacked_value": reason.lacked_value,
             "began_ns": bump.began_ns,
         }
-        for number, (bump, reason) in enumerate(heads_of(frames))
-        if reason.lacked_value is not None and (reason.topic, reason.partition) in frames.log_starts
+        for number, (bump, reason) in heads
+        if reason.lacked_value is not None
+        and (
+            (reason.topic, reason.partition) in frames.log_starts
+            or expired((reason.topic, reason.partition), bump.began_ns)
+        )
     ]
     return as_frame(frames.engine, rows, _SCHEMA) if rows else None
+
+
+def _expired(
+    frames: Frames, moments_ns: Sequence[int]
+) -> Callable[[tuple[str | None, int | None], int], bool]:
+    """Return whether a partition's log is so old at a moment that producers may be forgotten."""
+    expiration_ns = producer_expiration_ms(frames.plan) * NS_PER_MS
+    begun: dict[tuple[str | None, int | None], int] = {}
+    if max(moments_ns, default=0) >= expiration_ns:  # the whole run is hardly ever so old
+        F = frames.engine.functions
+        first = frames.sends.groupBy(*TP).agg(F.min("invoke_ns").alias("begun_ns"))
+        rows = frames.engine.rows(first)
+        begun = {(row["topic"], row["partition"]): row["begun_ns"] for row in rows}
+    return lambda place, at_ns: at_ns - begun.get(place, at_ns) >= expiration_ns

@@ -47,6 +47,8 @@ _GROUP_TOPIC = ("topic", "input", "output")
 READS = {"group": "topics", "copy": "inputs"}
 """The key with the topics that a workload with a group reads, if there are several, by its kind."""
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000
+PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 TRANSACTION_VERSION = "transaction.version"
 """The finalized feature: from 2 on, each transaction has its own producer epoch (KIP-890)."""
 EPOCH_FOR_EACH_TRANSACTION = ("own", "java")
@@ -221,6 +223,12 @@ def repeating_groups(plan: Mapping[str, Any]) -> frozenset[str]:
         for each in workloads
         if each.get("group") is not None and each.get("client", "own") != "own"
     )
+
+
+def producer_expiration_ms(plan: Mapping[str, Any]) -> int:
+    """Return how long brokers remember a producer that is idle, in ms."""
+    broker: Mapping[str, Any] = plan.get("broker") or {}
+    return int(broker.get(PRODUCER_EXPIRATION, DEFAULT_PRODUCER_EXPIRATION_MS))
 
 
 def transaction_timeout_ms(plan: Mapping[str, Any]) -> int:

@@ -226,6 +226,20 @@ def earlier_send_came_again_before_the_later_one(s: Story) -> None:
 
 
 @golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+def remembered_producer_sends_again(s: Story) -> None:
+    """Near miss: the log is whole, and brokers remember a producer for longer than the run."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
+def expired_producer_sends_again(s: Story) -> None:
+    """The log is older than the time for which brokers remember a producer."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "10000"}
+    _an_earlier_send_came_again(s)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
 def producer_of_a_whole_log_sends_again(s: Story) -> None:
     """Near miss: the log is whole, so the broker knows every producer."""
     _an_earlier_send_came_again(s)

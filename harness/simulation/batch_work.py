@@ -50,6 +50,7 @@ WRONG_SHARE, NEW_EPOCHS, OF_STATE = 0.5, 0.1, 0.2
 """Shares of all batches, of valid ones, and of wrong ones."""
 STEPS: Final = (5, 60)
 """The batches of one producer id."""
+
 Report = Callable[[InvariantBroken], None]
 
 

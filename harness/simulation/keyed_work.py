@@ -46,7 +46,7 @@ DELETIONS, ABORTS, VANISHES, NEW_IDS = 0.3, 0.2, 0.03, 0.3
 """Shares of writes, of transactions, of writes, and of producers with a transactional id of their
 own: the batches of the last one are the last ones of its producer id for ever."""
 KEYLESS: Final = (1, 3)
-"""Which records of a batch without keys for all have none."""
+"""The records of the wrong batch that have no key."""
 
 
 def topic() -> Topic:

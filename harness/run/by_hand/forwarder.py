@@ -22,50 +22,8 @@ LONGEST_CONNECT_S: Final = 120.0
 
 RETRY_S: Final = 0.05
 
-
-class _End(asyncio.Protocol):
-    """One end of a forwarded connection: it passes on what arrives to the other end."""
-
-    def __init__(self, open_ends: "set[_End]") -> None:
-        """`open_ends` has this end as long as it is connected."""
-        self.transport: asyncio.Transport | None = None
-        self.other: _End | None = None
-        self._open_ends = open_ends
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._open_ends.add(self)
-        if self.other is None:
-            transport.pause_reading()  # what arrives now could not be passed on
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.write(data)
-
-    def eof_received(self) -> bool:
-        if self.other is not None and self.other.transport is not None:
-            with suppress(OSError, RuntimeError):
-                self.other.transport.write_eof()
-        return True
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._open_ends.discard(self)
-        if self.other is None or self.other.transport is None:
-            return
-        # A reset is passed on as a reset.
-        if error is not None:
-            self.other.transport.abort()
-        else:
-            self.other.transport.close()
-
-    def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
+PIECE_BYTES: Final = 65_536
+"""The most that one read passes on."""
 
 
 class Forwarder:
@@ -86,7 +44,6 @@ class Forwarder:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ends: set[_End] = set()
         self._accepted: set[socket.socket] = set()
         """Those whose task has not ended; it may not even have begun."""
         self._thread = threading.Thread(target=self._run, name="forwarder", daemon=True)
@@ -115,9 +72,6 @@ class Forwarder:
             finally:
                 for task in self._tasks:
                     task.cancel()
-                for end in self._ends:
-                    if end.transport is not None:
-                        end.transport.abort()
                 with suppress(RuntimeError):
                     self._loop.run_until_complete(_ended(self._tasks))
                 for accepted in self._accepted:
@@ -153,25 +107,34 @@ class Forwarder:
             self._start_task(self._forward(node, accepted))
 
     async def _forward(self, node: int, accepted: socket.socket) -> None:
-        """Connect to the node and join the two ends; close the accepted end if that fails."""
-        assert self._loop is not None
+        """Connect to the node and pass on what arrives; close the accepted end if that fails."""
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        near, far = _End(self._ends), _End(self._ends)
+        ends: list[asyncio.StreamWriter] = []
         try:
             async with asyncio.timeout(LONGEST_CONNECT_S):
-                await self._loop.create_connection(
-                    lambda: far, self._address_of(node), OUTSIDE_PORT
-                )
-            near.other, far.other = far, near
-            await self._loop.connect_accepted_socket(lambda: near, accepted)
-            assert far.transport is not None
-            far.transport.resume_reading()
-        except (OSError, TimeoutError, LookupError, asyncio.CancelledError):
+                far, to_far = await asyncio.open_connection(self._address_of(node), OUTSIDE_PORT)
+            ends.append(to_far)
+            near, to_near = await asyncio.open_connection(sock=accepted)
+            ends.append(to_near)
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(_pass_on(near, to_far))
+                directions.create_task(_pass_on(far, to_near))
+            for end in ends:
+                end.close()  # what it has still to write is written
+        except* (OSError, LookupError, asyncio.CancelledError):
+            for end in ends:
+                end.transport.abort()
             accepted.close()
-            if far.transport is not None:
-                far.transport.abort()
         finally:
             self._accepted.discard(accepted)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what one end sends to the other, and its end, too."""
+    while piece := await reader.read(PIECE_BYTES):
+        writer.write(piece)
+        await writer.drain()
+    writer.write_eof()
 
 
 async def _ended(tasks: "Collection[asyncio.Task[None]]") -> None:

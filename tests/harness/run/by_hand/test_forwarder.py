@@ -68,7 +68,18 @@ def test_a_node_that_is_down_closes_the_connection_and_the_next_one_works() -> N
         with socket.create_connection(address, timeout=60) as client:
             assert _ends(client)
         with node(answer=b"up") as _, socket.create_connection(address, timeout=60) as client:
-            assert client.recv(2) == b"up"
+            assert client.recv(2, socket.MSG_WAITALL) == b"up"
+
+
+def test_what_a_node_sends_at_once_arrives() -> None:
+    for _ in range(50):
+        with (
+            node(answer=b"up"),
+            forwarded() as address,
+            socket.create_connection(address, timeout=60) as client,
+            client.makefile("rb") as file,
+        ):
+            assert file.read(2) == b"up"
 
 
 def test_the_end_of_the_forwarder_ends_its_connections() -> None:

@@ -162,9 +162,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A worker ends. All have left out the same; one that crashed does not say what."""
+    """A worker ends. All have left out the same; one that broke off does not say what."""
     if hasattr(node, "workeroutput"):
-        node.config.stash[_LEFT_OUT] = node.workeroutput[LEFT_OUT]
+        node.config.stash[_LEFT_OUT] = node.workeroutput.get(LEFT_OUT, [])
 
 
 _LEFT_OUT = pytest.StashKey[list[str]]()

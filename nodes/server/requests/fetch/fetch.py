@@ -148,12 +148,21 @@ class FetchHandler:
         return FetchParams(
             replica_id=node if follower else NO_NODE,
             broker_epoch=broker_epoch,
+            late=follower and self._has_registered_again(node, broker_epoch),
             version=request.__version__,
             max_bytes=min(request.max_bytes, self._max_bytes, limit_bytes),
             rack=getattr(request, "rack_id", ""),
             listener=context.listener,
             committed_only=not follower and request.isolation_level == READ_COMMITTED,
         )
+
+    def _has_registered_again(self, node: NodeId, broker_epoch: BrokerEpoch) -> bool:
+        """Whether the follower has a later broker epoch than that of its fetch (-1: none).
+
+        The network may deliver a fetch that late. The follower may have lost since what it had.
+        """
+        brokers = self._partition_reader.image.brokers
+        return node in brokers and -1 < broker_epoch < brokers[node].epoch
 
     def _open(self, request: Any, params: FetchParams) -> _FetchInProgress | ErrorCode:
         """Return the fetch with the partitions of its session, or of the request itself."""

@@ -9,6 +9,7 @@ The rules are Kafka's:
 - Leader epochs must match if the request has them (KIP-320).
 - If the follower's log diverges from ours, the response says where (KIP-595).
 - A follower that the leader does not know yet has to try again.
+- A fetch that a follower sent before it registered again says nothing of what it has (KIP-903).
 """
 
 from collections.abc import Sequence
@@ -47,6 +48,8 @@ class FetchParams:
     max_bytes: int
     rack: str
     listener: str
+    late: bool = False
+    """Whether the follower has registered again since it sent the fetch."""
     committed_only: bool = False
     """Whether a consumer wants no records of open and aborted transactions (read_committed)."""
 
@@ -203,7 +206,12 @@ class PartitionReader:
             return _storage_error(params)
         error = leadership_error(replica, partition.leader_epoch, leader_only=params.leader_only)
         if error is ErrorCode.none and params.is_follower:
-            return _unknown_follower(replica, partition, params.replica_id)
+            followers = replica.state.followers
+            if params.replica_id not in followers:
+                return _unknown_follower(partition)
+            # A later fetch shows a registration of which this node has not heard yet.
+            if params.late or -1 < params.broker_epoch < followers[params.replica_id].broker_epoch:
+                return ErrorCode.not_leader_or_follower
         return error
 
     def _find(self, partition: FetchPartition, params: FetchParams) -> ErrorCode:
@@ -237,13 +245,11 @@ def _aborted(log: Log, offset: Offset, records: bytes) -> Sequence[AbortedTransa
     return log.aborted_transactions(offset, end)
 
 
-def _unknown_follower(replica: Replica, partition: FetchPartition, node: NodeId) -> ErrorCode:
+def _unknown_follower(partition: FetchPartition) -> ErrorCode:
     """The error for a replica that is not in the assignment known here.
 
     The replica knows a newer assignment, and has to try again.
     """
-    if node in replica.state.followers:
-        return ErrorCode.none
     if partition.leader_epoch >= 0:
         return ErrorCode.unknown_leader_epoch
     return ErrorCode.not_leader_or_follower

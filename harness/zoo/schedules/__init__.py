@@ -102,6 +102,10 @@ SCHEDULES: Final[Mapping[str, MessageSchedule | OldPlaneSchedule]] = {
     "commits_in_order_of_markers": MessageSchedule(
         play=groups.later_commit, overrides=ONE_COORDINATOR
     ),
+    "counts_late_fetches": MessageSchedule(
+        play=partitions.late_fetch,
+        overrides={**PATIENT, "broker.session.timeout.ms": 1000, "replica.fetch.max.bytes": 1},
+    ),
     "counts_zombies": _ZOMBIE,
     "drops_markers_early": _KEYS,
     "drops_the_last_batch": _KEYS,

@@ -56,6 +56,33 @@ async def late_follower(stage: Stage) -> None:
     await asyncio.sleep(5)
 
 
+async def late_fetch(stage: Stage) -> None:
+    """A fetch arrives after its follower lost power, came back with less, and is in sync again.
+
+    Node 3 is in sync without the newest records, so they are not committed, and node 4 is in sync
+    again before it has them. Each answer has one of them.
+    """
+    await stage.make_topic([2, 3, 4])
+    await stage.send(count=3)
+    await stage.await_replication()
+    stage.cut(fetch_answers(2, 3))
+    await stage.send(acks=1, count=30)
+    await stage.until("node 4 has them", lambda: stage.copy(4).end == stage.copy(2).end)
+    stage.links.degrade([(4, 2)], LinkQuality(delay_ms=15_000), "schedule")
+    sending, before = stage.send_soon(), stage.copy(4).end
+    await stage.until("node 4 has it", lambda: stage.copy(4).end > before)
+    stage.lose_power(4)
+    stage.links.restore([(4, 2)], "schedule")
+    await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
+    stage.links.degrade([(2, 4)], LinkQuality(delay_ms=700), "slowly")
+    stage.cluster.start(4)
+    await stage.until("node 4 is in sync again", lambda: 4 in stage.partition.isr)
+    stage.uncut(fetch_answers(2, 3))
+    await asyncio.sleep(15)
+    stage.links.restore([(2, 4)], "slowly")
+    await sending
+
+
 async def late_request(stage: Stage) -> None:
     """A request to add a follower to the ISR is late: by then the follower is back without its log.
 

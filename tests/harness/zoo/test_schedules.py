@@ -31,6 +31,7 @@ CAUGHT_BY = {
     "commits_earlier_epochs": "commits-its-own-epoch: ",
     "commits_in_order_of_markers": "committed offset: ",
     "compares_leader_epochs": "refused a record",
+    "counts_late_fetches": "isr-has-all-committed: ",
     "counts_zombies": "isr-has-all-committed: ",
     "drops_markers_early": "compaction-keeps-markers: ",
     "drops_the_last_batch": "compaction-keeps-producers: ",

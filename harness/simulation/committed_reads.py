@@ -9,6 +9,7 @@ from harness.simulation.invariants.broken import InvariantBroken
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.committed_reads import read_on
 from harness.workloads.clients.own.coordinator import Unavailable
+from harness.workloads.clients.own.offsets import LATEST, BoundsUnknown, find
 from nodes.log.batch import Record
 
 PATIENCE_S: Final = 60.0
@@ -35,25 +36,29 @@ async def answered_in_time(
 async def read_committed(cluster: Cluster, partition: int) -> list[Record]:
     """Return all records of a partition of the cluster's topic, from offset 0 on.
 
-    Raises InvariantBroken if a transaction stays open.
+    A new leader may not know yet all that is committed. It does not tell where the log ends before
+    it does (KIP-207). Raises InvariantBroken if a transaction stays open.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
     records: list[Record] = []
-    offset, why = 0, "no answer"
+    offset, end, why = 0, -1, "no answer"
     while loop.time() < deadline_s:
         try:
+            if end < 0:
+                end = (await find(cluster, partition, LATEST)).offset
             read = await read_on(cluster, partition, offset)
-        except Unavailable as error:
+        except (BoundsUnknown, Unavailable) as error:
             why = str(error)
             await asyncio.sleep(RETRY_S)
             continue
         records += read.records
         offset = read.next_offset
-        if offset >= read.high_watermark:
+        committed = max(end, read.high_watermark)
+        if offset >= committed:
             return records
         if offset >= read.last_stable_offset:
-            why = f"the last stable offset is {offset}, the high watermark {read.high_watermark}"
+            why = f"the last stable offset is {offset}, the high watermark {committed}"
             await asyncio.sleep(RETRY_S)
     raise InvariantBroken(
         "transactions-end",

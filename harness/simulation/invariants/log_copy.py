@@ -43,6 +43,8 @@ class Copy:
         self.batches: dict[int, Batch] = {}
         """Batches by the offset after their last record, in order."""
         self.last: Batch | None = None
+        self._stood_for: dict[Batch, list[Batch]] = {}
+        """Of each batch that an empty one stands for, all that it stands for."""
         self.epoch_starts: list[tuple[int, int]] = []
         """The leader epochs of the batches, and the offset of the first batch of each."""
         self.layouts: dict[int, SegmentLayout] = {}
@@ -125,7 +127,7 @@ class Copy:
         self.history.start = max(self.history.start, log.start_offset)
         segments = log._segments
         if self.history.compacted and self._was_cleaned(segments.all):
-            self.history.removed(self.node, self._read_all())
+            self.history.removed(self.node, self._read_again())
         elif segments.cuts == self._cuts and segments.active is self._segment:
             self._scan(segments.active, self._position)
         elif segments.cuts == self._cuts and self._segment in segments.all:
@@ -134,7 +136,7 @@ class Copy:
             for segment in segments.all[first + 1 :]:
                 self._scan(segment, 0)
         else:
-            self.history.removed(self.node, self._read_all())
+            self.history.removed(self.node, self._read_again())
             self.flushed = min(self.flushed, self.end)
         self._segments = segments.all[:-1] if self.history.compacted else []
 
@@ -144,10 +146,21 @@ class Copy:
         newest = self._segments[-1].base_offset if self._segments else -1
         return any(id(each) not in known for each in segments if each.base_offset <= newest)
 
+    def _read_again(self) -> list[Batch]:
+        """Read the whole log; return the batches that are missing now and had to be committed to
+        stay.
+
+        A truncation removes an empty batch as a whole. If one of those that it stood for is not
+        committed any more, the others go with it, and no record does.
+        """
+        stood_for = self._stood_for
+        gone = self._read_all()
+        return [each for each in gone if self.history.are_committed(stood_for.get(each, ()))]
+
     def _read_all(self) -> list[Batch]:
         """Read the whole log; return the batches that are missing now, oldest first."""
         assert self._log is not None
-        before, self.batches, self.last = self.batches, {}, None
+        before, self.batches, self.last, self._stood_for = self.batches, {}, None, {}
         self._sequences = Sequences(self._forgets)
         self.epoch_starts, self.layouts = [], {}
         self.transactions = LogTransactions()
@@ -194,7 +207,9 @@ class Copy:
             )
         self.transactions.append(header)
         if entries is not None:
-            for batch in self.history.cleaned(self.node, header, last):
+            cleaned = self.history.cleaned(self.node, header, last)
+            self._stood_for.update(dict.fromkeys(cleaned, cleaned))
+            for batch in cleaned:
                 self._add(batch)
             if self.last is not last:
                 return

@@ -242,11 +242,15 @@ class PartitionHistory:
     def removed(self, node: int, batches: Iterable[Batch]) -> None:
         """Record that a running replica truncated these batches."""
         for batch in batches:
-            if self.committed.get(batch.end) is batch and batch.end > self.start:
+            if batch.end > self.start and self.are_committed([batch]):
                 raise InvariantBroken(
                     "committed-stays",
                     f"{self.name}: node {node} truncates {batch}, which is committed",
                 )
+
+    def are_committed(self, batches: Iterable[Batch]) -> bool:
+        """Return whether all of these batches are committed."""
+        return all(self.committed.get(each.end) is each for each in batches)
 
     def reset(self, last: Batch | None, epoch: int) -> int:
         """Let the committed records end with `last` from `epoch` on: the rest may be lost. Return

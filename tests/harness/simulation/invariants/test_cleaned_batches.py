@@ -1,15 +1,19 @@
 """Which batches of a partition's history a batch of a compacted log stands for."""
 
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import Batch, PartitionHistory, Sequences
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import BatchHeader, read_header
+from nodes.log.batch import BatchHeader, assemble, read_header
 from nodes.log.cleaning.fillers import filler
-from tests.support.nodes.cleaning import keyed
+from nodes.log.log import Log
+from nodes.storage.memory import MemoryDisk
+from tests.support.nodes.cleaning import COMPACTED, keyed
 
 E1, E2 = 1, 2
 
@@ -70,3 +74,33 @@ def test_empty_batch_behind_another_batch_is_found() -> None:
     with pytest.raises(InvariantBroken, match="log-matching"):
         made.cleaned(2, empty(1, 2, E1), other)
     assert batches[1].before is batches[0]
+
+
+def replica(made: PartitionHistory, node: int, batches: list[bytes]) -> tuple[Log, Copy]:
+    """The log of a replica that has these batches from its leader, and what is known of it."""
+    log = Log.open(MemoryDisk(), "t-0", COMPACTED, clean=True)
+    for each in batches:
+        log.append_as_follower(each)
+    copy = Copy(made, node)
+    copy.open(log)
+    return log, copy
+
+
+def test_empty_batch_is_truncated_as_a_whole() -> None:
+    """If what it stands for was lost in part, with permission, the rest is gone without a record.
+    If nothing was lost, the truncation is wrong.
+    """
+    made = PartitionHistory("t-0")
+    records = [keyed((b"a", b"1"), base_offset=base, epoch=E1) for base in range(3)]
+    _, leader = replica(made, 1, records)
+    assert leader.last is not None
+    made.commit(leader.last, E1, 1)
+    for lost in (False, True):
+        if lost:
+            made.reset(leader.batches[2], E2)
+        log, follower = replica(made, 2, [assemble(empty(0, 3, E1), b"")])
+        assert list(follower.batches) == [1, 2, 3]
+        log.truncate_to(Offset(2))
+        with nullcontext() if lost else pytest.raises(InvariantBroken, match="committed-stays"):
+            follower.read()
+        assert follower.end == 0

@@ -6,7 +6,8 @@ wanted replicas (`nodes.controller.partition_changes`); without new replicas it 
 first record.
 
 Both sets are relative to the assignment before any reassignment. A new reassignment during another
-one, or a cancellation, removes the replicas that the other one had added.
+one, or a cancellation, removes the replicas that the other one had added. It is refused if these
+alone may have what was committed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from nodes.controller.partition_changes import DesiredState, Nodes, change
+from nodes.controller.partition_changes import DesiredState, Election, Nodes, Rules, change
 from nodes.controller.situation import ControllerResult, ControllerState
 from nodes.controller.topics import check_assignment
 from nodes.ids import NO_NODE
@@ -116,13 +117,28 @@ def _alter(
     record = change(key, partition, rules, target)
     if record is not None:
         after = partition.changed(record)
-        if partition.leader != NO_NODE and after.leader == NO_NODE:
+        leaderless = partition.leader != NO_NODE and after.leader == NO_NODE
+        if leaderless or _drops_what_is_committed(partition, after.replicas, rules):
             raise ControlError(
                 ErrorCode.invalid_replica_assignment,
                 f"Unable to revert partition assignment for {key.topic}:{key.partition} because "
                 "it would require an unclean leader election.",
             )
     return record
+
+
+def _drops_what_is_committed(partition: PartitionImage, replicas: Nodes, rules: Rules) -> bool:
+    """Whether committed records may have no replica left. A topic that allows unclean elections
+    allows that.
+
+    An in-sync or eligible replica has all of them. If there is none, any of the last known may.
+    """
+    if rules.election is Election.UNCLEAN:
+        return False
+    able = {*partition.isr, *partition.elr}
+    if able:
+        return able.isdisjoint(replicas)
+    return not set(partition.last_known_elr) <= set(replicas)
 
 
 def _check_factor(partition: PartitionImage, replicas: Nodes, allowed: bool) -> None:

@@ -124,6 +124,48 @@ def test_a_cancellation_that_would_lose_the_leader_is_refused(cluster: Cluster) 
     assert cluster.partition().leader == node(4)
 
 
+@pytest.mark.parametrize(("replacement", "allowed"), [((), False), ((6, 2), False), ((), True)])
+def test_added_replicas_that_alone_have_what_is_committed_stay(
+    replacement: tuple[int, ...], *, allowed: bool
+) -> None:
+    """An original replica is back without all that it had: it would lead, and the others would
+    truncate. Where unclean elections are allowed, so is this.
+    """
+    cluster = Cluster(brokers=6, min_isr=2, unclean=allowed)
+    cluster.create("t", nodes(1, 2, 3))
+    reassign(cluster, 4, 5)
+    cluster.alter(1, [1, 2, 3, 4])
+    cluster.lose(2, 3)
+    cluster.lose(1)
+    cluster.register(1, incarnation=11)
+    cluster.beat(1)
+    before = cluster.partition()
+    assert (before.leader, before.isr, before.elr) == (node(4), nodes(4), ())
+    assert node(1) in before.last_known_elr
+    answer = reassign(cluster, *replacement)
+    assert (answer.error is None) is allowed
+    if not allowed:
+        assert cluster.partition() == before
+
+
+def test_leaderless_partition_keeps_an_added_replica_that_alone_is_eligible(
+    cluster: Cluster,
+) -> None:
+    """Its log would be removed when it is back, with the only copy of what was committed."""
+    reassign(cluster, 4, 5)
+    cluster.alter(1, [1, 2, 3, 4])
+    cluster.lose(2, 3)
+    cluster.lose(1)
+    cluster.register(1, incarnation=11)
+    cluster.lose(4)
+    before = cluster.partition()
+    assert (before.leader, before.isr, before.elr) == (NO_NODE, (), nodes(4))
+    code, message = refusal(reassign(cluster))
+    assert code is ErrorCode.invalid_replica_assignment
+    assert "would require an unclean leader election" in message
+    assert cluster.partition() == before
+
+
 def test_a_cancellation_may_elect_an_eligible_replica(cluster: Cluster) -> None:
     """Below the minimum nothing was committed since they were in sync."""
     reassign(cluster, 4, 5)

@@ -93,7 +93,7 @@ class Client:
         """Return the leader as some node knows it; repeat until a node knows one."""
         while True:
             known = self.leaders.get((topic, partition), -1)
-            if known > 0:
+            if known >= 0:
                 return known
             for node in self.cluster.brokers:
                 try:
@@ -102,7 +102,7 @@ class Client:
                     continue
                 for part in answer.topics[0].partitions:
                     self.leaders[topic, part.partition_index] = int(part.leader_id)
-                if self.leaders.get((topic, partition), -1) > 0:
+                if self.leaders.get((topic, partition), -1) >= 0:
                     break
             else:
                 await asyncio.sleep(0.1)

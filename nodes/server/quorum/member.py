@@ -375,7 +375,8 @@ class QuorumMember:
         """Keep one fetch task for the current leader and epoch; an observer always has one."""
         quorum = self.quorum
         target = quorum.fetch_target(self.now_ms())
-        wanted = (quorum.leader_id, quorum.epoch) if target or not quorum.is_voter else None
+        fetches = target is not None or not quorum.is_voter
+        wanted = (quorum.leader_id, quorum.epoch) if fetches else None
         if wanted == self._fetch_target:
             return
         if self._fetch_task is not None:

@@ -66,10 +66,10 @@ class VoterRequestHandler:
             code, _ = await self._run(
                 request, lambda now: self._member.quorum.update_voter(voter), MAX_WAIT_S
             )
-        leader = quorum.leader_id
-        host, port = self._member.peers.addresses.get(leader or NO_NODE, ("", 0))
+        leader = NO_NODE if quorum.leader_id is None else quorum.leader_id
+        host, port = self._member.peers.addresses.get(leader, ("", 0))
         current = {
-            "leader_id": NO_NODE if leader is None else leader,
+            "leader_id": leader,
             "leader_epoch": quorum.epoch,
             "host": host,
             "port": port,

@@ -114,18 +114,24 @@ class Peer:
 
 
 class Cluster:
-    """Voters 1 to 3, and observer 4."""
+    """Three voters, from node `first` on, and an observer."""
 
     def __init__(
-        self, seed: int = 1, *, cluster_id: str = "c", limits: SnapshotLimits | None = None
+        self,
+        seed: int = 1,
+        *,
+        cluster_id: str = "c",
+        limits: SnapshotLimits | None = None,
+        first: int = 1,
     ) -> None:
         self.limits = limits
         self.hosts: dict[NodeId, str] = {}
-        self.directories = {NodeId(n): UUID(int=n) for n in (1, 2, 3, 4)}
+        nodes = [NodeId(first + n) for n in range(4)]
+        self.directories = {n: UUID(int=n - first + 1) for n in nodes}
         self.rng = random.Random(seed)
         self.cluster_id = cluster_id
-        self.voters = {NodeId(n): ("node", n) for n in (1, 2, 3)}
-        self.disks = {NodeId(n): SlowDisk() for n in (1, 2, 3, 4)}
+        self.voters = {n: ("node", int(n)) for n in nodes[:3]}
+        self.disks = {n: SlowDisk() for n in nodes}
         self.running: dict[NodeId, QuorumNode] = {}
         self.recorders: dict[NodeId, Recorder] = {}
         self._cut: list[tuple[NodeId, NodeId]] = []

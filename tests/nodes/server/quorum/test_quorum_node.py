@@ -63,6 +63,24 @@ def test_commits_reach_every_listener() -> None:
     run(main())
 
 
+def test_node_0_leads_as_any_other() -> None:
+    """Kafka's first node is often number 0."""
+
+    async def main() -> None:
+        leaders = set()
+        for seed in range(6):
+            cluster = Cluster(seed, first=0)
+            await cluster.start(0, 1, 2)
+            leader = await cluster.elected()
+            leaders.add(leader.node_id)
+            await commit(leader, b"a")
+            await cluster.agree([b"a"])
+            await cluster.stop()
+        assert NodeId(0) in leaders
+
+    run(main())
+
+
 def test_killed_leader_is_replaced_and_truncates_after_its_restart() -> None:
     """Records that only it had are discarded and were never delivered; committed records stay."""
 

@@ -179,6 +179,9 @@ class ProduceHandler:
         if replica is None:
             error = self._replicas.missing_replica_error(requested.partition)
             return _ProduceResult(requested, error)
+        if request.__version__ >= TOPIC_IDS_SINCE and replica.topic_id != requested.topic_key:
+            # A deleted topic of the same name is not removed here yet.
+            return _ProduceResult(requested, ErrorCode.unknown_topic_id)
         return self._append(requested, replica, acks)
 
     def _append(self, requested: RequestedPartition, replica: Replica, acks: int) -> _ProduceResult:

@@ -84,6 +84,26 @@ def test_produce_names_topics_by_id_since_v13() -> None:
     whole_cluster(1, test)
 
 
+def test_record_for_a_new_topic_is_not_appended_to_a_deleted_one_of_its_name() -> None:
+    """The metadata has the new topic already, and the replica of the deleted one is still here: the
+    record would be removed with it.
+    """
+
+    async def test(cluster: Cluster) -> None:
+        new = (await cluster.metadata(1, "t")).topics[0].topic_id
+        replica = cluster.nodes[1].broker.replicas.find(T0)
+        assert replica is not None
+        replica.topic_id = type(new)(int=new.int ^ 1)
+        topic = {"topic_id": new, "partition_data": [{"index": 0, "records": batch(b"1")}]}
+        values = {"acks": -1, "timeout": timedelta(seconds=3), "topic_data": [topic]}
+        answer = await cluster.ask(1, PRODUCE, 13, **values)
+        part = answer.responses[0].partition_responses[0]
+        assert part.error_code is ErrorCode.unknown_topic_id
+        assert replica.log.end_offset == 0
+
+    whole_cluster(1, test)
+
+
 def flagged(attributes: int) -> bytes:
     """A batch with other attributes; its CRC does not matter, they are judged before."""
     records = bytearray(batch(b"1"))

@@ -278,6 +278,17 @@ class TransactionCoordinator:
         markers = (self._marker(self.transactions[n], self._prepared[n]) for n in wanted)
         return _answer(token, markers=tuple(markers))
 
+    def lacks_marker(
+        self, transactional_id: str, decided: Offset, partition: TopicPartition
+    ) -> bool:
+        """Whether this is still the decision of the transaction, and its marker not confirmed."""
+        prepared = self._prepared.get(transactional_id)
+        return (
+            prepared is not None
+            and prepared.offset == decided
+            and partition not in prepared.written
+        )
+
     def markers_written(
         self,
         now: Now,

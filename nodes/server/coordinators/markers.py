@@ -60,6 +60,18 @@ class _Due(NamedTuple):
         """The decision that the marker is of."""
         return self.shard, self.marker.transactional_id, self.marker.decided
 
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the partition lacks it now.
+
+        It may have been found due before it was confirmed. Sent again, it could end the next
+        transaction of the producer, which may have the same epoch before transaction.version 2.
+        """
+        marker = self.marker
+        return self.shard.state is State.ACTIVE and self.shard.machine.lacks_marker(
+            marker.transactional_id, marker.decided, self.partition
+        )
+
 
 _Decision = tuple[TxnShard, str, Offset]
 _Key = tuple[TxnShard, str, Offset, TopicPartition]
@@ -176,9 +188,11 @@ class MarkerSender:
         taken = [queue.pop(key) for key in list(islice(queue, MOST_PARTITIONS))]
         if not queue:
             del self._queues[leader]
-        dues = [due for due in taken if due.shard.state is State.ACTIVE]
-        if not dues:  # no coordinator is left for any of them
+        dues = [due for due in taken if due.is_lacking]
+        if not dues:
             self._on_their_way.difference_update(due.key for due in taken)
+            if leader in self._queues:
+                self._send(leader)
             return
         task = self._loop.create_task(self._request(leader, dues))
         self._sending[leader] = task

@@ -13,7 +13,7 @@ from nodes.coordinators.machine import Effects, Now, ProducerStamp, Token
 from nodes.coordinators.transactions.coordinator import TransactionCoordinator
 from nodes.coordinators.transactions.settings import TransactionSettings
 from nodes.coordinators.transactions.state import State
-from nodes.ids import NO_NODE, NodeId, TopicPartition
+from nodes.ids import NO_NODE, BrokerEpoch, NodeId, TopicPartition
 from nodes.server.coordinators.errors import CoordinatorError
 from nodes.server.coordinators.markers import MOST_PARTITIONS, RETRY_S, MarkerSender
 from nodes.server.coordinators.shard import Access, Shard
@@ -329,6 +329,37 @@ def test_what_waits_for_a_request_is_not_sent_after_the_coordinator_ended() -> N
         world.led.lead(2, leader=FOLLOWER)
         await world.settle(3)
         assert world.brokers.partitions_sent() == [(1, [0])]
+
+    run(test())
+
+
+def test_marker_that_was_confirmed_since_it_was_asked_for_is_not_sent_again() -> None:
+    """The answer waited for records of others. Before transaction.version 2 the next transaction
+    may have the same epoch, and the late marker would end it.
+    """
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+        replica = world.led.replica
+        world.brokers.error = lambda partition: (
+            ErrorCode.not_leader_or_follower if partition == C else OK
+        )
+        world.decide(C, name="fails")  # so that everything is looked for again and again
+        await world.settle(0.3)
+        world.decide(A, name="x")
+        await asyncio.sleep(0)
+        decided = replica.log.end_offset
+        world.decide(B, name="other")
+        await asyncio.sleep(0.25)
+        replica.record_fetch(FOLLOWER, decided, BrokerEpoch(1), 0.0)
+        await asyncio.sleep(0.05)
+        assert world.state("x") is State.COMPLETE_COMMIT
+        world.brokers.sent.clear()
+        await world.settle(0.3)
+        sent_to = [number for _, numbers in world.brokers.partitions_sent() for number in numbers]
+        assert A.partition not in sent_to
+        assert B.partition in sent_to
 
     run(test())
 

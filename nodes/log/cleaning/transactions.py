@@ -55,10 +55,18 @@ class CleanedTransactions:
     def read_marker(self, header: BatchHeader, marker: Marker | None) -> bool:
         """A control batch is read, with its marker (None if that was removed already); true if no
         batch of its transaction is left, so that the marker may be discarded.
+
+        Without its record it still ends the transaction, of which a replica that lagged may have
+        batches (`nodes.log.transactions.markers`).
         """
         self._begin_up_to(header.last_offset)
         if marker is None:
-            return not header.record_count
+            if header.record_count:
+                return False
+            self._aborted.pop(header.producer_id, None)
+            self._seen.discard(header.producer_id)
+            self._committed.discard(header.producer_id)
+            return True
         if marker.committed:
             known = marker.producer_id in self._committed
             self._committed.discard(marker.producer_id)

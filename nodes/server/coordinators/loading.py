@@ -12,7 +12,7 @@ from nodes.ids import NO_OFFSET, Offset
 from nodes.log.batch import BatchHeader, iter_batches
 from nodes.log.key_values import read_key_values
 from nodes.log.log import Log
-from nodes.log.transactions.markers import decode_marker
+from nodes.log.transactions.markers import marker_in
 
 SLICE_BYTES: Final = 64 << 10
 """Read and replayed without a pause: about ten milliseconds."""
@@ -62,7 +62,7 @@ def _replay(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None
 
 
 def _end_transaction(machine: Machine, data: bytes, at: int, header: BatchHeader) -> None:
-    marker = decode_marker(data, at)
+    marker = marker_in(data, at)
     if marker is not None:
         machine.end_transaction(
             ProducerStamp(marker.producer_id, marker.producer_epoch),

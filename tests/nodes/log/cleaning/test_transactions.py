@@ -47,6 +47,14 @@ class Transactions:
         self.log.append_as_follower(bytes(batch))
         return offset
 
+    def end_without_record(self, producer: int) -> None:
+        """The marker that a follower gets whose leader has compacted it."""
+        marker = read_header(encode_marker(Marker(producer, 0, 1, ABORT), 1000))
+        bare = marker.without_records()._replace(
+            base_offset=self.log.end_offset, partition_leader_epoch=Epoch(1)
+        )
+        self.log.append_as_follower(assemble(bare))
+
     def clean(self, *, later_ms: int = 0) -> None:
         self.now_ms += later_ms
         roll(self.log)
@@ -104,6 +112,16 @@ def test_index_of_a_removed_transaction_is_replaced_by_an_empty_one(log: Transac
     again = open_log(log.disk, config=COMPACTED)
     assert not again.aborted_transactions(Offset(0), again.end_offset)
     assert again.last_stable_offset(again.end_offset) == again.end_offset
+
+
+def test_marker_without_a_record_ends_its_transaction_only(log: Transactions) -> None:
+    """The next transaction of the producer is committed, and stays."""
+    log.write(P1, b"a")
+    log.end_without_record(P1)
+    kept = log.write(P1, b"b")
+    marker = log.end(P1, COMMIT)
+    log.clean()
+    assert log.left() == [kept, marker]
 
 
 def test_marker_stays_for_the_retention_after_its_last_record(log: Transactions) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from typing import Any
 
-from nodes.coordinators.machine import Position
+from nodes.coordinators.machine import Position, ProducerStamp
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.ids import Epoch
-from nodes.log.batch import read_header
+from nodes.log.batch import assemble, read_header
+from nodes.log.transactions.markers import Marker, encode_marker
 from nodes.server.coordinators.loading import load
 from nodes.storage.memory import MemoryDisk
-from tests.support.nodes.batches import content, open_log
+from tests.support.nodes.batches import content, open_log, write_in_transaction
 from tests.support.nodes.cleaning import COMPACTED, cleaning, do, keyed, roll
 
 
@@ -18,9 +19,25 @@ class Replayed:
 
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes | None, int, int]] = []
+        self.ended: list[tuple[int, bool]] = []
 
     def replay(self, record: CoordinatorRecord, position: Position) -> None:
         self.records.append((record.key, record.value, position.offset, position.timestamp))
+
+    def end_transaction(self, producer: ProducerStamp, position: Position, *, commit: bool) -> None:
+        self.ended.append((position.offset, commit))
+
+
+def test_marker_without_a_record_ends_its_transaction() -> None:
+    """What is pending would be committed with the next transaction of the producer."""
+    log = open_log(MemoryDisk())
+    write_in_transaction(log, (7, 0, 0))
+    marker = read_header(encode_marker(Marker(7, 0, 1, committed=True), 1)).without_records()
+    place = marker._replace(base_offset=log.end_offset, partition_leader_epoch=Epoch(1))
+    log.append_as_follower(assemble(place))
+    machine: Any = Replayed()
+    asyncio.run(load(machine, log))
+    assert machine.ended == [(1, False)]
 
 
 def test_records_that_are_left_have_their_offsets_and_times() -> None:

@@ -7,11 +7,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import NodeId
-from nodes.log.batch import iter_batches
-from nodes.log.transactions.markers import Marker
+from nodes.log.batch import assemble, iter_batches, read_header
+from nodes.log.transactions.markers import Marker, encode_marker
 from tests.support.nodes import virtual_time
 from tests.support.nodes.batches import end_transaction, write_in_transaction
-from tests.support.nodes.fetching import BATCH, FOLLOWER, FetchBroker, only
+from tests.support.nodes.fetching import BATCH, EPOCH, FOLLOWER, FetchBroker, only
 
 P, Q = 7, 8
 READ_COMMITTED = {"isolation_level": 1}
@@ -69,6 +69,24 @@ def test_only_aborted_transactions_of_the_range_are_named() -> None:
         part = only(made.answer(request))
         assert offsets(part) == [offset]
         assert aborted(part) == wanted
+
+
+def test_response_ends_behind_a_marker_that_lost_its_record() -> None:
+    """A consumer cannot see that it aborts. In the next response nothing is aborted."""
+    made = FetchBroker(1)
+    log = made.replica(0).log
+    write_in_transaction(log, (P, 0, 0))
+    marker = read_header(encode_marker(Marker(P, 0, 1, committed=False), 1)).without_records()
+    place = marker._replace(base_offset=log.end_offset, partition_leader_epoch=EPOCH)
+    log.append_as_follower(assemble(place))
+    write_in_transaction(log, (P, 0, 1))
+    end_transaction(log, P, committed=True)
+    made.commit(0)
+    seen = []
+    for offset in (0, 2):
+        part = only(made.answer(made.request({0: offset}, **READ_COMMITTED)))
+        seen.append((offsets(part), aborted(part)))
+    assert seen == [([0, 1], [(P, 0)]), ([2, 3], [])]
 
 
 def test_a_log_without_aborted_transactions_names_none() -> None:

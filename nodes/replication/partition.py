@@ -148,6 +148,8 @@ class PartitionState:
         progress = self.followers.get(replica)
         if progress is None:
             return False
+        if fetch_offset < progress.log_end and -1 < broker_epoch == progress.broker_epoch:
+            return False  # late: what an incarnation has in a leader epoch never becomes less
         progress.fetched(fetch_offset, leader_end, now_ms, activity=activity)
         progress.broker_epoch = broker_epoch
         progress.log_start = log_start

@@ -58,6 +58,27 @@ def test_high_watermark_is_the_smallest_end_in_the_isr() -> None:
     assert state.high_watermark == 95
 
 
+def test_late_fetch_of_the_same_incarnation_takes_nothing_back() -> None:
+    """The follower names an idle partition once in a fetch session, so no later fetch would
+    correct it: the high watermark would wait, or the follower would leave the ISR.
+    """
+    state = leader(hw=100)
+    fetch(state, B, 101, end=101, now_ms=1)
+    fetch(state, B, 100, end=101, now_ms=2)
+    assert fetch(state, C, 101, end=101, now_ms=3)
+    assert state.high_watermark == 101
+    assert not state.followers[B].lags(Offset(101), 1, now_ms=60)
+
+
+def test_later_incarnation_may_have_less() -> None:
+    """It lost what it had not flushed."""
+    state = leader(hw=100)
+    fetch(state, B, 101, end=101)
+    state.record_fetch(B, Offset(100), BrokerEpoch(8), Offset(101), 2)
+    fetch(state, C, 101, end=101)
+    assert state.high_watermark == 100
+
+
 def test_a_new_leader_epoch_resets_follower_progress() -> None:
     """A follower may truncate between epochs: only fetches in the current one count."""
     state = leader()

@@ -72,6 +72,9 @@ class ReplicaManager:
         self._now_ms = now_ms
         self._replicas: dict[TopicPartition, Replica] = {}
         self._settings: dict[str, TopicSettings] = {}
+        self._configured = ClusterImage()
+        """The image whose configuration is in force: a step of the backlog sets it, so that a
+        partition's change never meets a later configuration."""
         self._fetchers: FetcherManager | None = None
         self._role_listeners: dict[str, RoleListener] = {}
         self._leader_changes: dict[TopicPartition, NodeId | None] = {}
@@ -139,10 +142,15 @@ class ReplicaManager:
         """Apply a newer image; before `activate` it is only stored."""
         self.image = image
         if not self._applying:
+            self._configured = image
             return
-        self._apply_configs(delta)
+        configured = self._partitions_configured_by(delta)
+        if delta.configs:
+            self._backlog.add(partial(self._configure_by, image, delta))
         for key, change in delta.partitions.items():
             self._backlog.add(partial(self._update, key, change.after))
+        for partition in configured:
+            self._backlog.add(partial(self._configure, partition))
         self._backlog.add(partial(self._applied, image.offset))
         self._backlog.run()
 
@@ -161,6 +169,7 @@ class ReplicaManager:
             return
         self._applying = True
         self._settings.clear()
+        self._configured = self.image
         for hosted in self.logs.hosted():
             self._backlog.add(partial(self._match, hosted))
         for key, image in self.image.partitions():
@@ -296,21 +305,31 @@ class ReplicaManager:
 
     # -- configuration -------------------------------------------------------------------------
 
-    def _apply_configs(self, delta: Delta) -> None:
-        """Apply changed configuration to the logs that it concerns."""
-        if not delta.configs:
-            return
+    def _partitions_configured_by(self, delta: Delta) -> list[TopicPartition]:
+        """The partitions whose configuration may change; those of a broker's, as it is the default
+        of all topics, are all that this node has or is about to have.
+        """
+        topics = [r.name for r in delta.configs if r.resource_type == TOPIC_RESOURCE]
+        if len(topics) < len(delta.configs):
+            return [
+                TopicPartition(key.topic, key.partition)
+                for key, partition in self.image.partitions()
+                if self._config.node_id in partition.replicas
+            ]
+        found = [topic for name in topics if (topic := self.image.topic(name)) is not None]
+        return [
+            TopicPartition(topic.name, number) for topic in found for number in topic.partitions
+        ]
+
+    def _configure_by(self, image: ClusterImage, delta: Delta) -> None:
+        """Let the configuration of `image` be in force."""
+        self._configured = image
         if self._fetchers is not None:
             self._fetchers.configs_changed()
-        topics = [r.name for r in delta.configs if r.resource_type == TOPIC_RESOURCE]
-        if len(topics) < len(delta.configs):  # a broker's configuration: the default of all topics
+        if any(resource.resource_type != TOPIC_RESOURCE for resource in delta.configs):
             self._settings.clear()
-            topics = list(dict.fromkeys(partition.topic for partition in self._replicas))
-        for topic in topics:
-            self._settings.pop(topic, None)
-            image = self.image.topic(topic)
-            for number in () if image is None else image.partitions:
-                self._backlog.add(partial(self._configure, TopicPartition(topic, number)))
+        for resource in delta.configs:
+            self._settings.pop(resource.name, None)
 
     def _configure(self, partition: TopicPartition) -> None:
         replica = self._replicas.get(partition)
@@ -322,11 +341,11 @@ class ReplicaManager:
 
     def _settings_of(self, topic: str) -> TopicSettings:
         """The topic's settings; all topics without own configuration share one value."""
-        key = topic if self.image.topic_config(topic) else ""
+        key = topic if self._configured.topic_config(topic) else ""
         found = self._settings.get(key)
         if found is None:
             found = topic_settings(
-                self.image, self._config.static, self._config.node_id, key or None
+                self._configured, self._config.static, self._config.node_id, key or None
             )
             self._settings[key] = found
         return found

@@ -3,6 +3,7 @@
 The leader proposes the whole new ISR with the leader epoch and partition epoch that it knows, and
 the broker epoch of every member (KIP-903: a follower that restarted after the leader saw its fetch
 is not the replica that was in sync). The proposal may also end a recovery from an unclean election.
+A refusal for the epoch or the state of a member makes other copies of the proposal stale.
 `nodes.controller.partition_changes` decides the consequences (eligible leaders, the end of a
 reassignment). If the end of a reassignment changes the leader, the result is NEW_LEADER_ELECTED
 although the change was made.
@@ -16,7 +17,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.controller.elections import PolicyOf
-from nodes.controller.partition_changes import DesiredState, change
+from nodes.controller.partition_changes import RENEWED, UNCHANGED, DesiredState, change
 from nodes.ids import BrokerEpoch, Epoch, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
@@ -68,21 +69,37 @@ def alter_isr(
     answers: list[AlterIsrResult] = []
     changed: dict[PartitionKey, PartitionImage] = {}
     for request in requests:
+        refusal: ControlError | None = None
         try:
             key, found = _find(image, request)
             partition = changed.get(key, found)
             _check_epochs(partition, leader, request)
-            _check_members(image, partition, request)
         except ControlError as error:
             answers.append(AlterIsrResult(request=request, error=error.kept()))
             continue
-        target = _target(partition, request, knows_minimum)
+        try:
+            _check_members(image, partition, request)
+            target = _target(partition, request, knows_minimum)
+        except ControlError as error:
+            refusal, target = error.kept(), _after_refusal(error)
         record = change(key, partition, policy(key.topic).rules(image.active), target)
         if record is not None:
             partition = changed[key] = partition.changed(record)
             records.append(record)
-        answers.append(_answer(request, partition, leader))
+        if refusal is None:
+            answers.append(_answer(request, partition, leader))
+        else:
+            answers.append(AlterIsrResult(request=request, error=refusal))
     return records, answers
+
+
+def _after_refusal(error: ControlError) -> DesiredState:
+    """What a refused proposal changes: if a member is not eligible now, the partition epoch.
+
+    The leader then commits without that member. An earlier copy of the proposal may still be on its
+    way, and the member eligible again when it arrives.
+    """
+    return RENEWED if error.code is ErrorCode.ineligible_replica else UNCHANGED
 
 
 def _target(

@@ -115,9 +115,13 @@ class DesiredState:
     """The log directories of some nodes (KIP-858); those of others stay as they are."""
     lost: Nodes = ()
     """Replicas that may lack committed records: neither in sync nor eligible."""
+    renewed: bool = False
+    """Whether the partition epoch rises although nothing else changes: earlier requests are then
+    stale."""
 
 
 UNCHANGED: Final = DesiredState()
+RENEWED: Final = DesiredState(renewed=True)
 
 
 class _Elected(NamedTuple):
@@ -164,7 +168,7 @@ def change(
         ),
         directories=_directories(partition, replicas, target.directories),
     )
-    return None if _is_nothing(record) else record
+    return None if _is_nothing(record) and not target.renewed else record
 
 
 def _is_nothing(record: PartitionChangeRecord) -> bool:

@@ -1,5 +1,6 @@
 """AlterPartition: which ISRs the controller accepts from a leader."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,25 @@ def test_a_member_that_shuts_down_is_ineligible(cluster: Cluster) -> None:
     assert answer.error is not None
     assert answer.error.code is ErrorCode.ineligible_replica
     assert "shutting down" in answer.error.message
+
+
+def test_an_earlier_copy_of_a_refused_proposal_is_stale(cluster: Cluster) -> None:
+    """It may arrive when the member is in service again, in the same broker epoch. Meanwhile the
+    leader has committed without it.
+    """
+    cluster.alter(1, [1, 2])
+    before = cluster.partition()
+    cluster.lose(3)
+    refused = cluster.alter(1, [1, 2, 3])
+    assert refused.error is not None
+    assert refused.error.code is ErrorCode.ineligible_replica
+    after = cluster.partition()
+    assert after == replace(before, partition_epoch=before.partition_epoch + 1)
+    cluster.beat(3)
+    late = cluster.alter(1, [1, 2, 3], partition_epoch=before.partition_epoch)
+    assert late.error is not None
+    assert late.error.code is ErrorCode.invalid_update_version
+    assert cluster.alter(1, [1, 2, 3]).error is None
 
 
 def test_an_unregistered_member_is_ineligible(cluster: Cluster) -> None:

@@ -143,7 +143,6 @@ class TransactionHandler:
     async def end(self, request: Any, context: RequestContext) -> Any:
         """EndTxn: the answer does not wait for the markers."""
         raises = request.__version__ >= EPOCH_BUMP_END_SINCE
-        await self._ids.reserve()
         answer = await self._perform_next(
             request.transactional_id,
             lambda machine, token, now: machine.end(

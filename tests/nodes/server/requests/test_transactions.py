@@ -20,6 +20,7 @@ from nodes.server.apis import (
     PRODUCE,
 )
 from nodes.server.coordinators import completions
+from nodes.server.coordinators.producer_ids import ProducerIds
 from tests.support.nodes.batches import batch
 from tests.support.nodes.cluster import Cluster, eventually, running
 from tests.support.nodes.transaction_requests import TransactionalProducer
@@ -85,6 +86,24 @@ def test_a_transaction_is_begun_and_decided(latest: bool) -> None:
                     topics=[latest_of(partition)],
                 )
                 assert answer.topics[0].partitions[0].offset == 1  # behind the marker
+
+    asyncio.run(main())
+
+
+def test_end_of_a_transaction_needs_no_producer_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does not wait for a controller that nobody can reach."""
+
+    async def never(ids: ProducerIds) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await with_topic(cluster)
+            producer = TransactionalProducer(cluster, "a")
+            await producer.init()
+            await producer.add("t", 0)
+            monkeypatch.setattr(ProducerIds, "reserve", never)
+            assert await asyncio.wait_for(producer.end(commit=True), 60) is NONE
 
     asyncio.run(main())
 

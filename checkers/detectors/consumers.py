@@ -140,14 +140,20 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
 
 
 def _due(frames: Frames) -> Frame:
-    """Return the records that every reader must be given: all that any read returned, without those
-    of transactions that are not known to be committed. A consumer may pass over such a record, as
-    aborted, and another one may be given it later, because the log lost the marker."""
+    """Return the records that every reader must be given: `known_committed` of all that any read
+    returned."""
+    return known_committed(frames, frames.reads)
+
+
+def known_committed(frames: Frames, records: Frame) -> Frame:
+    """Return the records without those of transactions that are not known to be committed. A
+    consumer may pass over such a record, as aborted, and another one may be given it later, because
+    the log lost the marker."""
     if not frames.ended_transactions.recorded:
-        return frames.reads
+        return records
     F = frames.engine.functions
     doubtful = frames.send_outcomes.where(F.col("txn").isNotNull() & (F.col("type") != F.lit("ok")))
-    return frames.reads.join(doubtful.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
+    return records.join(doubtful.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
 
 
 def _witnessed(frames: Frames, skipped: Frame) -> Frame:

@@ -16,6 +16,7 @@ from checkers.contract.conditions import (
     REBALANCED,
 )
 from checkers.contract.processing_rules import DELIVERED
+from checkers.detectors.consumers import known_committed
 from checkers.detectors.forgotten import with_lost_state
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -53,7 +54,8 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
     that was acknowledged (other_offset: the greatest), but no member of the group got the record.
     What is below the group's lowest position in the partition does not count. Nor does a record
     that was sent when the group had already got one above it: the log was cut in between, which
-    truncated-read and inconsistent-offset tell.
+    truncated-read and inconsistent-offset tell. Nor does one of a transaction that is not known to
+    be committed.
 
     aspect: what happened in the group between the deliveries around the record. cut: the record of
     a member ends before the later one, so the member may have got the record; member-ended,
@@ -70,7 +72,7 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
     bounds = engine.materialize(ends.join(engine.materialize(starts), on=GROUP, how="inner"))
     within = (F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("other_offset"))
     due = frames.final_log.join(bounds, on=TP, how="inner").where(within)
-    due = due.select(*GROUP, "offset", "value", "other_offset")
+    due = known_committed(frames, due).select(*GROUP, "offset", "value", "other_offset")
     place = [*GROUP, "offset"]
     got = deliveries.select(*place)
     missing = frames.none_if_empty(

@@ -56,6 +56,19 @@ def _skip(s: Story, how: str, processing: str) -> None:
     _move(s, how, 5)
 
 
+@golden("INVALID", {("aborted-read", "transaction"): (F, 2), ("false-abort", None): (F, 1)})
+def group_skipped_aborted_records_that_came_back(s: Story) -> None:
+    """Near miss: nobody must get them. The log lost their marker later."""
+    _skip(s, "revoked", "at-least-once")
+    for row in s.rows("send", ONE):
+        if row["value"] in (v(ONE, 4), v(ONE, 5)):
+            row |= {"type": "fail", "offset": None, "txn": 1, "transactional_id": "aborted"}
+            last = row
+    at_s = (last["complete_ns"] or 0) / S + 0.001
+    ended = {"txn": 1, "transactional_id": "aborted"}
+    s.row("abort-transaction", last["client"], at_s, **ended)
+
+
 @golden("INVALID", {("skipped-record", "rebalanced"): (F, 2)})
 def group_skipped_records(s: Story) -> None:
     """The second member went on two records too far."""

@@ -2,9 +2,10 @@
 
 A producer that a leader does not know may begin with any sequence, if its earlier records may have
 been removed (the log does not begin at offset 0), or the producer may have been forgotten (the log
-is older than producer.id.expiration.ms; KIP-360). So a later batch that reaches a new leader first
-is accepted there, and then the next one is refused. The producer leaves its epoch and sends the
-refused batch again, which is then behind the later one.
+is older than producer.id.expiration.ms; KIP-360). A broker compares its own clock with the
+timestamps of batches, so a clock that is ahead makes a log older. A later batch that reaches a new
+leader first is then accepted there, and the next one is refused. The producer leaves its epoch and
+sends the refused batch again, which is then behind the later one.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +14,10 @@ from typing import Final
 import pyarrow as pa
 
 from checkers.causes.producer_epochs import EpochBump, Reason
+from checkers.causes.retention import SLACK_NS
 from checkers.engines.engine import Frame, as_frame
 from checkers.frames.frames import Frames
+from checkers.frames.log_starts import clock_span_ns
 from checkers.history.history import REFUSED_HEAD, TIMED_OUT, TP
 from checkers.history.settings import producer_expiration_ms
 
@@ -50,6 +53,8 @@ def heads_of_unknown_producers(frames: Frames) -> Frame | None:
     began_ns of the refusals in logs whose leader may not have known the producer. None without any.
     """
     heads = list(enumerate(heads_of(frames)))
+    if not heads:
+        return None
     expired = _expired(frames, [bump.began_ns for _, (bump, _) in heads])
     rows = [
         {
@@ -74,9 +79,10 @@ def _expired(
     frames: Frames, moments_ns: Sequence[int]
 ) -> Callable[[tuple[str | None, int | None], int], bool]:
     """Return whether a partition's log is so old at a moment that producers may be forgotten."""
-    expiration_ns = producer_expiration_ms(frames.plan) * NS_PER_MS
+    expiration_ns = producer_expiration_ms(frames.plan) * NS_PER_MS - SLACK_NS
+    expiration_ns -= clock_span_ns(frames.engine, frames.cluster)
     begun: dict[tuple[str | None, int | None], int] = {}
-    if max(moments_ns, default=0) >= expiration_ns:  # the whole run is hardly ever so old
+    if moments_ns and max(moments_ns) >= expiration_ns:  # the whole run is hardly ever so old
         F = frames.engine.functions
         first = frames.sends.groupBy(*TP).agg(F.min("invoke_ns").alias("begun_ns"))
         rows = frames.engine.rows(first)

@@ -121,15 +121,20 @@ def retention_by_age_removes_too_early(s: Story) -> None:
     _configs(s, ALL, retention_ms=59_000)
 
 
+def _clock_ahead(s: Story, ms: float) -> None:
+    """The clock of node 2 was ahead for some seconds."""
+    for at_s, ahead_ms in ((20, ms), (25, 0.0)):
+        s.cluster.append(
+            {"at_ns": at_s * S, "kind": "clock", "node": 2, "ahead_ms": ahead_ms, "source": "x"}
+        )
+
+
 @golden("VALID", BOTH, cause="faults shifted clocks by 3600.000 s")
 def retention_by_age_with_a_shifted_clock(s: Story) -> None:
     """A broker's clock was an hour ahead: to this broker the records were old."""
     _remove_first(s, ALL)
     _configs(s, ALL, retention_ms=600_000)
-    for at_s, ahead_ms in ((20, 3_600_000.0), (25, 0.0)):
-        s.cluster.append(
-            {"at_ns": at_s * S, "kind": "clock", "node": 2, "ahead_ms": ahead_ms, "source": "x"}
-        )
+    _clock_ahead(s, 3_600_000.0)
 
 
 @golden("VALID", {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)})
@@ -236,6 +241,22 @@ def remembered_producer_sends_again(s: Story) -> None:
 def expired_producer_sends_again(s: Story) -> None:
     """The log is older than the time for which brokers remember a producer."""
     s.plan["broker"] = {"producer.id.expiration.ms": "10000"}
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
+def producer_expired_by_a_fast_clock_sends_again(s: Story) -> None:
+    """A broker's clock was an hour ahead: to this broker the producer was idle for too long."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
+    _clock_ahead(s, 3_600_000.0)
+    _an_earlier_send_came_again(s)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+def producer_sends_again_beside_a_clock_that_was_hardly_fast(s: Story) -> None:
+    """Near miss: 20 s ahead expire nobody."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
+    _clock_ahead(s, 20_000.0)
     _an_earlier_send_came_again(s)
 
 

@@ -251,7 +251,7 @@ def _anomaly(
     kept = _kept_in(frames, group)
     unread = _unread(frames, kind, group["aspect"], kept, cause_id)
     if cause_id is not None and kind == "duplicate":
-        text = frames.bumps[cause_id].text
+        text = frames.epoch_bumps.all[cause_id].text
     elif cause_id is not None:
         explanation = frames.explanations[cause_id]
         cause, text = explanation.judged, explanation.text
@@ -382,7 +382,7 @@ def _unread(
     if kind in _EXPLAINED_BY_TIME or _of_coordinator(kind, aspect):
         concerned = [place]
     elif kind == "duplicate" and cause_id is not None:
-        concerned = [*frames.bumps[cause_id].unexcused]
+        concerned = [*frames.epoch_bumps.all[cause_id].unexcused]
     if kind in _OF_PRODUCERS:
         concerned = [*filter(partial(_excusable, frames), concerned)]
     if concerned and frames.sources.run_file.cut_short:

@@ -10,23 +10,25 @@ twice, and no broker can know it (KIP-98 promises no duplicates within an epoch;
 - Every recorded reason is on the client's side: the client had given up writes after its own
   time-out; or the client had sent more behind a failed batch, and the broker refused those, as it
   must; or the refusing partition had lost records with permission, and the producer's state with
-  them.
+  them; or a leader that may not have known the producer had accepted a later batch first (KIP-360),
+  and had to refuse the one before.
 - The write is not one that the refusing broker lacked: the failed batch and all later batches in
-  that partition. If the broker had these writes, the refusal was its fault.
+  that partition. If the broker had these writes, the refusal was its fault. Only what was accepted
+  first, by a leader that may not have known the producer, was there with right.
 
 Producers leave epochs seldom, so their rows are read here in plain Python; writes are joined with
 them inside the engine. The contract decides whether an excuse permits a duplicate.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from checkers.engines.engine import Engine, Frame, as_frame
-from checkers.history.history import PRODUCER_EPOCH, SKIPPED_AHEAD, TIMED_OUT
+from checkers.engines.engine import Engine, Frame, as_frame, left_join
+from checkers.history.history import PRODUCER_EPOCH, REFUSED_HEAD, SKIPPED_AHEAD, TIMED_OUT
 from checkers.history.recorded_faults import seconds
 
 IN_FLIGHT = "client-epoch"
@@ -45,6 +47,7 @@ _SCHEMA = pa.schema(
         ("began_ns", pa.int64()),
         ("begun_ns", pa.int64()),
         ("excuses", pa.bool_()),
+        ("here_alone", pa.bool_()),
         ("refused_topic", pa.string()),
         ("refused_partition", pa.int32()),
         ("lacked_value", pa.int64()),
@@ -62,11 +65,33 @@ class Reason:
     lacked_value: int | None
     lost_records: bool = False
     """The partition had lost records before, with permission."""
+    overtaken: bool = False
+    """A later batch had been accepted before, by a leader that may not have known the client."""
+
+    @property
+    def refused_head(self) -> bool:
+        """The batch was refused although it was the next one."""
+        return self.error.startswith(REFUSED_HEAD)
+
+    @property
+    def timed_out(self) -> bool:
+        """The client had given up writes."""
+        return self.error.startswith(TIMED_OUT)
 
     @property
     def excuses(self) -> bool:
-        """The client left its epoch by itself, or because the broker had lost its state."""
-        return self.lost_records or self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
+        """The client left its epoch by itself, or because the broker had lost its state, or may not
+        have had any of it.
+        """
+        own = self.timed_out or self.error.startswith(SKIPPED_AHEAD)
+        return own or self.lost_records or self.overtaken
+
+    @property
+    def here_alone(self) -> bool:
+        """It excuses nothing in other partitions: the client that names the broker's answer behind
+        REFUSED_HEAD leaves its epoch in one partition only.
+        """
+        return self.overtaken and not self.lost_records and self.error != REFUSED_HEAD
 
     @property
     def text(self) -> str:
@@ -75,11 +100,15 @@ class Reason:
         if self.error.startswith(SKIPPED_AHEAD):
             failed = self.error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
             return f"{where}the client had sent more behind a batch that failed ({failed})"
-        if self.error.startswith(TIMED_OUT):
+        if self.timed_out:
             gave_up = self.error.removeprefix(TIMED_OUT).removeprefix(": ")
             return f"the client had given up {gave_up}"
-        lost = ", a partition that had lost records with permission" if self.lost_records else ""
-        return f"{where}{self.error}{lost}"
+        why = ""
+        if self.lost_records:
+            why = ", a partition that had lost records with permission"
+        elif self.overtaken:
+            why = ", by a leader that may not have known the client when a later batch came first"
+        return f"{where}{self.error}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +150,8 @@ class EpochBump:
         )
 
 
-LostRecords = Callable[[str, int, int], bool]
-"""Whether a partition (topic, number) had lost records, with permission, before a moment (ns)."""
-
-
-def read_bumps(engine: Engine, history: Frame, lost_records: LostRecords) -> tuple[EpochBump, ...]:
-    """Return every epoch bump in the history, in the order of time."""
+def read_bumps(engine: Engine, history: Frame) -> tuple[EpochBump, ...]:
+    """Return every epoch bump in the history, in the order of time, as the clients recorded it."""
     F = engine.functions
     columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value", "error"]
     rows = engine.rows(
@@ -135,11 +160,11 @@ def read_bumps(engine: Engine, history: Frame, lost_records: LostRecords) -> tup
         .orderBy("op", "topic", "partition", "error")
     )
     by_op = groupby(rows, key=lambda row: int(row["op"]))
-    bumps = [_bump(list(several), lost_records) for _, several in by_op]
+    bumps = [_bump(list(several)) for _, several in by_op]
     return tuple(sorted(bumps, key=lambda bump: (bump.began_ns, bump.client)))
 
 
-def _bump(rows: Sequence[Mapping[str, Any]], lost_records: LostRecords) -> EpochBump:
+def _bump(rows: Sequence[Mapping[str, Any]]) -> EpochBump:
     first = rows[0]
     ended = first["complete_ns"]
     return EpochBump(
@@ -152,21 +177,21 @@ def _bump(rows: Sequence[Mapping[str, Any]], lost_records: LostRecords) -> Epoch
                 topic=row["topic"],
                 partition=row["partition"],
                 lacked_value=row["value"],
-                lost_records=row["topic"] is not None
-                and row["partition"] is not None
-                and lost_records(row["topic"], row["partition"], first["invoke_ns"]),
             )
             for row in rows
         ),
     )
 
 
-def attribute(engine: Engine, bumps: Sequence[EpochBump], writes: Frame) -> Frame:
+def attribute(
+    engine: Engine, bumps: Sequence[EpochBump], writes: Frame, overtaking: Frame | None
+) -> Frame:
     """Find the epoch bump during which each write was in flight; bumps that excuse come first.
 
-    writes: columns op, topic, partition, value, client, invoke_ns, complete_ns. Returns only writes
-    that were in flight during some bump, with op, topic, partition, value, cause_id (index into
-    `bumps`) and aspect (IN_FLIGHT if the bump excuses the write).
+    writes: columns op, topic, partition, value, client, invoke_ns, complete_ns. overtaking: number
+    (index into `bumps`), op of the writes that may have been accepted first; None without any.
+    Returns only writes that were in flight during some bump, with op, topic, partition, value,
+    cause_id (index into `bumps`) and aspect (IN_FLIGHT if the bump excuses the write).
     """
     F = engine.functions
     key = ["op", "topic", "partition", "value"]
@@ -177,14 +202,19 @@ def attribute(engine: Engine, bumps: Sequence[EpochBump], writes: Frame) -> Fram
     in_flight = (F.col("invoke_ns") < F.col("began_ns")) & (
         F.col("complete_ns").isNull() | (F.col("complete_ns") > F.col("begun_ns"))
     )
-    lacked = (
-        (F.col("topic") == F.col("refused_topic"))
-        & (F.col("partition") == F.col("refused_partition"))
-        & (F.col("value") >= F.coalesce(F.col("lacked_value"), F.lit(0)))
-    )
-    excuses = F.when(F.col("excuses") & ~F.coalesce(lacked, F.lit(False)), F.lit(0))
+    pairs = pairs.where(in_flight)
+    if overtaking is None:
+        pairs = pairs.withColumn("first", F.lit(None).cast("int"))
+    else:
+        first = overtaking.select("number", "op", F.lit(1).alias("first")).distinct()
+        pairs = left_join(engine.materialize(pairs), engine.materialize(first), ["number", "op"])
+    here = F.col("topic") == F.col("refused_topic")
+    here = F.coalesce(here & (F.col("partition") == F.col("refused_partition")), F.lit(False))
+    lacked = F.col("value") >= F.coalesce(F.col("lacked_value"), F.lit(0))
+    lacked = (here & lacked & F.col("first").isNull()) | (F.col("here_alone") & ~here)
+    excuses = F.when(F.col("excuses") & ~lacked, F.lit(0))
     rank = F.col("number") + excuses.otherwise(F.lit(_INEXCUSABLE))
-    of_each = pairs.where(in_flight).groupBy(*key, "number").agg(F.max(rank).alias("rank"))
+    of_each = pairs.groupBy(*key, "number").agg(F.max(rank).alias("rank"))
     best = of_each.groupBy(*key).agg(F.min("rank").alias("rank"))
     return best.select(
         *key,
@@ -203,6 +233,7 @@ def _rows(bumps: Sequence[EpochBump]) -> Iterable[Mapping[str, Any]]:
                 "began_ns": bump.began_ns,
                 "begun_ns": bump.begun_ns,
                 "excuses": bump.excuses,
+                "here_alone": reason.here_alone,
                 "refused_topic": reason.topic,
                 "refused_partition": reason.partition,
                 "lacked_value": reason.lacked_value,

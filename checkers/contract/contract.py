@@ -174,8 +174,10 @@ _ORDER = (
     rule(
         IDEMPOTENCE & Condition(
             "the client began a new producer epoch with the write in flight, because the client "
-            "had sent more behind a failed batch (not this write), or because another partition "
-            "had lost records with permission", lambda c: c.aspect == IN_FLIGHT,
+            "had sent more behind a failed batch (not this write), because another partition had "
+            "lost records with permission, or because a leader that may not have known the "
+            "producer had accepted this write before the one that it refused",
+            lambda c: c.aspect == IN_FLIGHT,
         ), "duplicate", PERMITTED,
         "sequences identify a repeated batch only within one producer epoch",
         "KIP-98; KIP-360; librdkafka issue 4953",

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from checkers.contract.conditions import ACKNOWLEDGED, OVERTAKEN
 from checkers.detectors.durability import read_as_committed
-from checkers.detectors.unknown_producers import heads_of_unknown_producers
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -25,7 +24,7 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     found = left_join(frames.repeated_values, frames.sends.drop("offset"), on=[*TP, "value"])
     yield evidence(
         frames.engine,
-        frames.with_epoch_bumps(found),
+        frames.epoch_bumps.attributed(found),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
@@ -183,17 +182,14 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
 def _with_unknown_producers(frames: Frames, back: Frame) -> Frame:
     """Add the aspect, if any is OVERTAKEN."""
     F = frames.engine.functions
-    heads = heads_of_unknown_producers(frames)
-    if heads is None:
+    overtaking = frames.epoch_bumps.overtaking
+    if overtaking is None:
         return back
-    pairs = back.select(
-        "op", "client", *TP, "value", "complete_ns", "other_value", "other_complete_ns"
-    )
-    pairs = pairs.join(heads, on=["client", *TP], how="inner")
-    before = (F.col("value") > F.col("lacked_value")) & (F.col("complete_ns") <= F.col("began_ns"))
+    pairs = back.select("op", *TP, "value", "other_value", "other_complete_ns")
+    pairs = pairs.join(overtaking, on=["op", *TP, "value"], how="inner")
     again = F.col("other_value") >= F.col("lacked_value")
     again &= F.col("other_complete_ns") > F.col("began_ns")
-    overtaken = pairs.where(before & again).select("op", *TP).distinct()
+    overtaken = pairs.where(again).select("op", *TP).distinct()
     overtaken = overtaken.withColumn("aspect", F.lit(OVERTAKEN))
     return left_join(back, frames.engine.materialize(overtaken), on=["op", *TP])
 

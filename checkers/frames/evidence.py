@@ -10,7 +10,7 @@ EVIDENCE: Mapping[str, str] = {
     "topic": "string",
     "partition": "int",
     "acks": "int",  # of the send; null: take the topic's
-    # of Frames.explanations, of a duplicate of Frames.bumps; null: no cause in the record
+    # of Frames.explanations, of a duplicate of Frames.epoch_bumps; null: no cause in the record
     "cause_id": "int",
     "op": "bigint",
     "client": "int",

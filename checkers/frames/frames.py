@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from checkers.causes.cause import SLACK_NS
 from checkers.causes.causes import Causes, read_causes
 from checkers.causes.explanations import NUMBERED, Explanations
 from checkers.causes.matching import first_leader_change, possible_causes
-from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
 from checkers.frames.disputes import disputed
 from checkers.frames.ended import Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
+from checkers.frames.epoch_bumps import EpochBumps
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
@@ -466,26 +465,9 @@ class Frames:
         return left_join(evidence, numbered, on=key)
 
     @cached_property
-    def bumps(self) -> tuple[EpochBump, ...]:
+    def epoch_bumps(self) -> EpochBumps:
         """Every time that a client left its producer epoch."""
-        return read_bumps(self.engine, self.rare_rows, self._lost_committed)
-
-    def _lost_committed(self, topic: str, partition: int, at_ns: int) -> bool:
-        return any(
-            cause.took_committed(self.settings(topic, 0, at_ns))
-            for cause in self.causes.causes
-            if (cause.topic, cause.partition) == (topic, partition)
-            and cause.elected_ns is not None
-            and cause.elected_ns - SLACK_NS <= at_ns  # the election was recorded when it was seen
-        )
-
-    def with_epoch_bumps(self, evidence: Frame) -> Frame:
-        """Fill `cause_id` and `aspect` of writes that were in flight when their client left its
-        producer epoch. evidence: see `producer_epochs.attribute`."""
-        if not self.bumps:
-            return evidence
-        known = attribute(self.engine, self.bumps, evidence)
-        return left_join(evidence, known, on=["op", *TP, "value"])
+        return EpochBumps(self)
 
     def with_leader_change(
         self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None

@@ -234,6 +234,7 @@ BEYOND = {
     "old_record_of_a_client_that_was_cut",
     "client_began_again_since_a_partition_lost_power",
     "client_began_again_and_epochs_were_not_read",
+    "later_send_came_first_and_came_again",
     "retention_by_age_leaves_nothing",
     "retention_overtakes_the_final_read",
 }

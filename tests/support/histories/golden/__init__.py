@@ -29,6 +29,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     transactions,
     unasked,
     unclean,
+    unknown_producers,
     unread,
 )
 from tests.support.histories.golden.base import ALL_GOLDEN, Golden

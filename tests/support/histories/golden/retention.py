@@ -1,9 +1,8 @@
 """Records below the start of a log: permitted where retention was due, and forbidden before."""
 
 from tests.support.histories.golden.base import F, P, U, golden
-from tests.support.histories.story import ALL, ONE, PRODUCER, READER, S, Story, v
+from tests.support.histories.story import ALL, ONE, READER, S, Story, v
 
-HEAD = "refused at the head of the line"
 GONE = 5
 """How many records each of these stories removes from the start of a log."""
 
@@ -16,13 +15,13 @@ def _start_at(s: Story, topic: str, offset: int) -> None:
     s.replicas = [r for r in s.replicas if r["topic"] != topic or r["last_offset"] >= offset]
 
 
-def _remove_first(s: Story, topic: str, count: int = GONE) -> None:
+def remove_first(s: Story, topic: str, count: int = GONE) -> None:
     """The first records are gone from the final log, and from the files of all replicas."""
     s.forget(topic=topic, values={v(topic, n) for n in range(1, count + 1)}, but_polls=True)
     _start_at(s, topic, count)
 
 
-def _configs(s: Story, topic: str, **configs: int) -> None:
+def configs(s: Story, topic: str, **configs: int) -> None:
     """Kafka's properties, with underscores for dots."""
     s.set_topic(topic, configs={k.replace("_", "."): str(n) for k, n in configs.items()})
 
@@ -39,29 +38,29 @@ FORBIDDEN = {("lost-write", "prefix"): (F, GONE), ("truncated-read", "prefix"): 
 @golden("VALID", BOTH, cause="the rest has 1,500 bytes, and retention.bytes=1500")
 def retention_by_size_leaves_what_it_must(s: Story) -> None:
     """Three batches of 500 bytes are left, and as many bytes had to be."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1500)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_bytes=1500)
 
 
 @golden("INVALID", FORBIDDEN)
 def retention_by_size_removes_one_segment_too_many(s: Story) -> None:
     """One byte less is left than had to be, and the log never became shorter otherwise."""
-    _remove_first(s, ALL)
+    remove_first(s, ALL)
     _never_lead_again(s, ALL)
-    _configs(s, ALL, retention_bytes=1501)
+    configs(s, ALL, retention_bytes=1501)
 
 
 @golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
 def retention_by_size_before_a_truncation(s: Story) -> None:
     """The log may have been longer when retention cut it: a leader change truncates."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1501)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_bytes=1501)
 
 
 def _first_record_is_not_read(s: Story, **send: object) -> None:
     """The files of all replicas start with a record that no reader was given."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1500)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_bytes=1500)
     s.forget(topic=ALL, values={v(ALL, GONE + 1)})
     for row in s.rows("send", ALL):
         if row["value"] == v(ALL, GONE + 1):
@@ -91,8 +90,8 @@ def retention_does_not_remove_what_the_files_have(s: Story) -> None:
 def retention_by_size_of_a_log_that_was_longer(s: Story) -> None:
     """Node 1 acknowledged offset 24; node 2, which replaced it, ends at 20."""
     s.send(ONE, 99, 24, 9.4)
-    _remove_first(s, ONE)
-    _configs(s, ONE, retention_bytes=2000)
+    remove_first(s, ONE)
+    configs(s, ONE, retention_bytes=2000)
 
 
 @golden(
@@ -103,25 +102,25 @@ def retention_by_size_of_a_log_that_was_longer(s: Story) -> None:
 def retention_by_size_of_a_log_that_was_hardly_longer(s: Story) -> None:
     """The records that the log had by the acknowledgements are one byte less than had to stay."""
     s.send(ONE, 99, 24, 9.4)
-    _remove_first(s, ONE)
-    _configs(s, ONE, retention_bytes=2001)
+    remove_first(s, ONE)
+    configs(s, ONE, retention_bytes=2001)
 
 
 @golden("VALID", BOTH, cause="the newest of them was sent at 2.500 s, the log was read at 60.001 s")
 def retention_by_age_removes_the_old(s: Story) -> None:
     """The newest of the removed records was 57.5 s old at the end."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_ms=57_000)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_ms=57_000)
 
 
 @golden("INVALID", FORBIDDEN)
 def retention_by_age_removes_too_early(s: Story) -> None:
     """One of the removed records was younger than retention.ms, also at the end."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_ms=59_000)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_ms=59_000)
 
 
-def _clock_ahead(s: Story, ms: float) -> None:
+def clock_ahead(s: Story, ms: float) -> None:
     """The clock of node 2 was ahead for some seconds."""
     for at_s, ahead_ms in ((20, ms), (25, 0.0)):
         s.cluster.append(
@@ -132,16 +131,16 @@ def _clock_ahead(s: Story, ms: float) -> None:
 @golden("VALID", BOTH, cause="faults shifted clocks by 3600.000 s")
 def retention_by_age_with_a_shifted_clock(s: Story) -> None:
     """A broker's clock was an hour ahead: to this broker the records were old."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_ms=600_000)
-    _clock_ahead(s, 3_600_000.0)
+    remove_first(s, ALL)
+    configs(s, ALL, retention_ms=600_000)
+    clock_ahead(s, 3_600_000.0)
 
 
 @golden("VALID", {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)})
 def retention_by_age_leaves_nothing(s: Story) -> None:
     """The log is empty at the end; its files say where it starts."""
-    _remove_first(s, ONE, 20)
-    _configs(s, ONE, retention_ms=1_000)
+    remove_first(s, ONE, 20)
+    configs(s, ONE, retention_ms=1_000)
 
 
 @golden("VALID", {("lost-write", "prefix"): (P, 2), ("truncated-read", "prefix"): (P, 2)})
@@ -152,7 +151,7 @@ def retention_overtakes_the_final_read(s: Story) -> None:
     (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ALL]
     moved = {"offset": GONE, "error": "OFFSET_OUT_OF_RANGE", "op": end["op"]}
     s.row("assign", READER, 60, **({"topic": ALL, "partition": 0} | moved))
-    _configs(s, ALL, retention_ms=57_000)
+    configs(s, ALL, retention_ms=57_000)
 
 
 @golden(
@@ -168,99 +167,18 @@ def retention_hides_where_an_epoch_began(s: Story) -> None:
     s.read_in_the_end(ONE, 20, v(ONE, 99))
     (end,) = [row for row in s.rows("final-read-end") if row["topic"] == ONE]
     end["offset"] = 21
-    _remove_first(s, ONE, 12)
+    remove_first(s, ONE, 12)
     for row in s.cluster:
         if row["topic"] == ONE and row["kind"] == "epoch" and row["leader_epoch"] == 1:
             row["start_offset"] = 12
-    _configs(s, ONE, retention_ms=40_000)
+    configs(s, ONE, retention_ms=40_000)
 
 
 @golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
 def retention_by_size_without_files(s: Story) -> None:
     """Nobody knows how many bytes are left."""
-    _remove_first(s, ALL)
+    remove_first(s, ALL)
     s.replicas.clear()
     s.replica_ends.clear()
     s.plan["system"] = "external"
-    _configs(s, ALL, retention_bytes=1)
-
-
-def _a_later_send_came_first(s: Story) -> None:
-    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0, value=v(ALL, 15))
-
-
-@golden("VALID", {**BOTH, ("refused-head", "overtaken"): (P, 1)})
-def retention_makes_a_broker_forget_a_producer(s: Story) -> None:
-    """A new leader took the later of two batches in flight first, as the first that it knew."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1500)
-    _a_later_send_came_first(s)
-
-
-@golden("INVALID", {("refused-head", None): (F, 1)})
-def broker_takes_a_later_batch_first(s: Story) -> None:
-    """Near miss: the log is whole, so the broker knows every producer."""
-    _a_later_send_came_first(s)
-
-
-def _an_earlier_send_came_again(s: Story, acked_s: float = 20.3) -> None:
-    s.send(ALL, 97, 21, 20.0, complete_ns=23 * S)
-    s.send(ALL, 98, 20, 20.2, complete_ns=round(acked_s * S))
-    s.read_in_the_end(ALL, 20, v(ALL, 98))
-    s.read_in_the_end(ALL, 21, v(ALL, 97))
-    s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0, value=v(ALL, 97))
-
-
-@golden(
-    "VALID",
-    {**BOTH, ("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)},
-)
-def forgotten_producer_sends_again(s: Story) -> None:
-    """A new leader took the later of two batches first, and the earlier one in a new epoch."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1500)
-    _an_earlier_send_came_again(s)
-
-
-@golden("INVALID", {**BOTH, ("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
-def earlier_send_came_again_before_the_later_one(s: Story) -> None:
-    """Near miss: the later batch was not there yet when the earlier one was refused."""
-    _remove_first(s, ALL)
-    _configs(s, ALL, retention_bytes=1500)
-    _an_earlier_send_came_again(s, acked_s=22.8)
-
-
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
-def remembered_producer_sends_again(s: Story) -> None:
-    """Near miss: the log is whole, and brokers remember a producer for longer than the run."""
-    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
-    _an_earlier_send_came_again(s)
-
-
-@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
-def expired_producer_sends_again(s: Story) -> None:
-    """The log is older than the time for which brokers remember a producer."""
-    s.plan["broker"] = {"producer.id.expiration.ms": "10000"}
-    _an_earlier_send_came_again(s)
-
-
-@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
-def producer_expired_by_a_fast_clock_sends_again(s: Story) -> None:
-    """A broker's clock was an hour ahead: to this broker the producer was idle for too long."""
-    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
-    _clock_ahead(s, 3_600_000.0)
-    _an_earlier_send_came_again(s)
-
-
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
-def producer_sends_again_beside_a_clock_that_was_hardly_fast(s: Story) -> None:
-    """Near miss: 20 s ahead expire nobody."""
-    s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
-    _clock_ahead(s, 20_000.0)
-    _an_earlier_send_came_again(s)
-
-
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
-def producer_of_a_whole_log_sends_again(s: Story) -> None:
-    """Near miss: the log is whole, so the broker knows every producer."""
-    _an_earlier_send_came_again(s)
+    configs(s, ALL, retention_bytes=1)

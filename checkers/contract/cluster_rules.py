@@ -165,8 +165,8 @@ PROGRESS: tuple[Rule, ...] = (
     ),
     rule(
         TAKEN_AS_UNKNOWN, "refused-head", _PERMITTED,
-        "a producer that the leader does not know may begin with any sequence: its earlier records "
-        "may have been removed, or it was idle for too long",
+        "a producer that the leader does not know may begin with any sequence: it is new, its "
+        "earlier records may have been removed, or it was idle for too long",
         "KIP-360",
         permissions.UNKNOWN_PRODUCER,
     ),

@@ -41,8 +41,8 @@ BOTH_COMMITTED: Final = "both-committed"
 BEREFT: Final = "bereft"
 """The aspect of an anomaly in a partition that had lost committed records with permission."""
 OVERTAKEN: Final = "overtaken"
-"""The aspect of a batch before which a later one of its producer was accepted, in a log that may
-have had earlier batches of the producer."""
+"""The aspect of a batch before which a later one of its producer was accepted, by a leader that may
+not have known the producer."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
 """The aspect of an aborted read for which the reader had asked."""
 
@@ -155,8 +155,9 @@ ACKS_ALL: Final = Condition("acks=all", lambda c: c.acks == -1)
 MIN_ISR_1: Final = Condition("min.insync.replicas=1", lambda c: c.min_insync_replicas <= 1)
 IDEMPOTENCE: Final = Condition("enable.idempotence=true", lambda c: c.idempotence)
 TAKEN_AS_UNKNOWN: Final = Condition(
-    "more than one request in flight; a later batch was accepted first, in a log whose oldest "
-    "records had been removed, or older than producer.id.expiration.ms",
+    "more than one request in flight; a later batch was accepted first, and the leader may not "
+    "have known the producer: no earlier record of it was in the log, or none that was younger "
+    "than producer.id.expiration.ms",
     lambda c: c.aspect == OVERTAKEN and c.max_in_flight > 1,
 )
 

@@ -166,8 +166,9 @@ RETENTION: Final = by_event(
     advice("a longer retention.ms and a greater retention.bytes"),
 )
 UNKNOWN_PRODUCER: Final = by_event(
-    "the removal of old records (retention, DeleteRecords), or of idle producers "
-    "(producer.id.expiration.ms), with several requests in flight",
+    "a producer without an earlier record in the log (it is new, or retention or DeleteRecords "
+    "removed what it wrote), or idle for producer.id.expiration.ms, with several requests in "
+    "flight",
     settings(max_in_flight=1),
     advice("a longer retention, and a longer producer.id.expiration.ms"),
 )

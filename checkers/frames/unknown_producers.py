@@ -1,24 +1,36 @@
 """Sends that a leader accepted before an earlier one, because it did not know the producer.
 
-A producer that a leader does not know may begin with any sequence, if its earlier records may have
-been removed (the log does not begin at offset 0), or the producer may have been forgotten (the log
-is older than producer.id.expiration.ms; KIP-360). A broker compares its own clock with the
-timestamps of batches, so a clock that is ahead makes a log older. A later batch that reaches a new
-leader first is then accepted there, and the next one is refused. The producer leaves its epoch and
-sends the refused batch again, which is then behind the later one. If the answer to the later batch
-was lost, some clients send it again as well, and it is in the log twice.
+A producer that a leader does not know may begin with any sequence (KIP-360). A later batch that
+reaches a new leader first is then accepted there, and the next one is refused. The producer leaves
+its epoch and sends the refused batch again, which is then behind the later one. If the answer to
+the later batch was lost, some clients send it again as well, and it is in the log twice.
+
+A leader knows each producer of which its log had a record when the later batch came, unless the
+producer was idle for producer.id.expiration.ms. (Producer state is rebuilt from all of the log, and
+a follower that began its log where the leader's begins has the rest of it.) So the leader surely
+knew the producer if all of the following hold for an earlier record of the client:
+
+- The final log has it before the later batch. A leader that appended the later batch there had all
+  that is before it, from the start of its own log on.
+- It is not below the start of any replica's log. Replicas remove old records each for themselves,
+  but none of these logs began later at that time than it does in the end.
+- It was sent less than producer.id.expiration.ms before the refusal. A broker compares its own
+  clock with the timestamps of batches, so clocks that faults had set count against it.
+- The client had not begun another producer epoch since, with which it may have another producer id.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from checkers.causes.causes import Causes
 from checkers.causes.producer_epochs import EpochBump, Reason
-from checkers.causes.retention import SLACK_NS, LogStart
+from checkers.causes.retention import SLACK_NS
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames.log_starts import clock_span_ns
+from checkers.frames.lost_state import StateLosses
+from checkers.frames.send_outcomes import PLACES
 from checkers.history.history import TP
 from checkers.history.settings import FOREVER_NS, Settings, producer_expiration_ms
 
@@ -32,6 +44,8 @@ _HEADS = pa.schema(
         ("partition", pa.int32()),
         ("lacked_value", pa.int64()),
         ("began_ns", pa.int64()),
+        ("since_ns", pa.int64()),
+        ("floor", pa.int64()),
     ]
 )
 
@@ -55,8 +69,12 @@ class Run(Protocol):
         """One row per send."""
 
     @property
-    def log_starts(self) -> Mapping[tuple[str, int], LogStart]:
-        """The starts of final logs that do not start at 0."""
+    def first_offsets(self) -> Frame:
+        """Where the final logs start."""
+
+    @property
+    def state_losses(self) -> StateLosses:
+        """Which partitions may have lost state by faults."""
 
     @property
     def causes(self) -> Causes:
@@ -95,7 +113,7 @@ def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
     if not heads:
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
-    columns = ["op", "client", *TP, "value", "type", "invoke_ns", "first_offset"]
+    columns = ["op", "client", *TP, "value", "type", "invoke_ns", *PLACES]
     sends = run.send_outcomes.where(F.col("type") != F.lit("fail")).select(*columns, place)
     pairs = sends.join(as_frame(engine, heads, _HEADS), on=["client", *TP], how="inner")
     pairs = engine.materialize(pairs.where(F.col("invoke_ns") <= F.col("began_ns")))
@@ -104,16 +122,39 @@ def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
     there = F.col("first_offset").isNotNull() | (F.col("type") == F.lit("ok"))
     later = left_join(pairs.where(there), refused, on=_HEAD)
     before = F.coalesce(F.col("place") < F.col("refused_place"), F.lit(True))
-    later = later.where((F.col("value") > F.col("lacked_value")) & before)
+    later = engine.materialize(later.where((F.col("value") > F.col("lacked_value")) & before))
+    later = later.join(_unknown(run, pairs, later), on=_HEAD, how="left_semi")
     return run.none_if_empty(later.select(*_HEAD, "lacked_value", "began_ns", "op", "value"))
 
 
+def _unknown(run: Run, pairs: Frame, later: Frame) -> Frame:
+    """Return number, topic, partition of the refusals before which the leader may not have known
+    the client, when it accepted the first of the later sends."""
+    F, engine = run.engine.functions, run.engine
+    first = later.groupBy(*_HEAD, "began_ns").agg(F.min("place").alias("first_place"))
+    first = engine.materialize(first)
+    earlier = pairs.join(first.select(*_HEAD, "first_place"), on=_HEAD, how="inner")
+    earlier = earlier.where(
+        (F.col("value") < F.col("lacked_value"))
+        & (F.col("final_offset") >= F.col("floor"))
+        & (F.col("final_offset") < F.col("first_place"))
+        & (F.col("invoke_ns") > F.col("since_ns"))
+    )
+    newest = earlier.groupBy(*_HEAD).agg(F.max("invoke_ns").alias("newest_ns"))
+    known = left_join(first, engine.materialize(newest), on=_HEAD)
+    expiration_ns = producer_expiration_ms(run.plan) * NS_PER_MS - SLACK_NS
+    expiration_ns -= clock_span_ns(engine, run.cluster)
+    fresh = F.col("began_ns") - F.col("newest_ns") < F.lit(expiration_ns)
+    return engine.materialize(known.where(~F.coalesce(fresh, F.lit(False))).select(*_HEAD))
+
+
 def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
-    """Return the rows of the refusals in logs whose leader may not have known the producer."""
+    """Return the rows of the refusals. since_ns: when the client last began an epoch before. floor:
+    see `_floors`."""
     heads = refused_heads_of(bumps)
     if not heads:
         return []
-    expired = _expired(run, [bump.began_ns for _, bump, _ in heads])
+    floors = _floors(run)
     return [
         {
             "number": number,
@@ -122,26 +163,27 @@ def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
             "partition": reason.partition,
             "lacked_value": reason.lacked_value,
             "began_ns": bump.began_ns,
+            "since_ns": max(
+                (each.begun_ns for each in bumps[:number] if each.client == bump.client),
+                default=-1,
+            ),
+            "floor": floors.get((reason.topic, reason.partition)),
         }
         for number, bump, reason in heads
         if reason.lacked_value is not None
-        and (
-            (reason.topic, reason.partition) in run.log_starts
-            or expired((reason.topic, reason.partition), bump.began_ns)
-        )
     ]
 
 
-def _expired(
-    run: Run, moments_ns: Sequence[int]
-) -> Callable[[tuple[str | None, int | None], int], bool]:
-    """Return whether a partition's log is so old at a moment that producers may be forgotten."""
-    expiration_ns = producer_expiration_ms(run.plan) * NS_PER_MS - SLACK_NS
-    expiration_ns -= clock_span_ns(run.engine, run.cluster)
-    begun: dict[tuple[str | None, int | None], int] = {}
-    if max(moments_ns) >= expiration_ns:  # the whole run is hardly ever so old
-        F = run.engine.functions
-        first = run.send_outcomes.groupBy(*TP).agg(F.min("invoke_ns").alias("begun_ns"))
-        rows = run.engine.rows(first)
-        begun = {(row["topic"], row["partition"]): row["begun_ns"] for row in rows}
-    return lambda place, at_ns: at_ns - begun.get(place, at_ns) >= expiration_ns
+def _floors(run: Run) -> dict[tuple[str | None, int | None], int]:
+    """Return the offset of each partition from which on no replica can have removed a record.
+    Without one, nobody knows: the files of the replicas were not read, or a replica that had
+    removed more may have lost its files."""
+    floors: dict[tuple[str | None, int | None], int] = {}
+    for row in run.engine.rows(run.first_offsets):
+        place, read, kept = (row["topic"], row["partition"]), row["first_read"], row["first_kept"]
+        starts = [start for start in (read, kept) if start is not None]
+        floor = max(starts, default=None)
+        lost = run.state_losses.certain(*place) or run.state_losses.possible(*place)
+        if floor == 0 or (floor is not None and kept is not None and not lost):
+            floors[place] = floor
+    return floors

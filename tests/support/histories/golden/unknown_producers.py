@@ -1,8 +1,10 @@
 """Later batches that a leader took first because it may not have known the producer."""
 
 from tests.support.histories.golden.base import F, P, golden
-from tests.support.histories.golden.retention import BOTH, clock_ahead, configs, remove_first
-from tests.support.histories.story import ALL, PRODUCER, S, Story, v
+from tests.support.histories.golden.client_epochs import OWN
+from tests.support.histories.golden.retention import clock_ahead, configs, remove_first
+from tests.support.histories.golden.state_losses import taken
+from tests.support.histories.story import ALL, PRODUCER, S, Story, v, value
 
 HEAD = "refused at the head of the line"
 
@@ -27,7 +29,7 @@ def retention_makes_a_broker_forget_a_producer(s: Story) -> None:
 
 @golden("INVALID", {("refused-head", None): (F, 1)})
 def broker_takes_a_later_batch_first(s: Story) -> None:
-    """Near miss: the log is whole, so the broker knows every producer."""
+    """Near miss: the log is whole, so the broker knows who has written there."""
     _a_later_send_came_first(s)
 
 
@@ -39,29 +41,97 @@ def _an_earlier_send_came_again(s: Story, sent_s: float = 20.2) -> None:
     s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0, value=v(ALL, 97))
 
 
-@golden(
-    "VALID",
-    {**BOTH, ("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)},
-)
+SENT_AGAIN = {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)}
+WRONG = {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)}
+
+
+def _forgotten(s: Story, count: int = 20) -> None:
+    remove_first(s, ALL, count)
+    configs(s, ALL, retention_ms=1000)
+
+
+def _gone(count: int) -> dict[tuple[str, str | None], tuple[str, int]]:
+    return {("lost-write", "prefix"): (P, count), ("truncated-read", "prefix"): (P, count)}
+
+
+@golden("VALID", {**GONE_ALL, **SENT_AGAIN})
 def forgotten_producer_sends_again(s: Story) -> None:
     """A new leader took the later of two batches first, and the earlier one in a new epoch."""
-    remove_first(s, ALL)
-    configs(s, ALL, retention_bytes=1500)
+    _forgotten(s)
     _an_earlier_send_came_again(s)
 
 
-@golden("INVALID", {**BOTH, ("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+@golden("INVALID", {**GONE_ALL, **WRONG})
 def earlier_send_came_again_before_the_later_one(s: Story) -> None:
     """Near miss: the later batch was not sent yet when the earlier one was refused."""
-    remove_first(s, ALL)
-    configs(s, ALL, retention_bytes=1500)
+    _forgotten(s)
     _an_earlier_send_came_again(s, sent_s=22.2)
+
+
+@golden("INVALID", {**_gone(19), **WRONG})
+def producer_with_one_record_left_sends_again(s: Story) -> None:
+    """Near miss: the log still has the last record before, so every leader knows the producer."""
+    _forgotten(s, 19)
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {**_gone(19), **SENT_AGAIN})
+def producer_sends_again_to_a_replica_that_had_removed_more(s: Story) -> None:
+    """The log of node 3, which may have led, begins behind all that the producer had written."""
+    _forgotten(s, 19)
+    for row in s.replica_ends:
+        if (row["node"], row["topic"]) == (3, ALL):
+            row["start_offset"] = 20
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {**_gone(19), **SENT_AGAIN})
+def producer_sends_again_after_a_replica_lost_its_files(s: Story) -> None:
+    """Nobody knows where the log of node 3 began before."""
+    _forgotten(s, 19)
+    taken(s, 3)
+    _an_earlier_send_came_again(s)
+
+
+@golden("UNKNOWN", {**_gone(19), **SENT_AGAIN})
+def producer_with_one_record_left_sends_again_without_files(s: Story) -> None:
+    """Nobody knows where the logs of the replicas begin."""
+    _forgotten(s, 19)
+    s.replicas.clear()
+    s.replica_ends.clear()
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", SENT_AGAIN)
+def producer_of_a_new_epoch_sends_again(s: Story) -> None:
+    """It had begun another epoch since its last record, with which it may have another id."""
+    s.new_epoch(PRODUCER[ALL], 18, 18.5, OWN, partition=0)
+    _an_earlier_send_came_again(s)
+
+
+@golden("INVALID", WRONG)
+def producer_of_an_epoch_that_it_had_written_in_sends_again(s: Story) -> None:
+    """Near miss: it had begun that epoch before its last record."""
+    s.new_epoch(PRODUCER[ALL], 14, 14.5, OWN, partition=0)
+    _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {("refused-head", "overtaken"): (P, 1)})
+def first_batch_of_a_producer_came_second(s: Story) -> None:
+    """The first two batches that a producer ever sent were in flight while the leader changed."""
+    newcomer = 99
+    s.row("start", newcomer, 0)
+    for sequence, offset, at_s in ((2, 20, 20.2), (1, 21, 20.0)):
+        held = value(newcomer, sequence)
+        s.send(ALL, 0, offset, at_s, client=newcomer, value=held, complete_ns=23 * S)
+        s.read_in_the_end(ALL, offset, held)
+    s.row("end", newcomer, 61)
+    s.new_epoch(newcomer, 22, 22.5, HEAD, partition=0, value=value(newcomer, 1))
 
 
 def _answer_was_lost(s: Story, **more: object) -> None:
     """All records were removed. 98 was sent behind 97, and nobody answered; 97 was refused."""
-    remove_first(s, ALL, 20)
-    configs(s, ALL, retention_ms=1000)
+    _forgotten(s)
     s.send(ALL, 97, 21, 20.0, complete_ns=23 * S)
     made = s.send(ALL, 98, None, 20.2)
     made.update({"type": "info", "complete_ns": None} | more)
@@ -121,21 +191,28 @@ def refused_send_came_twice(s: Story) -> None:
     s.read_in_the_end(ALL, 22, v(ALL, 98))
 
 
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+@golden("INVALID", WRONG)
 def remembered_producer_sends_again(s: Story) -> None:
     """Near miss: the log is whole, and brokers remember a producer for longer than the run."""
     s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
     _an_earlier_send_came_again(s)
 
 
-@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
+@golden("VALID", SENT_AGAIN)
 def expired_producer_sends_again(s: Story) -> None:
-    """The log is older than the time for which brokers remember a producer."""
+    """It had written nothing for as long as brokers remember a producer."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "6000"}
+    _an_earlier_send_came_again(s)
+
+
+@golden("INVALID", WRONG)
+def producer_of_an_old_log_sends_again(s: Story) -> None:
+    """Near miss: the log is old enough, but the producer had written 6 s before."""
     s.plan["broker"] = {"producer.id.expiration.ms": "10000"}
     _an_earlier_send_came_again(s)
 
 
-@golden("VALID", {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)})
+@golden("VALID", SENT_AGAIN)
 def producer_expired_by_a_fast_clock_sends_again(s: Story) -> None:
     """A broker's clock was an hour ahead: to this broker the producer was idle for too long."""
     s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
@@ -143,7 +220,7 @@ def producer_expired_by_a_fast_clock_sends_again(s: Story) -> None:
     _an_earlier_send_came_again(s)
 
 
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+@golden("INVALID", WRONG)
 def producer_sends_again_beside_a_clock_that_was_hardly_fast(s: Story) -> None:
     """Near miss: 20 s ahead expire nobody."""
     s.plan["broker"] = {"producer.id.expiration.ms": "60000"}
@@ -151,7 +228,7 @@ def producer_sends_again_beside_a_clock_that_was_hardly_fast(s: Story) -> None:
     _an_earlier_send_came_again(s)
 
 
-@golden("INVALID", {("refused-head", None): (F, 1), ("reordered-send", None): (F, 1)})
+@golden("INVALID", WRONG)
 def producer_of_a_whole_log_sends_again(s: Story) -> None:
     """Near miss: the log is whole, so the broker knows every producer."""
     _an_earlier_send_came_again(s)

@@ -157,7 +157,8 @@ PROGRESS: tuple[Rule, ...] = (
     ),
     rule(
         Condition(
-            "the partition had lost records with permission", lambda c: c.aspect == BEREFT
+            "the partition had lost records with permission, and has no acknowledged write of the "
+            "producer since", lambda c: c.aspect == BEREFT,
         ), "refused-head", _PERMITTED,
         "the producer's state was lost with the records",
         "KIP-360",

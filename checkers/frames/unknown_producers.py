@@ -69,6 +69,10 @@ class Run(Protocol):
         """One row per send."""
 
     @property
+    def complete(self) -> Frame:
+        """Partitions whose final read reached the end."""
+
+    @property
     def first_offsets(self) -> Frame:
         """Where the final logs start."""
 
@@ -148,6 +152,32 @@ def _unknown(run: Run, pairs: Frame, later: Frame) -> Frame:
     return engine.materialize(known.where(~F.coalesce(fresh, F.lit(False))).select(*_HEAD))
 
 
+def last_known_ns(
+    run: Run, bumps: Sequence[EpochBump]
+) -> dict[tuple[int, str | None, int | None], int]:
+    """Return by refusal (number, topic, partition) when the last write before the refused batch was
+    sent, if it was acknowledged and the log, read to its end, has it. A leader with this record in
+    its log knows the producer and its last sequence, whatever the partition had lost before."""
+    F, engine = run.engine.functions, run.engine
+    heads = _heads(run, bumps)
+    if not heads:
+        return {}
+    acked = run.send_outcomes.where(F.col("type") == F.lit("ok")).select(
+        "client", *TP, "value", "invoke_ns", "complete_ns", "final_offset"
+    )
+    pairs = acked.join(as_frame(engine, heads, _HEADS), on=["client", *TP], how="inner")
+    earlier = F.coalesce(F.col("value") < F.col("lacked_value"), F.lit(True))
+    earlier &= F.col("complete_ns") <= F.col("began_ns")
+    pairs = pairs.where(earlier)
+    order = engine.window.partitionBy(*_HEAD).orderBy(
+        F.col("invoke_ns").desc(), F.col("value").desc()
+    )
+    last = pairs.withColumn("nth", F.row_number().over(order)).where(F.col("nth") == F.lit(1))
+    there = last.where(F.col("final_offset").isNotNull()).join(run.complete, on=TP, how="left_semi")
+    rows = engine.rows(there.select(*_HEAD, "invoke_ns"))
+    return {(row["number"], row["topic"], row["partition"]): row["invoke_ns"] for row in rows}
+
+
 def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
     """Return the rows of the refusals. since_ns: when the client last began an epoch before. floor:
     see `_floors`."""
@@ -170,16 +200,15 @@ def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
             "floor": floors.get((reason.topic, reason.partition)),
         }
         for number, bump, reason in heads
-        if reason.lacked_value is not None
     ]
 
 
 def _floors(run: Run) -> dict[tuple[str | None, int | None], int]:
     """Return the offset of each partition from which on no replica can have removed a record.
-    Without one, nobody knows: the files of the replicas were not read, or a replica that had
-    removed more may have lost its files."""
+    Without one, nobody knows: the log or the files of its replicas were not read, or a replica that
+    had removed more may have lost its files."""
     floors: dict[tuple[str | None, int | None], int] = {}
-    for row in run.engine.rows(run.first_offsets):
+    for row in run.engine.rows(run.first_offsets.join(run.complete, on=TP, how="left_semi")):
         place, read, kept = (row["topic"], row["partition"]), row["first_read"], row["first_kept"]
         starts = [start for start in (read, kept) if start is not None]
         floor = max(starts, default=None)

@@ -140,7 +140,32 @@ def broker_refuses_since_its_records_are_gone(s: Story) -> None:
     """So many lost power that records went, and what was known of producers."""
     wiped(s)
     taken(s, 1, 2)
-    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
+    s.new_epoch(PRODUCER[ALL], 10.5, 11, HEAD, partition=0, value=v(ALL, 11))
+
+
+@golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})
+def broker_refuses_who_wrote_when_it_may_not_have_led_yet(s: Story) -> None:
+    """The last write before was sent less than two seconds after the election was recorded."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 11.7, 11.9, HEAD, partition=0, value=v(ALL, 12))
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), LOST: (P, 1)})
+def broker_refuses_long_after_its_records_went(s: Story) -> None:
+    """Near miss: it has acknowledged ten writes of the producer since, and has them still."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 40, 41, HEAD, partition=0)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), ("duplicate", None): (F, 1), LOST: (P, 1)})
+def client_wrote_twice_long_after_a_partition_lost_records(s: Story) -> None:
+    """Near miss: the refusal is the broker's fault, and so is the value that was sent again."""
+    broker_refuses_long_after_its_records_went(s)
+    s.send(ALL, 98, 20, 39, complete_ns=42 * S)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.read_in_the_end(ALL, 21, v(ALL, 98))
 
 
 @golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})

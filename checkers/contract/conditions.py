@@ -43,6 +43,8 @@ BEREFT: Final = "bereft"
 OVERTAKEN: Final = "overtaken"
 """The aspect of a batch before which a later one of its producer was accepted, by a leader that may
 not have known the producer."""
+OUTLASTED: Final = "outlasted"
+"""The aspect of a duplicate of a send that lasted for as long as brokers remember a producer."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"
 """The aspect of an aborted read for which the reader had asked."""
 

@@ -29,6 +29,7 @@ from checkers.contract.conditions import (
     NO_CAUSE_RECORDABLE,
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
+    OUTLASTED,
     QUORUM_LOST,
     REMOVAL_NOT_RECORDED,
     REMOVED_BY_RETENTION,
@@ -182,6 +183,16 @@ _ORDER = (
         "sequences identify a repeated batch only within one producer epoch",
         "KIP-98; KIP-360; librdkafka issue 4953",
         permissions.EPOCH_LEFT,
+    ),
+    rule(
+        IDEMPOTENCE & Condition(
+            "the send lasted for producer.id.expiration.ms or longer, by the clocks of the "
+            "brokers", lambda c: c.aspect == OUTLASTED,
+        ), "duplicate", PERMITTED,
+        "the leader may have forgotten the producer before the batch came again, and takes it for "
+        "a new one",
+        "Kafka: producer.id.expiration.ms; KIP-360; KIP-854",
+        permissions.EXPIRED_PRODUCER,
     ),
     rule(
         IDEMPOTENCE & Condition(

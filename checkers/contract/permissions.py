@@ -172,6 +172,10 @@ UNKNOWN_PRODUCER: Final = by_event(
     settings(max_in_flight=1),
     advice("a longer retention, and a longer producer.id.expiration.ms"),
 )
+EXPIRED_PRODUCER: Final = by_event(
+    "the expiry of a producer (producer.id.expiration.ms) while it sends a batch again",
+    advice("a producer.id.expiration.ms that is longer than delivery.timeout.ms"),
+)
 RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",
     advice("whatever prevents the loss of the partition's records"),

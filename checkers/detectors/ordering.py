@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from checkers.contract.conditions import ACKNOWLEDGED, OVERTAKEN
+from checkers.contract.conditions import ACKNOWLEDGED, OUTLASTED, OVERTAKEN
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
+from checkers.frames.unknown_producers import remembered_ns
 from checkers.history.history import TP
 
 
@@ -16,19 +17,37 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     the last.
 
     aspect client-epoch: the client may have sent the value again in a new producer epoch that it
-    began by itself. No broker can know that such a send is a repetition.
+    began by itself. No broker can know that such a send is a repetition. aspect outlasted: the send
+    lasted for as long as brokers remember a producer.
     """
     F = frames.engine.functions
     if frames.repeated_values is None:
         return
     found = left_join(frames.repeated_values, frames.sends.drop("offset"), on=[*TP, "value"])
+    found = _outlasted(frames, frames.epoch_bumps.attributed(found))
     yield evidence(
         frames.engine,
-        frames.epoch_bumps.attributed(found),
+        found,
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
     )
+
+
+def _outlasted(frames: Frames, sends: Frame) -> Frame:
+    """Fill the aspect of sends that lasted for producer.id.expiration.ms, if they have none. A
+    request may arrive after the end of its send: of a send of unknown outcome, or when a fault held
+    it up. It does so before the final read."""
+    F = frames.engine.functions
+    if "aspect" not in sends.columns:
+        sends = sends.withColumn("aspect", F.lit(None).cast("string"))
+    sends = left_join(sends, frames.read_ends.select(*TP, "read_ns"), on=TP)
+    held_up = F.lit(frames.first_delay_ns) <= F.col("read_ns")
+    over = (F.col("type") == F.lit("ok")) & ~F.coalesce(held_up, F.lit(False))
+    until = F.when(over, F.col("complete_ns")).otherwise(F.col("read_ns"))
+    lasted = until - F.col("invoke_ns") >= F.lit(remembered_ns(frames))
+    aspect = F.when(F.col("aspect").isNull() & lasted, F.lit(OUTLASTED))
+    return sends.withColumn("aspect", F.coalesce(F.col("aspect"), aspect))
 
 
 def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:

@@ -91,6 +91,12 @@ class Run(Protocol):
         """Compute the rows of `frames`; return None if there are none."""
 
 
+def remembered_ns(run: Run) -> int:
+    """Return how long brokers remember an idle producer at least, by whatever clock they have."""
+    expiration_ns = producer_expiration_ms(run.plan) * NS_PER_MS
+    return expiration_ns - SLACK_NS - clock_span_ns(run.engine, run.cluster)
+
+
 def refused_heads_of(bumps: Sequence[EpochBump]) -> Sequence[tuple[int, EpochBump, Reason]]:
     """Return the refusals of next batches, as the producers recorded them, with the number of the
     bump. A producer that gave up writes at that time proves nothing about the broker.
@@ -146,9 +152,7 @@ def _unknown(run: Run, pairs: Frame, later: Frame) -> Frame:
     )
     newest = earlier.groupBy(*_HEAD).agg(F.max("invoke_ns").alias("newest_ns"))
     known = left_join(first, engine.materialize(newest), on=_HEAD)
-    expiration_ns = producer_expiration_ms(run.plan) * NS_PER_MS - SLACK_NS
-    expiration_ns -= clock_span_ns(engine, run.cluster)
-    fresh = F.col("began_ns") - F.col("newest_ns") < F.lit(expiration_ns)
+    fresh = F.col("began_ns") - F.col("newest_ns") < F.lit(remembered_ns(run))
     return engine.materialize(known.where(~F.coalesce(fresh, F.lit(False))).select(*_HEAD))
 
 

@@ -239,8 +239,8 @@ BEYOND = {
     "retention_overtakes_the_final_read",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
-COARSE = {"deposed": None, "advanced": None, "bereft": None, "overtaken": None, "damaged": "bytes",
-          "sent-again": "final"}  # fmt: skip
+COARSE = {"deposed": None, "advanced": None, "bereft": None, "overtaken": None, "outlasted": None,
+          "damaged": "bytes", "sent-again": "final"}  # fmt: skip
 """Aspects that need a cause, and what the reference calls them."""
 
 

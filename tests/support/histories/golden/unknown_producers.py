@@ -232,3 +232,36 @@ def producer_sends_again_beside_a_clock_that_was_hardly_fast(s: Story) -> None:
 def producer_of_a_whole_log_sends_again(s: Story) -> None:
     """Near miss: the log is whole, so the broker knows every producer."""
     _an_earlier_send_came_again(s)
+
+
+def _sent_for_8_s(s: Story, expiration_ms: int, **more: object) -> None:
+    """A send that was repeated for 8 s, twice in the log."""
+    s.plan["broker"] = {"producer.id.expiration.ms": str(expiration_ms)}
+    s.send(ALL, 99, 21, 30.0, complete_ns=38 * S).update(more)
+    for offset in (20, 21):
+        s.read_in_the_end(ALL, offset, v(ALL, 99))
+
+
+@golden("VALID", {("duplicate", "outlasted"): (P, 1)})
+def producer_expires_while_it_sends_a_batch_again(s: Story) -> None:
+    """The broker had forgotten it after 5 s, and took the batch for a new one."""
+    _sent_for_8_s(s, 5_000)
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def producer_sends_a_batch_again_before_it_expires(s: Story) -> None:
+    """Near miss: brokers remember it for more than a second longer than the send lasted."""
+    _sent_for_8_s(s, 9_001)
+
+
+@golden("VALID", {("duplicate", "outlasted"): (P, 1)})
+def producer_expires_by_a_fast_clock_while_it_sends_a_batch_again(s: Story) -> None:
+    """A broker's clock was an hour ahead."""
+    _sent_for_8_s(s, 60_000)
+    clock_ahead(s, 3_600_000.0)
+
+
+@golden("VALID", {("duplicate", "outlasted"): (P, 1)})
+def request_of_unknown_outcome_arrives_after_its_producer_expired(s: Story) -> None:
+    """The client had given it up; nobody knows when it came."""
+    _sent_for_8_s(s, 20_000, type="info", offset=None)

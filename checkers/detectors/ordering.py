@@ -206,7 +206,7 @@ def _with_unknown_producers(frames: Frames, back: Frame) -> Frame:
         return back
     pairs = back.select("op", *TP, "value", "other_value", "other_complete_ns")
     pairs = pairs.join(overtaking, on=["op", *TP, "value"], how="inner")
-    again = F.col("other_value") >= F.col("lacked_value")
+    again = F.col("other_value") >= F.coalesce(F.col("lacked_value"), F.lit(0))
     again &= F.col("other_complete_ns") > F.col("began_ns")
     overtaken = pairs.where(again).select("op", *TP).distinct()
     overtaken = overtaken.withColumn("aspect", F.lit(OVERTAKEN))

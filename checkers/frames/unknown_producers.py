@@ -123,7 +123,7 @@ def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
     if not heads:
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
-    columns = ["op", "client", *TP, "value", "type", "invoke_ns", *PLACES]
+    columns = ["op", "client", *TP, "value", "type", "invoke_ns", "complete_ns", *PLACES]
     sends = run.send_outcomes.where(F.col("type") != F.lit("fail")).select(*columns, place)
     pairs = sends.join(as_frame(engine, heads, _HEADS), on=["client", *TP], how="inner")
     pairs = engine.materialize(pairs.where(F.col("invoke_ns") <= F.col("began_ns")))
@@ -132,7 +132,10 @@ def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
     there = F.col("first_offset").isNotNull() | (F.col("type") == F.lit("ok"))
     later = left_join(pairs.where(there), refused, on=_HEAD)
     before = F.coalesce(F.col("place") < F.col("refused_place"), F.lit(True))
-    later = engine.materialize(later.where((F.col("value") > F.col("lacked_value")) & before))
+    # librdkafka does not tell which batch was refused: it was the first of those in flight.
+    open_ = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.col("began_ns"))
+    behind = F.coalesce(F.col("value") > F.col("lacked_value"), open_)
+    later = engine.materialize(later.where(behind & before))
     later = later.join(_unknown(run, pairs, later), on=_HEAD, how="left_semi")
     return run.none_if_empty(later.select(*_HEAD, "lacked_value", "began_ns", "op", "value"))
 
@@ -141,11 +144,13 @@ def _unknown(run: Run, pairs: Frame, later: Frame) -> Frame:
     """Return number, topic, partition of the refusals before which the leader may not have known
     the client, when it accepted the first of the later sends."""
     F, engine = run.engine.functions, run.engine
-    first = later.groupBy(*_HEAD, "began_ns").agg(F.min("place").alias("first_place"))
+    first = later.groupBy(*_HEAD, "began_ns").agg(
+        F.min("place").alias("first_place"), F.min("value").alias("first_value")
+    )
     first = engine.materialize(first)
-    earlier = pairs.join(first.select(*_HEAD, "first_place"), on=_HEAD, how="inner")
+    earlier = pairs.join(first.drop("began_ns"), on=_HEAD, how="inner")
     earlier = earlier.where(
-        (F.col("value") < F.col("lacked_value"))
+        (F.col("value") < F.coalesce("lacked_value", "first_value"))
         & (F.col("final_offset") >= F.col("floor"))
         & (F.col("final_offset") < F.col("first_place"))
         & (F.col("invoke_ns") > F.col("since_ns"))

@@ -235,6 +235,7 @@ BEYOND = {
     "client_began_again_since_a_partition_lost_power",
     "client_began_again_and_epochs_were_not_read",
     "later_send_came_first_and_came_again",
+    "later_send_came_first_before_what_is_not_told",
     "retention_by_age_leaves_nothing",
     "retention_overtakes_the_final_read",
 }

@@ -180,6 +180,19 @@ def later_send_came_first_and_came_again(s: Story) -> None:
     _both_came_again(s)
 
 
+@golden("VALID", TWICE)
+def later_send_came_first_before_what_is_not_told(s: Story) -> None:
+    """librdkafka does not tell which batch was refused."""
+    _both_came_again(s)
+    s.rows("producer-epoch")[-1]["value"] = None
+
+
+@golden("INVALID", {("refused-head", None): (F, 1)})
+def what_is_not_told_was_refused_in_a_whole_log(s: Story) -> None:
+    """Near miss: nothing came first that was not acknowledged before."""
+    s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0)
+
+
 @golden(
     "INVALID",
     {**GONE_ALL, ("refused-head", None): (F, 1), ("duplicate", None): (F, 1)},

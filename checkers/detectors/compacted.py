@@ -13,7 +13,7 @@ from checkers.causes.matching import MARKER
 from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.key_rules import EXPIRED
 from checkers.detectors.durability import cut_clients
-from checkers.engines.engine import Frame, as_frame, left_join
+from checkers.engines.engine import Column, Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.log_starts import clock_shifts_ns
@@ -26,6 +26,8 @@ _STAYS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("stays_n
 MS = 1_000_000
 ANYWHERE = 1 << 62
 """An offset behind all others."""
+TOMBSTONE = -1
+"""Stands for the value of a record without one."""
 
 
 def keyed_records(frames: Frames) -> Iterator[Frame]:
@@ -37,9 +39,9 @@ def keyed_records(frames: Frames) -> Iterator[Frame]:
     an older record in its place. aspect expired: the tombstone was old enough to be removed.
 
     kind inconsistent-offset, aspect acknowledged: the offset of an acknowledged write has another
-    record, and the value is elsewhere. kind phantom: a record that nobody wrote; aborted-read: a
-    record whose write surely failed. Both also of records that only a pass was given. kinds unseen,
-    unrecorded: as of other topics.
+    record, and the value is elsewhere, or a later record of its key is there. kind phantom: a
+    record that nobody wrote; aborted-read: a record whose write surely failed. Both also of records
+    that only a pass was given. kinds unseen, unrecorded: as of other topics.
     """
     F, engine = frames.engine.functions, frames.engine
     writes = keyed_writes(frames)
@@ -47,8 +49,10 @@ def keyed_records(frames: Frames) -> Iterator[Frame]:
         return
     read = (F.col("f") == F.lit(KEYED_READ)) & (F.col("type") == F.lit("ok"))
     records = engine.materialize(frames.history.where(read))
-    yield from _lost(frames, writes, records)
-    yield from _moved(frames, writes, records)
+    gone = frames.none_if_empty(_without_successor(frames, writes, records))
+    if gone is not None:
+        yield from _lost(frames, gone)
+    yield from _moved(frames, writes, records, gone)
     yield from unsent_records(frames)
 
 
@@ -60,11 +64,8 @@ def keyed_writes(frames: Frames) -> Frame | None:
     return frames.none_if_empty(rows.withColumn("deletes", deletes))
 
 
-def _lost(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
+def _lost(frames: Frames, gone: Frame) -> Iterator[Frame]:
     F, engine = frames.engine.functions, frames.engine
-    gone = frames.none_if_empty(_without_successor(frames, writes, records))
-    if gone is None:
-        return
     ends = frames.read_ends.select(*TP, "whole", "reached", "read_ns")
     gone = left_join(gone, ends, on=TP)
     gone = left_join(engine.materialize(gone), _tombstones_stay(frames), on=TP)
@@ -96,9 +97,9 @@ def _lost(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
 
 def _without_successor(frames: Frames, writes: Frame, records: Frame) -> Frame:
     """Return the last acknowledged write of each key, if the final log has neither it nor a later
-    record of the key. other_offset: of the last record that the log has of the key. open_writes,
-    open_delete_ns: the writes of the key with an unknown place that were not read, and when the
-    first deletion among them began."""
+    record of the key. other_offset: of the last record that the log has of the key; its own offset
+    if another record of the key is there. open_writes, open_delete_ns: the writes of the key with
+    an unknown place that were not read, and when the first deletion among them began."""
     F, engine = frames.engine.functions, frames.engine
     placed = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
     acked = writes.where(placed)
@@ -111,6 +112,7 @@ def _without_successor(frames: Frames, writes: Frame, records: Frame) -> Frame:
         engine.materialize(read.agg(F.max("offset").alias("other_offset"))),
         on=KEY,
     )
+    last = left_join(engine.materialize(last), held(frames, records), on=[*KEY, "offset"])
     unplaced = writes.where(~placed & (F.col("type") != F.lit("fail")))
     unread = unplaced.join(records.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
     deletion_ns = F.when(F.col("deletes") == F.lit(1), F.col("invoke_ns"))
@@ -118,7 +120,24 @@ def _without_successor(frames: Frames, writes: Frame, records: Frame) -> Frame:
         F.count(F.lit(1)).alias("open_writes"), F.min(deletion_ns).alias("open_delete_ns")
     )
     last = left_join(engine.materialize(last), engine.materialize(open_), on=KEY)
-    return last.where(F.col("other_offset").isNull() | (F.col("other_offset") < F.col("offset")))
+    older = F.coalesce(F.col("other_offset") < F.col("offset"), F.lit(True))
+    replaced = (F.col("other_offset") == F.col("offset")) & (F.col("held") != written(frames))
+    return last.where(older | F.coalesce(replaced, F.lit(False))).drop("held")
+
+
+def held(frames: Frames, records: Frame) -> Frame:
+    """Return KEY, offset, held (the value; TOMBSTONE without one) of the sound records."""
+    F = frames.engine.functions
+    sound = records.where(F.col("key").isNotNull() & F.col("error").isNull())
+    return frames.engine.materialize(
+        sound.select(*KEY, "offset", F.coalesce(F.col("value"), F.lit(TOMBSTONE)).alias("held"))
+    )
+
+
+def written(frames: Frames) -> Column:
+    """Return the value that the record of a write has; TOMBSTONE of a deletion."""
+    F = frames.engine.functions
+    return F.when(F.col("deletes") == F.lit(0), F.col("value")).otherwise(F.lit(TOMBSTONE))
 
 
 def _tombstones_stay(frames: Frames) -> Frame:
@@ -149,15 +168,20 @@ def _causes(frames: Frames, gone: Frame) -> Frame:
     return engine.materialize(found.select("op", *TP, "cause_id"))
 
 
-def _moved(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
+def _moved(frames: Frames, writes: Frame, records: Frame, gone: Frame | None) -> Iterator[Frame]:
     F, engine = frames.engine.functions, frames.engine
     acked = writes.where((F.col("type") == F.lit("ok")) & (F.col("deletes") == F.lit(0)))
-    held = records.select(*TP, "offset", F.col("value").alias("other_value"))
+    here = records.where(F.col("error").isNull())
+    here = here.select(*TP, "offset", F.col("value").alias("other_value"))
     other = F.col("other_value").isNull() | (F.col("other_value") != F.col("value"))
-    displaced = acked.join(held, on=[*TP, "offset"], how="inner").where(other)
+    displaced = acked.join(here, on=[*TP, "offset"], how="inner").where(other)
+    if gone is not None:
+        displaced = displaced.join(gone.select("op"), on="op", how="left_anti")
     elsewhere = records.where(F.col("value").isNotNull())
     elsewhere = elsewhere.groupBy(*TP, "value").agg(F.min("offset").alias("other_offset"))
-    moved = displaced.join(engine.materialize(elsewhere), on=[*TP, "value"], how="inner")
+    moved = left_join(
+        engine.materialize(displaced), engine.materialize(elsewhere), on=[*TP, "value"]
+    )
     found = frames.none_if_empty(moved)
     if found is not None:
         yield evidence(

@@ -20,14 +20,18 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     began by itself. No broker can know that such a send is a repetition. aspect outlasted: the send
     lasted for as long as brokers remember a producer.
     """
-    F = frames.engine.functions
     if frames.repeated_values is None:
         return
     found = left_join(frames.repeated_values, frames.sends.drop("offset"), on=[*TP, "value"])
-    found = _outlasted(frames, frames.epoch_bumps.attributed(found))
-    yield evidence(
+    yield as_duplicates(frames, found)
+
+
+def as_duplicates(frames: Frames, found: Frame) -> Frame:
+    """Return the evidence of sends whose value is at first_offset and at last_offset."""
+    F = frames.engine.functions
+    return evidence(
         frames.engine,
-        found,
+        _outlasted(frames, frames.epoch_bumps.attributed(found)),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),

@@ -18,6 +18,7 @@ from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.detectors.groups import lost_commits, stale_commits
 from checkers.detectors.hanging import hanging_transactions
+from checkers.detectors.keyed_order import keyed_order
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.detectors.outputs import END, program_of, program_outputs
@@ -91,6 +92,10 @@ def _keys(census: Census) -> str | None:
     return None if written else "no write to a compacted topic was acknowledged"
 
 
+def _timed_keys(census: Census) -> str | None:
+    return _keys(census) or _clocks(census)
+
+
 def _passes(census: Census) -> str | None:
     read = census.rows(KEYED_PASS, "ok") > 1
     return _clocks(census) if read else "no compacted topic was read twice during the run"
@@ -153,6 +158,7 @@ def _own_broker(plan: Mapping[str, Any]) -> bool:
 _OWN: tuple[Detector, ...] = (
     Detector(name="lost-write", find=lost_writes, lacking=_acks),
     Detector(name="keyed-records", find=keyed_records, lacking=_keys, decisive=_with_keys),
+    Detector(name="keyed-order", find=keyed_order, lacking=_timed_keys, decisive=_with_keys),
     Detector(name="keyed-passes", find=keyed_passes, lacking=_passes, decisive=_with_passes),
     Detector(name="duplicate", find=duplicates, lacking=_reads),
     Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),

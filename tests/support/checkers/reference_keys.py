@@ -35,14 +35,18 @@ def _of_partition(rows: list[Row], stays_ns: int) -> Iterator[tuple[str, str | N
     for write in writes:
         by_key[write["key"]].append(write)
     for key, mine in sorted(by_key.items()):
-        there = [at for at, r in log.items() if r["key"] == key]
-        yield from _of_key(mine, there, {r["value"] for r in log.values()}, end, stays_ns)
-    for write in writes:
-        here = log.get(write["offset"])
-        if write["f"] != "keyed-write" or write["type"] != "ok" or here is None:
-            continue
-        if here["value"] != write["value"] and write["value"] in {r["value"] for r in log.values()}:
-            yield "inconsistent-offset", "acknowledged"
+        there = {at: r for at, r in log.items() if r["key"] == key}
+        values = {r["value"] for r in log.values()}
+        lost = list(_of_key(mine, there, values, end, stays_ns))
+        yield from lost
+        for write in mine:
+            here = log.get(write["offset"])
+            if write["f"] != "keyed-write" or write["type"] != "ok" or here is None:
+                continue
+            last = write is _last(mine, there)
+            if not _is(here, write) and not here.get("error") and not (lost and last):
+                yield "inconsistent-offset", "acknowledged"
+    yield from _order(writes, log)
     final = {(r["offset"], r["key"], r["value"], r.get("error")): r for r in log.values()}
     polled = {
         (r["offset"], r["key"], r["value"], r.get("error")): r
@@ -53,14 +57,55 @@ def _of_partition(rows: list[Row], stays_ns: int) -> Iterator[tuple[str, str | N
         yield from _of_record(record, writes)
 
 
-def _of_key(
-    writes: list[Row], there: list[int], values: set[int | None], end: Row, stays_ns: int
-) -> Iterator[tuple[str, str | None]]:
+def _is(record: Row, write: Row) -> bool:
+    """Whether the record can be that of the write."""
+    return record["value"] == (write["value"] if write["f"] == "keyed-write" else None)
+
+
+def _last(writes: list[Row], there: dict[int, Row]) -> Row | None:
+    """The last acknowledged write of a key; of several at one offset, one that the log lacks."""
     placed = [r for r in writes if r["type"] == "ok" and r["offset"] is not None]
-    if not placed:
+    return max(
+        placed,
+        key=lambda r: (r["offset"], r["offset"] in there and not _is(there[r["offset"]], r)),
+        default=None,
+    )
+
+
+def _order(writes: list[Row], log: dict[int, Row]) -> Iterator[tuple[str, str | None]]:
+    offsets = defaultdict(set)
+    for at, record in log.items():
+        if record["value"] is not None:
+            offsets[record["value"]].add(at)
+    for write in writes:
+        if write["f"] == "keyed-write" and len(offsets[write["value"]]) > 1:
+            yield "duplicate", None
+    kept = [
+        r
+        for r in writes
+        if r["type"] == "ok"
+        and r["offset"] in log
+        and log[r["offset"]]["key"] == r["key"]
+        and not log[r["offset"]].get("error")
+        and _is(log[r["offset"]], r)
+    ]
+    for write in kept:
+        if any(
+            r["offset"] > write["offset"] and r["complete_ns"] < write["invoke_ns"] for r in kept
+        ):
+            yield "reordered-ack", None
+
+
+def _of_key(
+    writes: list[Row], there: dict[int, Row], values: set[int | None], end: Row, stays_ns: int
+) -> Iterator[tuple[str, str | None]]:
+    last = _last(writes, there)
+    if last is None:
         return
-    last = max(placed, key=lambda r: r["offset"])
-    if there and max(there) >= last["offset"]:
+    newest = max(there, default=-1)
+    if newest > last["offset"]:
+        return
+    if newest == last["offset"] and (_is(there[newest], last) or there[newest].get("error")):
         return
     open_ = [r for r in writes if r["type"] == "info" and r["value"] not in values]
     deletions = [r for r in open_ if r["f"] == "keyed-delete"]

@@ -218,7 +218,7 @@ def key_is_beyond_the_final_read(s: Story) -> None:
     s.rows("final-read-end", ALL)[0].update(type="info", offset=LAST, error="timeout")
 
 
-@golden("INVALID", {("phantom", "unsent"): (F, 2)})
+@golden("INVALID", {("phantom", "unsent"): (F, 2), ("inconsistent-offset", "acknowledged"): (F, 1)})
 def compacted_topic_has_what_nobody_wrote(s: Story) -> None:
     """A value of another key, and the tombstone of a key that was never deleted."""
     compact(s)
@@ -288,3 +288,76 @@ def key_is_lost_with_what_superseded_it(s: Story) -> None:
     for row in s.rows("keyed-write", ONE):
         if row["value"] == v(ONE, 10):
             row.update(type="info", offset=None)
+
+
+def _more(s: Story, *records: tuple[int, int], key: int = 1) -> None:
+    """The log goes on: (offset, number of the value)."""
+    for offset, sequence in records:
+        s.read_in_the_end(ALL, offset, v(ALL, sequence), key=key)
+        s.rows("final-read", ALL)[0]["f"] = "keyed-read"
+    end_at(s, max(offset for offset, _ in records) + 1)
+
+
+@golden("INVALID", {("lost-key", "stale"): (F, 1)})
+def another_record_of_the_key_is_at_the_acknowledged_offset(s: Story) -> None:
+    """Two writes of the key were acknowledged at one offset, and the log has one of them."""
+    compact(s)
+    write(s, ALL, 97, 30, offset=LAST)
+
+
+@golden("INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)})
+def another_record_is_at_an_acknowledged_offset_that_was_superseded(s: Story) -> None:
+    """The log has a later record of the key, so no key is lost; but the offset was used twice."""
+    compact(s)
+    write(s, ALL, 97, 30, offset=LAST - KEYS)
+
+
+@golden("VALID")
+def superseded_record_was_removed(s: Story) -> None:
+    """Near miss: nothing is at its offset."""
+    compact(s)
+    lose(s, offset=LAST - KEYS)
+
+
+@golden("VALID", {("lost-key", "stale"): (P, 1)}, cause="replaced node 1 as leader at 10.000 s")
+def offset_of_a_key_is_used_again_by_the_next_leader(s: Story) -> None:
+    """Near miss: acks=1, and the acknowledged record went with the deposed leader."""
+    compact(s, ONE)
+    [next_] = [row for row in s.rows("keyed-write", ONE) if row["offset"] == 10]
+    write(s, ONE, 97, 9.4, offset=10, key=7)
+    next_["key"] = 7
+    for row in s.rows("keyed-read", ONE):
+        if row["offset"] == 10:
+            row["key"] = 7
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def idempotent_producer_writes_a_key_twice(s: Story) -> None:
+    """Compaction has not removed the first of the two yet."""
+    compact(s)
+    write(s, ALL, 97, 30, offset=20)
+    _more(s, (20, 97), (21, 97))
+
+
+@golden("VALID", {("duplicate", "outlasted"): (P, 1)})
+def producer_of_a_key_expires_while_it_sends_again(s: Story) -> None:
+    """Near miss: the broker had forgotten it."""
+    idempotent_producer_writes_a_key_twice(s)
+    s.plan["broker"] = {"producer.id.expiration.ms": "5000"}
+    s.rows("keyed-write", ALL)[-1]["complete_ns"] = 38 * S
+
+
+@golden("INVALID", {("reordered-ack", None): (F, 1)})
+def older_write_of_a_key_is_the_last_one(s: Story) -> None:
+    """98 began after 97 was acknowledged, and 97 is what readers keep."""
+    compact(s)
+    write(s, ALL, 97, 30, offset=21)
+    write(s, ALL, 98, 31, offset=20)
+    _more(s, (21, 97), (20, 98))
+
+
+@golden("VALID")
+def writes_of_a_key_in_flight_together_are_in_either_order(s: Story) -> None:
+    """Near miss: 98 began before 97 was acknowledged."""
+    older_write_of_a_key_is_the_last_one(s)
+    s.rows("keyed-write", ALL)[-2]["complete_ns"] = 32 * S

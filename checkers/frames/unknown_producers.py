@@ -31,7 +31,7 @@ from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames.log_starts import clock_span_ns
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.send_outcomes import PLACES
-from checkers.history.history import TP
+from checkers.history.history import KEYED_DELETE, KEYED_READ, KEYED_WRITE, TP
 from checkers.history.settings import FOREVER_NS, Settings, producer_expiration_ms
 
 NS_PER_MS: Final = 1_000_000
@@ -63,6 +63,10 @@ class Run(Protocol):
     @property
     def cluster(self) -> Frame:
         """Of CLUSTER."""
+
+    @property
+    def history(self) -> Frame:
+        """Of HISTORY."""
 
     @property
     def send_outcomes(self) -> Frame:
@@ -124,7 +128,7 @@ def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
     columns = ["op", "client", *TP, "value", "type", "invoke_ns", "complete_ns", *PLACES]
-    sends = run.send_outcomes.where(F.col("type") != F.lit("fail")).select(*columns, place)
+    sends = _writes(run).where(F.col("type") != F.lit("fail")).select(*columns, place)
     pairs = sends.join(as_frame(engine, heads, _HEADS), on=["client", *TP], how="inner")
     pairs = engine.materialize(pairs.where(F.col("invoke_ns") <= F.col("began_ns")))
     refused = pairs.where(F.col("value") == F.col("lacked_value")).groupBy(*_HEAD)
@@ -171,8 +175,10 @@ def last_known_ns(
     heads = _heads(run, bumps)
     if not heads:
         return {}
-    acked = run.send_outcomes.where(F.col("type") == F.lit("ok")).select(
-        "client", *TP, "value", "invoke_ns", "complete_ns", "final_offset"
+    acked = (
+        _writes(run)
+        .where(F.col("type") == F.lit("ok"))
+        .select("client", *TP, "value", "invoke_ns", "complete_ns", "final_offset")
     )
     pairs = acked.join(as_frame(engine, heads, _HEADS), on=["client", *TP], how="inner")
     earlier = F.coalesce(F.col("value") < F.col("lacked_value"), F.lit(True))
@@ -185,6 +191,21 @@ def last_known_ns(
     there = last.where(F.col("final_offset").isNotNull()).join(run.complete, on=TP, how="left_semi")
     rows = engine.rows(there.select(*_HEAD, "invoke_ns"))
     return {(row["number"], row["topic"], row["partition"]): row["invoke_ns"] for row in rows}
+
+
+def _writes(run: Run) -> Frame:
+    """Return op, client, type, invoke_ns, complete_ns, TP, value, offset, PLACES of all sends, and
+    of all writes of keys; of these PLACES are in what compaction has left."""
+    F, engine = run.engine.functions, run.engine
+    columns = ["op", "client", "type", "invoke_ns", "complete_ns", *TP, "value", "offset"]
+    rows = run.history
+    keyed = rows.where(F.col("f").isin(KEYED_WRITE, KEYED_DELETE)).select(*columns)
+    read = (F.col("f") == F.lit(KEYED_READ)) & (F.col("type") == F.lit("ok"))
+    places = rows.where(read & F.col("value").isNotNull()).groupBy(*TP, "value")
+    places = places.agg(*(F.min("offset").alias(name) for name in PLACES))
+    keyed = left_join(engine.materialize(keyed), engine.materialize(places), on=[*TP, "value"])
+    both = [*columns, *PLACES]
+    return run.send_outcomes.select(*both).unionByName(keyed.select(*both))
 
 
 def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:

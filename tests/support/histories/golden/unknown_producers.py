@@ -2,6 +2,7 @@
 
 from tests.support.histories.golden.base import F, P, golden
 from tests.support.histories.golden.client_epochs import OWN
+from tests.support.histories.golden.compacted import compact, end_at
 from tests.support.histories.golden.retention import clock_ahead, configs, remove_first
 from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, PRODUCER, S, Story, v, value
@@ -116,9 +117,7 @@ def producer_of_an_epoch_that_it_had_written_in_sends_again(s: Story) -> None:
     _an_earlier_send_came_again(s)
 
 
-@golden("VALID", {("refused-head", "overtaken"): (P, 1)})
-def first_batch_of_a_producer_came_second(s: Story) -> None:
-    """The first two batches that a producer ever sent were in flight while the leader changed."""
+def _newcomer(s: Story) -> None:
     newcomer = 99
     s.row("start", newcomer, 0)
     for sequence, offset, at_s in ((2, 20, 20.2), (1, 21, 20.0)):
@@ -127,6 +126,31 @@ def first_batch_of_a_producer_came_second(s: Story) -> None:
         s.read_in_the_end(ALL, offset, held)
     s.row("end", newcomer, 61)
     s.new_epoch(newcomer, 22, 22.5, HEAD, partition=0, value=value(newcomer, 1))
+
+
+@golden("VALID", {("refused-head", "overtaken"): (P, 1)})
+def first_batch_of_a_producer_came_second(s: Story) -> None:
+    """The first two batches that a producer ever sent were in flight while the leader changed."""
+    _newcomer(s)
+
+
+@golden("VALID", {("refused-head", "overtaken"): (P, 1)})
+def first_batch_of_a_producer_of_keys_came_second(s: Story) -> None:
+    """The same in a compacted topic."""
+    _newcomer(s)
+    compact(s)
+    end_at(s, 22)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1)})
+def later_batch_of_a_producer_of_keys_came_first(s: Story) -> None:
+    """Near miss: the compacted log still has a record of the producer."""
+    for sequence, offset, at_s in ((98, 20, 20.2), (97, 21, 20.0)):
+        s.send(ALL, sequence, offset, at_s, complete_ns=23 * S)
+        s.read_in_the_end(ALL, offset, v(ALL, sequence))
+    s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0, value=v(ALL, 97))
+    compact(s)
+    end_at(s, 22)
 
 
 def _answer_was_lost(s: Story, **more: object) -> None:

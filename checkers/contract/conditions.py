@@ -18,7 +18,7 @@ from checkers.history.settings import Settings
 ACKNOWLEDGED: Final = "acknowledged"
 """The aspect of an anomaly in which an acknowledgement contradicts another one, or the log."""
 IN_TRANSACTION: Final = "transaction"
-"""The aspect of an anomaly of a send in a transaction with a recorded end."""
+"""The aspect of an anomaly of a send in a transaction, or of two such sends."""
 DELIVERED_AGAIN: Final = "delivered-again"
 """The aspect of an anomaly of a record that a group got more than once."""
 MEMBER_CUT: Final = "member-cut"
@@ -155,7 +155,11 @@ ACKS_0: Final = Condition("acks=0", lambda c: c.acks == 0)
 ACKS_1: Final = Condition("acks=1", lambda c: c.acks == 1)
 ACKS_ALL: Final = Condition("acks=all", lambda c: c.acks == -1)
 MIN_ISR_1: Final = Condition("min.insync.replicas=1", lambda c: c.min_insync_replicas <= 1)
-IDEMPOTENCE: Final = Condition("enable.idempotence=true", lambda c: c.idempotence)
+IDEMPOTENCE: Final = Condition(
+    "enable.idempotence=true, or a send in a transaction",
+    lambda c: c.idempotence or c.aspect == IN_TRANSACTION,
+)
+"""Clients refuse a transactional.id without idempotence (KIP-98), whatever the plan says."""
 TAKEN_AS_UNKNOWN: Final = Condition(
     "more than one request in flight; a later batch was accepted first, and the leader may not "
     "have known the producer: no earlier record of it was in the log, or none that was younger "

@@ -1,8 +1,10 @@
 """Is every value in the log once, at the acknowledged offset, in the order of the sends?"""
 
+import functools
+import operator
 from collections.abc import Iterator
 
-from checkers.contract.conditions import ACKNOWLEDGED, OUTLASTED, OVERTAKEN
+from checkers.contract.conditions import ACKNOWLEDGED, IN_TRANSACTION, OUTLASTED, OVERTAKEN
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -18,7 +20,8 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
 
     aspect client-epoch: the client may have sent the value again in a new producer epoch that it
     began by itself. No broker can know that such a send is a repetition. aspect outlasted: the send
-    lasted for as long as brokers remember a producer.
+    lasted for as long as brokers remember a producer. Otherwise aspect transaction: of a send in a
+    transaction.
     """
     if frames.repeated_values is None:
         return
@@ -31,7 +34,7 @@ def as_duplicates(frames: Frames, found: Frame) -> Frame:
     F = frames.engine.functions
     return evidence(
         frames.engine,
-        _outlasted(frames, frames.epoch_bumps.attributed(found)),
+        _in_transactions(frames, _outlasted(frames, frames.epoch_bumps.attributed(found)), "op"),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
@@ -52,6 +55,27 @@ def _outlasted(frames: Frames, sends: Frame) -> Frame:
     lasted = until - F.col("invoke_ns") >= F.lit(remembered_ns(frames))
     aspect = F.when(F.col("aspect").isNull() & lasted, F.lit(OUTLASTED))
     return sends.withColumn("aspect", F.coalesce(F.col("aspect"), aspect))
+
+
+def _in_transactions(frames: Frames, found: Frame, *ops: str) -> Frame:
+    """Set the aspect IN_TRANSACTION where `found` has none and all of its sends (ops: the columns
+    with their operations) were made in transactions."""
+    F, engine = frames.engine.functions, frames.engine
+    if frames.in_transactions is None:
+        return found
+    columns = found.columns
+    for name in ops:
+        sends = frames.in_transactions.select(
+            F.col("op").alias(name), F.col("txn").alias(f"{name}_txn")
+        )
+        sends = sends.join(found.select(name).distinct(), on=name, how="left_semi")
+        found = left_join(engine.materialize(found), engine.materialize(sends), on=[name])
+    inside = functools.reduce(operator.and_, (F.col(f"{name}_txn").isNotNull() for name in ops))
+    aspect = F.when(inside, F.lit(IN_TRANSACTION))
+    if "aspect" in columns:
+        aspect = F.coalesce(F.col("aspect"), aspect)
+    others = [name for name in columns if name != "aspect"]
+    return found.select(*others, aspect.alias("aspect"))
 
 
 def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
@@ -169,7 +193,8 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     acknowledgement.
 
     aspect overtaken: the producer sent the send before it again in a new producer epoch, because a
-    leader that may not have known the producer had accepted the later one first.
+    leader that may not have known the producer had accepted the later one first. Otherwise aspect
+    transaction: both were sent in transactions.
     """
     F = frames.engine.functions
     placed = _placed(frames)
@@ -196,7 +221,7 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
     kind = F.lit("reordered-send")
     in_one_log = _with_unknown_producers(frames, _of_one_log(frames, found.where(both_read)))
-    yield evidence(frames.engine, in_one_log, kind=kind)
+    yield evidence(frames.engine, _in_transactions(frames, in_one_log, "op", "other_op"), kind=kind)
     if (one_unread := frames.none_if_empty(found.where(~both_read))) is not None:
         explained = _explained(frames, one_unread)
         yield evidence(frames.engine, explained, kind=kind, aspect=F.lit(ACKNOWLEDGED))

@@ -92,7 +92,8 @@ def _of_partition(
     known = [r for r in acked + proved if r["offset"] is not None and not complete]
     beyond = [r for r in known if r["offset"] >= reached]
     yield from _claims(beyond, final, polls)
-    yield from _order(acked, final, polls, excused, complete, beyond)
+    inside = {r["value"] for r in sends if r.get("inside")}
+    yield from _order(acked, final, polls, excused, complete, beyond, inside)
     found = {r["offset"] for r in final}
     told = [r for r in sends if r["type"] != "fail" and r["offset"] is not None]
     passed = [r for r in told if complete or r["offset"] in found or r["offset"] < reached]
@@ -178,6 +179,7 @@ def _order(
     excused: set[int],
     complete: bool,
     beyond: list[Row],
+    inside: set[int],
 ) -> Iterable[tuple[str, str | None]]:
     in_the_end, anywhere = defaultdict(set), defaultdict(set)
     read_ns: dict[int, int] = {}
@@ -189,21 +191,23 @@ def _order(
             read_ns[row["value"]] = min(read_ns.get(row["value"], 1 << 62), row["complete_ns"])
     for value, offsets in (in_the_end if complete else anywhere).items():
         if value is not None and len(offsets) > 1:
-            yield "duplicate", "client-epoch" if value in excused else None
+            of_transaction = "transaction" if value in inside else None
+            yield "duplicate", "client-epoch" if value in excused else of_transaction
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
         unread = {r["op"] for r in beyond if r["value"] not in anywhere}
         places = [
-            (min(found), read_ns[r["value"]]) if found else (r["offset"], None)
+            (min(found), read_ns[r["value"]], r) if found else (r["offset"], None, r)
             for r in mine
             if (found := in_the_end[r["value"]] or (not complete and anywhere[r["value"]]))
             or r["op"] in unread
         ]
-        for (before, before_ns), (after, after_ns) in itertools.pairwise(places):
+        for (before, before_ns, first), (after, after_ns, second) in itertools.pairwise(places):
             if after < before and None in (after_ns, before_ns):
                 yield "reordered-send", "acknowledged"
             elif after < before and (complete or after_ns <= before_ns):
-                yield "reordered-send", None
+                both = {first["value"], second["value"]} <= inside
+                yield "reordered-send", "transaction" if both else None
 
 
 def _offsets(

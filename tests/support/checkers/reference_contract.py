@@ -47,7 +47,7 @@ _OF_KIND = {
 
 def judged(kind: str, aspect: str | None, acks: int) -> str | None:
     """Of an anomaly of a topic of these acks; None where it needs more than that."""
-    idempotent = acks == -1
+    idempotent = acks == -1 or aspect == "transaction"
     match kind, aspect:
         case ("duplicate", "client-epoch") | ("aborted-read", "read-uncommitted"):
             return PERMITTED

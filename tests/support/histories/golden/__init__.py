@@ -26,6 +26,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     replicas,
     retention,
     state_losses,
+    transaction_order,
     transactions,
     unasked,
     unclean,

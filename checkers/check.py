@@ -23,6 +23,7 @@ from checkers.contract.conditions import ACKNOWLEDGED, BELOW_COMMIT
 from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
 from checkers.contract.processing_rules import DELIVERED, KEPT_WITH_OFFSETS
 from checkers.contract.transaction_rules import HANGING
+from checkers.detectors.delays import DELAYED, with_delays
 from checkers.detectors.detector import Detector
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.outputs import KINDS as OUTPUT_KINDS
@@ -62,7 +63,7 @@ ROW_S = 20e-6
 KEPT_IN = {**dict.fromkeys(KEPT_WITH_OFFSETS, OFFSETS_TOPIC), HANGING: TRANSACTIONS_TOPIC}
 """The kinds that are judged by the settings of an internal topic."""
 
-GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id", "group"]
+GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id", "group", DELAYED]
 
 T = TypeVar("T")
 
@@ -201,7 +202,7 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     settled: whether the cluster had settled when the final reads began.
     """
     F = frames.engine.functions
-    found = frames.engine.materialize(_mark_sent_twice(frames, found))
+    found = with_delays(frames, frames.engine.materialize(_mark_sent_twice(frames, found)))
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
     if not counts:
         return ()
@@ -277,7 +278,7 @@ def _anomaly(
         zookeeper_lost=frames.sources.run_file.zookeeper_lost_or_discarded,
         settled=settled,
         removal=removal,
-        requests_delayed=frames.first_delay_ns <= _first_end_ns(examples),
+        requests_delayed=bool(group[DELAYED]),
     )
     rule = judge(kind, context, RULES)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
@@ -341,11 +342,6 @@ def _settings(
         # The loss is seen after its cause.
         first_ns = min(first_ns, cause.from_ns)
     return frames.settings(topic, first_ns, over_ns)
-
-
-def _first_end_ns(examples: Sequence[Mapping[str, Any]]) -> int:
-    """Return when the first instance of an anomaly ended, as far as is known."""
-    return min((row["complete_ns"] for row in examples if "complete_ns" in row), default=-1)
 
 
 _EXPLAINED_BY_OFFSET = (

@@ -61,8 +61,8 @@ class Context(Settings):
     their disks at once. zookeeper_lost: ZooKeeper lost transactions, or discarded some that it
     may have acknowledged.
     settled: all replicas were in sync again. removal: why the records below the start of the final
-    log are gone, for an anomaly that is about one of them. requests_delayed: a fault that may delay
-    requests began before the anomaly ended.
+    log are gone, for an anomaly that is about one of them. requests_delayed: a fault may have made
+    a request late that changed the outcome of this very transaction.
     """
 
     aspect: str | None = None

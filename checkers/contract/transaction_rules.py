@@ -37,7 +37,8 @@ HANGING: Final = "hanging-transaction"
 """The anomaly that is judged by the settings of the topic with the states of transactions."""
 
 DELAYED_REQUEST = Condition(
-    "the cluster or the client has transaction.version=0 or 1, and a fault had delayed requests",
+    "the cluster or the client has transaction.version=0 or 1, and a fault may have made a request "
+    "so late that it arrived in this transaction, or after it",
     lambda c: c.transaction_version < 2 and c.requests_delayed,
 )
 

@@ -44,7 +44,7 @@ from checkers.history.history import (
     TP,
     RunSources,
 )
-from checkers.history.recorded_faults import first_delay_ns, with_changed_bytes
+from checkers.history.recorded_faults import delays, with_changed_bytes
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -399,9 +399,9 @@ class Frames:
         return int(self.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
 
     @cached_property
-    def first_delay_ns(self) -> int:
-        """When the first fault began that delayed requests; see `recorded_faults`."""
-        return first_delay_ns(self.fault_rows)
+    def delays(self) -> Sequence[tuple[int, int]]:
+        """When faults may have made requests late; see `recorded_faults`."""
+        return delays(self.fault_rows)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -27,6 +27,10 @@ _HOLDING = (
 _DELAYING = (*_HOLDING, "link.reordered", "link.duplicated")
 _LINKS = ("cuts", "drops", "links")
 """The keys of targets that have links: [from, to, ...]."""
+LONGEST_PAUSE_NS = 120_000_000_000
+"""The longest pause before TCP sends a packet again (RFC 6298; TCP_RTO_MAX of Linux)."""
+LATE_NS = 5_000_000_000
+"""How long a busy node or client may need, once nothing holds a request up any more."""
 FIRST_ZOOKEEPER = 101
 """The number of the first ZooKeeper node, as in `nemesis.hosts`; brokers have lower numbers."""
 METADATA_FILE = "metadata-log"
@@ -154,14 +158,28 @@ def _lost_state(fault: str, targets: Any) -> LostState | None:
     return LostState.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
 
 
-def first_delay_ns(rows: Iterable[Mapping[str, Any]]) -> int:
-    """Return when the first fault began that delayed requests, or held them up; FOREVER_NS without
-    any."""
-    faults = [fault for row in rows if (fault := read_fault(row)) is not None]
-    return min(
-        (fault.started_ns for fault in faults if fault.only_delays or fault.of_links),
-        default=FOREVER_NS,
-    )
+def delays(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, int], ...]:
+    """Return the time spans (from_ns, until_ns), one after the other, in which faults may have made
+    requests late.
+
+    A request that a fault holds up is let go at the end of the fault. A packet that a link lost is
+    sent again, after pauses that double: it may arrive as late again as the fault lasted. If the
+    next fault begins before, that packet may be lost again, and both count as one fault.
+    """
+    faults = [fault for row in rows if (fault := read_begun(row)) is not None]
+    faults = [fault for fault in faults if fault.only_delays or fault.of_links]
+    spans: list[tuple[int, int]] = []
+    healed_ns = 0
+    for fault in sorted(faults, key=lambda fault: fault.started_ns):
+        from_ns = fault.started_ns
+        if spans and from_ns <= spans[-1][1]:
+            from_ns, _ = spans.pop()
+        else:
+            healed_ns = 0
+        healed_ns = max(healed_ns, fault.healed_ns)
+        again_ns = min(healed_ns - from_ns, LONGEST_PAUSE_NS)
+        spans.append((from_ns, healed_ns + again_ns + LATE_NS))
+    return tuple(spans)
 
 
 def may_lose_state(row: Mapping[str, Any]) -> bool:

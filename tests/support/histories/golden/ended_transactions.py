@@ -40,13 +40,16 @@ def _passed_over(s: Story) -> None:
     s.read_in_the_end(ALL, 22, v(ALL, 99), isolation=1)
 
 
-def old_transactions(s: Story) -> None:
-    """The cluster has transaction version 1, and a link was slow."""
+def old_transactions(s: Story, *, from_s: float = 14, to_s: float = 16, cut: bool = False) -> None:
+    """The cluster has transaction version 1, and node 3 was paused, or cut off from the others."""
     s.plan["broker"] = {"transaction.version": "1"}
+    started_ns, healed_ns = round(from_s * S), round(to_s * S)
+    kind, label = ("partition.isolate-one", "isolate") if cut else ("pause", "pause")
+    targets = {"cuts": [[3, 1], [3, 2], [1, 3], [2, 3]]} if cut else {"nodes": [3]}
     s.faults.append(
         s.faults[0]
-        | {"fault_id": 1, "fault": "pause", "label": "pause node 3", "started_ns": 13 * S}
-        | {"effective_ns": 13 * S, "healed_ns": 14 * S, "targets": json.dumps({"nodes": [3]})}
+        | {"fault_id": 1, "fault": kind, "label": f"{label} node 3", "started_ns": started_ns}
+        | {"effective_ns": started_ns, "healed_ns": healed_ns, "targets": json.dumps(targets)}
     )
 
 
@@ -148,6 +151,52 @@ def old_transaction_is_torn_without_a_delay(s: Story) -> None:
     """Near miss: no fault delayed a request."""
     _transaction(s, "commit-transaction", visible=(97,))
     s.plan["broker"] = {"transaction.version": "1"}
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def old_transaction_is_torn_long_after_a_delay(s: Story) -> None:
+    """A link was cut for a second. Whatever it held up had arrived long before."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    old_transactions(s, from_s=1, to_s=2, cut=True)
+
+
+@golden("VALID", {("torn-transaction", None): (P, 1)})
+def old_transaction_is_torn_after_a_long_delay(s: Story) -> None:
+    """Near miss: the link was cut for so long that a lost packet may be sent again that late."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    old_transactions(s, from_s=1, to_s=8, cut=True)
+
+
+@golden("INVALID", {("torn-transaction", None): (F, 1)})
+def old_transaction_is_torn_long_before_a_delay(s: Story) -> None:
+    """Nothing of it can have been on its way any more."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    old_transactions(s, from_s=35, to_s=40)
+    s.poll(ALL, 41, {20: v(ALL, 97)}, isolation=1)
+
+
+@golden("VALID", {("torn-transaction", None): (P, 1)})
+def old_transaction_without_an_answer_is_torn_by_a_delay(s: Story) -> None:
+    """Near miss: nobody knows when it ended."""
+    _transaction(s, "commit-transaction", "info", visible=(97,))
+    old_transactions(s, from_s=35, to_s=40)
+    s.poll(ALL, 41, {20: v(ALL, 97)}, isolation=1)
+
+
+@golden("VALID", {("torn-transaction", None): (P, 1)})
+def old_transaction_is_torn_after_several_delays(s: Story) -> None:
+    """Near miss: a packet that the first cut held up may have been lost in the second one, too."""
+    _transaction(s, "commit-transaction", visible=(97,))
+    old_transactions(s, from_s=1, to_s=2, cut=True)
+    s.faults.append(s.faults[-1] | {"fault_id": 2, "started_ns": 7 * S, "effective_ns": 7 * S})
+    s.faults[-1]["healed_ns"] = 8 * S
+
+
+@golden("INVALID", {("aborted-read", "transaction"): (F, 1)})
+def old_transaction_is_read_long_after_a_delay(s: Story) -> None:
+    """It was aborted, and nothing of another one can have arrived meanwhile."""
+    _transaction(s, "abort-transaction", visible=(97,))
+    old_transactions(s, from_s=1, to_s=2, cut=True)
 
 
 def _left_open(s: Story, client: str) -> None:

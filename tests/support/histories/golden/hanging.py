@@ -93,6 +93,13 @@ def old_transaction_hangs_after_a_delay(s: Story) -> None:
     old_transactions(s)
 
 
+@golden("INVALID", {("hanging-transaction", None): (F, 1)})
+def old_transaction_hangs_long_after_a_delay(s: Story) -> None:
+    """Near miss: what was late had arrived before the first transaction."""
+    hang(s)
+    old_transactions(s, from_s=1, to_s=2)
+
+
 @golden("VALID")
 def aborted_transaction_is_at_the_end_of_the_log(s: Story) -> None:
     """Near miss: the read came to the end, behind the records and the marker."""

@@ -17,6 +17,7 @@ from checkers.contract.conditions import (
     MIN_ISR_1,
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
+    OPEN,
     UNCLEAN_ELECTION,
     Condition,
 )
@@ -117,8 +118,16 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "aborted-read",
         Condition(
             f"a send in a transaction, {DELAYED_REQUEST.text}",
-            lambda c: c.aspect == IN_TRANSACTION and DELAYED_REQUEST.holds(c),
+            lambda c: c.aspect in (IN_TRANSACTION, OPEN) and DELAYED_REQUEST.holds(c),
         ),
     ),
     *_forgotten_rules("aborted-read"),
+    rule(
+        Condition(
+            "the reader asked for isolation.level=read_committed, and nobody had asked to end the "
+            "transaction yet", lambda c: c.aspect == OPEN,
+        ), "aborted-read", _FORBIDDEN,
+        "the last stable offset is below the first record of an open transaction",
+        "KIP-98; Kafka: isolation.level",
+    ),
 )  # fmt: skip

@@ -165,7 +165,7 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     G1a).
 
     aspect transaction: the send was in a transaction. read-uncommitted: so, and the reader asked
-    for uncommitted records.
+    for uncommitted records. (Those that were read too early: `open_reads`.)
     """
     F, engine = frames.engine.functions, frames.engine
     kind, offset = F.lit("aborted-read"), F.col("first_offset")

@@ -46,7 +46,7 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     if late is None:
         return
     kept = frames.sends_in_place
-    back = frames.none_if_empty(_overtaken(frames, _marks(frames, late), late))
+    back = frames.none_if_empty(overtaken(frames, _marks(frames, late), late))
     if back is None:
         return
     others = kept.select(
@@ -141,7 +141,7 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     a leader told it that was none any more by then; bereft: the partition has lost records with
     permission since, and no consumer was given one at or beyond that end after the loss."""
     asks = frames.watermark_rows
-    back = frames.none_if_empty(_overtaken(frames, _lasting(frames), _moments(frames, asks)))
+    back = frames.none_if_empty(overtaken(frames, _lasting(frames), _moments(frames, asks)))
     if back is None:
         return
     F = frames.engine.functions
@@ -235,7 +235,7 @@ def _permitted_losses(frames: Frames, asks: Frame) -> Frame | None:
 
 
 def _bereft(frames: Frames, asks: Frame, losses: Frame) -> Frame:
-    """op, topic, partition, number of a loss, of the asks (see `_overtaken`) after some loss, if no
+    """op, topic, partition, number of a loss, of the asks (see `overtaken`) after some loss, if no
     consumer was given a record at or beyond that end again in between.
 
     An end below the offset from which records were lost may be right, too: who reads committed
@@ -246,7 +246,7 @@ def _bereft(frames: Frames, asks: Frame, losses: Frame) -> Frame:
     begun = asks.join(losses, on=TP, how="inner").where(F.col("from_ns") <= F.col("at_ns"))
     asked = begun.groupBy("op", *TP, "at_ns", "offset").agg(F.max("until_ns").alias("since_ns"))
     asked = engine.materialize(asked)
-    again = _overtaken(frames, _after_losses(frames, losses), asked, within=since)
+    again = overtaken(frames, _after_losses(frames, losses), asked, within=since)
     right = asked.join(engine.materialize(again), on=["op", *TP], how="left_anti")
     last = losses.groupBy(*TP, F.col("until_ns").alias("since_ns"))
     last = engine.materialize(last.agg(F.min("number").alias("number")))
@@ -254,7 +254,7 @@ def _bereft(frames: Frames, asks: Frame, losses: Frame) -> Frame:
 
 
 def _after_losses(frames: Frames, losses: Frame) -> Frame:
-    """The marks (see `_overtaken`) of polls that began after some loss, with since_ns: the last
+    """The marks (see `overtaken`) of polls that began after some loss, with since_ns: the last
     until_ns before. What is in the bucket of that moment does not count as after it."""
     F, engine, window = frames.engine.functions, frames.engine, frames.engine.window
     places = engine.materialize(losses.select(*TP).distinct())
@@ -273,7 +273,7 @@ def _after_losses(frames: Frames, losses: Frame) -> Frame:
     return marks.join(known, on=[*TP, "bucket"], how="inner").drop("bucket")
 
 
-def _overtaken(frames: Frames, marks: Frame, asks: Frame, *, within: Sequence[str] = TP) -> Frame:
+def overtaken(frames: Frames, marks: Frame, asks: Frame, *, within: Sequence[str] = TP) -> Frame:
     """The asks (op, topic, partition, at_ns, offset) for which some mark (topic, partition, at_ns,
     offset) of an earlier moment has a greater offset; passed: the greatest of those. within: the
     columns that are equal for both."""

@@ -20,6 +20,7 @@ from checkers.detectors.groups import lost_commits, stale_commits
 from checkers.detectors.hanging import hanging_transactions
 from checkers.detectors.keyed_order import keyed_order
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
+from checkers.detectors.open_transactions import open_reads
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.detectors.outputs import END, program_of, program_outputs
 from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
@@ -85,6 +86,10 @@ def _cluster(census: Census) -> str | None:
 def _transactions(census: Census) -> str | None:
     ended = census.rows(COMMIT) + census.rows(ABORT)
     return None if ended else "no end of a transaction is recorded"
+
+
+def _committed_polls(census: Census) -> str | None:
+    return _transactions(census) or _timed_polls(census)
 
 
 def _keys(census: Census) -> str | None:
@@ -165,6 +170,9 @@ _OWN: tuple[Detector, ...] = (
     Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
     Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
     Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
+    Detector(
+        name="open-transaction-read", find=open_reads, lacking=_committed_polls, decisive=_never
+    ),
     Detector(
         name="torn-transaction", find=torn_transactions, lacking=_transactions, decisive=_never
     ),

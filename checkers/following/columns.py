@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from checkers.detectors.outputs import OUTPUT, REREAD
 from checkers.following.suspects import Row
 from checkers.frames.ownership import ASSIGNED
-from checkers.history.history import INIT
+from checkers.history.history import ENDS, INIT
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -27,9 +27,9 @@ Partition = tuple[str, int]
 COLUMNS = (
     "f", "type", "op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value",
     "offset", "leader_epoch", "acks", "node", "txn", "group", "generation", "transactional_id",
-    "copies", "error",
+    "copies", "error", "isolation",
 )  # fmt: skip
-KINDS = (INIT, "send", "poll", "assign", ASSIGNED, "offset-commit", OUTPUT, REREAD)
+KINDS = (INIT, *ENDS, "send", "poll", "assign", ASSIGNED, "offset-commit", OUTPUT, REREAD)
 """The kinds of rows of a history that the state is made of."""
 AT_A_TIME = 100_000
 """How many rows are converted at once."""

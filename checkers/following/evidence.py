@@ -17,6 +17,7 @@ from checkers.detectors.copies import OUT_OF_ORDER, TWICE, UNCOPIED, judged_copi
 from checkers.detectors.deliveries import SKIPPED, deliveries_again, skipped_records
 from checkers.detectors.durability import aborted_reads, phantoms
 from checkers.detectors.groups import lost_commits, stale_commits
+from checkers.detectors.open_transactions import open_reads
 from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.detectors.outputs import OUT_OF_ORDER as MOVED
 from checkers.detectors.outputs import REREAD, TORN, UNKNOWN, early_outputs
@@ -63,7 +64,7 @@ FAMILIES: Final = (
     Family(
         detectors=(
             duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
-            zombie_writes, lost_commits, stale_commits, deliveries_again,
+            open_reads, zombie_writes, lost_commits, stale_commits, deliveries_again,
         ),
     ),
     Family(kinds=_OF_A_LOG, detectors=(judged_copies, false_aborts), needs_log=True),

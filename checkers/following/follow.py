@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from checkers.causes.matching import MARKER
 from checkers.check import judged
-from checkers.contract.conditions import IN_TRANSACTION
+from checkers.contract.conditions import IN_TRANSACTION, OPEN
 from checkers.contract.contract import Judgement, in_force
 from checkers.detectors.outputs import TORN, UNKNOWN, program_of
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
@@ -160,7 +160,7 @@ def _may_be_forgotten(frames: Frames, anomaly: Anomaly) -> bool:
     """Whether the coordinator of a transaction may have forgotten it with permission, as far as is
     known: the leaders of the internal topic, which decide that, are mostly recorded after the run.
     """
-    told = anomaly.kind != "aborted-read" or anomaly.aspect == IN_TRANSACTION
+    told = anomaly.kind != "aborted-read" or anomaly.aspect in (IN_TRANSACTION, OPEN)
     if anomaly.kind not in _OF_TRANSACTIONS or not told:
         return False
     recorded = any(topic == TRANSACTIONS_TOPIC for topic, _ in frames.causes.led)

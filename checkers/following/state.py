@@ -3,10 +3,10 @@
 Rows come in the order in which their writers recorded them. They are judged a piece at a time, by
 columns; only rows that need it are looked at one by one (`singly`). The state has, for every
 partition, the log as far as it was read (`logs`); for every consumer, its position (`readers`); for
-every producer, the sequences that were read (`producers`); and the keys of compacted topics
-(`keys`). Each part is bounded and forgets its
-oldest entries. Then a suspect may be missed, but none is invented. A suspect is not a verdict: it
-says where to look.
+every producer, the sequences that were read (`producers`); the last sends in transactions, and the
+last records that were read at read_committed (`open_reads`); and the keys of compacted topics
+(`keys`). Each part is bounded and forgets its oldest entries. Then a suspect may be missed, but
+none is invented. A suspect is not a verdict: it says where to look.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,6 +20,7 @@ from checkers.following.columns import Flags, Ints, Partition, Piece, groups, pi
 from checkers.following.groups import GroupState
 from checkers.following.keys import KeyState, with_passes
 from checkers.following.logs import PartitionLog, Reads, write_of
+from checkers.following.open_reads import OpenReads
 from checkers.following.producers import ProducerState
 from checkers.following.readers import Positions
 from checkers.following.singly import SingleRows
@@ -53,6 +54,7 @@ class HistoryState:
             intervals=limits.intervals,
             lines=limits.groups,
         )
+        self._open_reads = OpenReads(limits.offsets)
         self._keys: KeyState | None = None
         self._groups = GroupState(
             groups=limits.groups, offsets=limits.offsets, intervals=limits.intervals
@@ -74,7 +76,8 @@ class HistoryState:
         logs = sum(each.size() for each in self._logs.values())
         logs += 0 if self._keys is None else self._keys.size()
         readers = self._positions.size() + self._groups.size()
-        return logs + readers + self._producers.size() + self._singly.size()
+        transactions = self._singly.size() + self._open_reads.size()
+        return logs + readers + self._producers.size() + transactions
 
     def take(self, rows: pa.Table) -> Iterator[Suspect]:
         """Add rows (schema HISTORY, in the order of their recording) and yield suspects."""
@@ -111,6 +114,7 @@ class HistoryState:
         )
         yield from found
         yield from self._singly.take(piece, new, unexplained, self._producers)
+        yield from self._open_reads.take(piece, polled)
         yield from self._groups.take(piece, new, self._producers)
         yield from self._producers.read(piece, np.flatnonzero(new))
 

@@ -34,7 +34,8 @@ MEANINGS: Mapping[str, str] = {
     "nonmonotonic-poll": "A consumer's position went back without a seek.",
     "truncated-read": "A consumer read a record that the final log does not have at that offset.",
     "phantom": "A record was read that no client sent, or with a wrong checksum: corruption.",
-    "aborted-read": "A value was read although its send had definitely failed.",
+    "aborted-read": "A value was read although its send had definitely failed, or while its "
+    "transaction was open.",
     "torn-transaction": "The log has some records of a transaction and lacks others.",
     "false-abort": "A client was told that a transaction is not committed, but the log has all "
     "of its records.",
@@ -100,7 +101,8 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     "phantom": ("delivered {n} record that no client sent",
         "delivered {n} records that no client sent"),
     "aborted-read": (
-        "delivered {n} value whose send had failed", "delivered {n} values whose sends had failed",
+        "delivered {n} value that was not committed",
+        "delivered {n} values that were not committed",
     ),
     "torn-transaction": ("tore {n} transaction", "tore {n} transactions"),
     "false-abort": (

@@ -36,7 +36,7 @@ def history(rng: Random) -> list[dict[str, Any]]:
         near = rng.randint(0, 6) if wild else max(0, number // 8 + rng.randint(-2, 2))
         row = {
             "f": rng.choice(("poll", "poll", "poll", "send", "send", "init-producer", "assign",
-                                "assigned", "offset-commit")),
+                                "assigned", "offset-commit", "commit-transaction")),
             "type": rng.choice(("ok", "ok", "ok", "ok", "fail", "info")),
             "op": rng.randint(0, 6) if wild else number,
             "client": rng.randint(1, 3),
@@ -45,6 +45,10 @@ def history(rng: Random) -> list[dict[str, Any]]:
         }  # fmt: skip
         if row["f"] == "init-producer":
             row["transactional_id"] = rng.choice(("id-1", "id-2", None))
+            made.append(row)
+            continue
+        if row["f"] == "commit-transaction":
+            row["txn"] = rng.choice((None, now // 8, 1))
             made.append(row)
             continue
         row |= {
@@ -56,8 +60,9 @@ def history(rng: Random) -> list[dict[str, Any]]:
         }
         if row["f"] in ("poll", "send"):
             row["value"] = rng.randint(1, 2) << 32 | (near if rng.random() < 0.8 else 3)
-        if row["f"] == "poll" and rng.random() < 0.05:
-            row["value"] = None
+        if row["f"] == "poll":
+            row["isolation"] = rng.choice((None, 0, 1, 1))
+            row["value"] = None if rng.random() < 0.05 else row["value"]
         if row["f"] == "assigned" and rng.random() < 0.05:
             row["offset"] = -1
         if row["f"] == "send":

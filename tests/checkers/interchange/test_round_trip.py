@@ -54,11 +54,18 @@ KEYED = [
     "passes_are_given_different_records_at_one_offset",
     "record_of_a_compacted_topic_is_damaged",
 ]
+READ_WHILE_OPEN = [
+    "open_old_transaction_was_read_after_a_delay",
+    "open_old_transaction_was_read_long_after_a_delay",
+    "open_transaction_of_unknown_end_was_read_at_read_committed",
+    "open_transaction_was_read_at_read_committed",
+]
 LEFT_BEHIND = {
     **dict.fromkeys(KEYED, "writes of keys, and what a compacted topic kept of them"),
     "record_of_another_run": "a record without a value of the run",
     "record_whose_checksum_is_wrong": "a record without a value of the run",
     "record_of_a_client_that_was_cut": "that a client's record was cut",
+    **dict.fromkeys(READ_WHILE_OPEN, "when a client asked to end its transaction"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
 }

@@ -16,16 +16,19 @@ Place = tuple[str, int]
 
 def suspects(pieces: Iterable[Sequence[Row]]) -> list[Suspect]:
     """The suspects of the pieces of a history; `settle` after each piece. Within a piece what
-    producers and members of groups begin or get counts as earlier than the rest."""
+    producers and members of groups begin or get counts as earlier than the rest; so do the ends of
+    transactions."""
     slow, found = _Slow(), []
     for rows in pieces:
         slow.inits += [row for row in rows if row["f"] == "init-producer" and row["type"] != "fail"]
+        slow.open_reads.begin(rows)
         placed = [row for row in rows if None not in (row["topic"], row["partition"])]
         for row in placed:
             if row["type"] == "ok" and row["group"] is not None:
                 found += slow.groups.take(row)
         for row in placed:
             found += slow.take(row)
+        found += slow.open_reads.take(placed)
         found += slow.settle()
     return found
 
@@ -43,6 +46,7 @@ class _Slow:
         self.aborted: dict[int, dict[int, bool]] = defaultdict(dict)
         self.of_value: dict[int, int] = {}
         self.groups = _Groups(self)
+        self.open_reads = _OpenReads()
 
     def take(self, row: Row) -> Iterator[Suspect]:
         place, f, ok = (row["topic"], row["partition"]), row["f"], row["type"] == "ok"
@@ -148,6 +152,38 @@ class _Slow:
     def _false_abort(self, row: Row, txn: int) -> Iterator[Suspect]:
         if all(self.aborted[txn].values()):
             yield of_values("false-abort", row, *self.aborted[txn]).about(txn=txn)
+
+
+class _OpenReads:
+    """Within a piece sends count as earlier than records."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] = {}
+        self.reads: dict[int, list[int]] = defaultdict(list)
+        self.sent: dict[int, int] = {}
+
+    def begin(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            txn = row["txn"]
+            if row["f"] in ("commit-transaction", "abort-transaction") and txn is not None:
+                self.ends[txn] = min(row["invoke_ns"], self.ends.get(txn, row["invoke_ns"]))
+
+    def take(self, placed: Sequence[Row]) -> Iterator[Suspect]:
+        for row in placed:
+            value, txn = row["value"], row["txn"]
+            sent = row["f"] == "send" and row["type"] != "fail" and None not in (value, txn)
+            if sent and any(at_ns < self.ends.get(txn, -1) for at_ns in self.reads[value]):
+                yield of_values("aborted-read", row, value).about(txn=txn)
+        for row in placed:
+            if row["f"] == "send" and row["type"] != "fail" and row["txn"] is not None:
+                self.sent[row["value"]] = row["txn"]
+        for row in placed:
+            told = None not in (row["value"], row["offset"], row["complete_ns"])
+            if (row["f"], row["type"], row["isolation"]) == ("poll", "ok", 1) and told:
+                txn = self.sent.get(row["value"])
+                if txn is not None and row["complete_ns"] < self.ends.get(txn, -1):
+                    yield of_values("aborted-read", row, row["value"]).about(txn=txn)
+                self.reads[row["value"]].append(row["complete_ns"])
 
 
 class _Groups:

@@ -23,6 +23,9 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
         if open_[value]["type"] == "fail":
             found["aborted-read", "read-uncommitted", *_at(open_[value])] += 1
     history = [r for r in history if r not in early]
+    for send in sends:
+        if send["type"] != "fail" and _read_while_open(history, send):
+            found["aborted-read", "open", *_at(send)] += 1
     torn: set[int] = set()
     parts = defaultdict(list)
     for send in sends:
@@ -74,6 +77,17 @@ def _complete(history: list[Row], send: Row) -> bool:
     reads = [r["offset"] for r in history if r["f"] == "final-read" and _at(r) == _at(send)]
     whole = any(r["type"] == "ok" and r.get("error") is None for r in ends)
     return whole and (send["offset"] or 0) >= min(reads, default=0)
+
+
+def _read_while_open(history: list[Row], send: Row) -> bool:
+    """Whether a reader of committed records got it before anybody asked to end its transaction."""
+    asked = [r["invoke_ns"] for r in history if r["f"] in ENDS and r["txn"] == send.get("txn")]
+    return any(
+        (r["f"], r.get("isolation"), r.get("value")) == ("poll", 1, send["value"])
+        and _at(r) == _at(send)
+        and r["complete_ns"] < min(asked, default=0)
+        for r in history
+    )
 
 
 def _fenced(history: list[Row], send: Row) -> bool:

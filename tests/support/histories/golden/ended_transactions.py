@@ -244,6 +244,48 @@ def open_transaction_was_read_at_read_uncommitted(s: Story) -> None:
     _early_polls(s)
 
 
+def _read_at(s: Story, at_s: float) -> None:
+    """A consumer of committed records reads both values then."""
+    s.poll(ALL, at_s, {20: v(ALL, 97), 21: v(ALL, 98)}, isolation=1)
+
+
+@golden("INVALID", {("aborted-read", "open"): (F, 2)})
+def open_transaction_was_read_at_read_committed(s: Story) -> None:
+    """The commit began after the read, and succeeded."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+    _read_at(s, 20.05)
+
+
+@golden("INVALID", {("aborted-read", "open"): (F, 2)})
+def open_transaction_of_unknown_end_was_read_at_read_committed(s: Story) -> None:
+    """Nobody answered the commit. When it began, the records had been read."""
+    _transaction(s, "commit-transaction", "info", visible=(97, 98))
+    _read_at(s, 20.05)
+
+
+@golden("VALID")
+def transaction_was_read_while_its_commit_was_on_the_way(s: Story) -> None:
+    """Near miss: the read ended when the commit began."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+    _read_at(s, 20.099)
+
+
+@golden("VALID", {("aborted-read", "open"): (P, 2)})
+def open_old_transaction_was_read_after_a_delay(s: Story) -> None:
+    """A delayed commit of the transaction before it committed it, too."""
+    _transaction(s, "commit-transaction", visible=(97, 98))
+    _read_at(s, 20.05)
+    old_transactions(s)
+
+
+@golden("INVALID", {("aborted-read", "open"): (F, 2)})
+def open_old_transaction_was_read_long_after_a_delay(s: Story) -> None:
+    """Near miss: nothing of another one can have arrived meanwhile."""
+    open_old_transaction_was_read_after_a_delay(s)
+    s.faults.pop()
+    old_transactions(s, from_s=1, to_s=2)
+
+
 @golden("VALID")
 def committed_transaction_was_read_at_read_uncommitted(s: Story) -> None:
     """Near miss: it was committed later."""

@@ -340,11 +340,15 @@ def _state_losses(
     isr_history = IsrHistory(record.leaders, settings.min_insync_replicas)
     losses = replica_losses(isr_history, faults, fencing)
     lasting = IntervalIndex((loss.from_ns, loss.back_ns, loss) for loss in losses)
-    terms = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
-    for before, row in pairwise(terms):
+    firsts = first_of_each_epoch(record.leaders)
+    terms = [(number, row) for number, row in enumerate(firsts) if has_leader(row)]
+    for (number_before, before), (number, row) in pairwise(terms):
         at_ns = row["at_ns"]
+        unbroken = row["leader_epoch"] - before["leader_epoch"] == number - number_before
+        leader = row["leader"] if unbroken and isr_history.exact else None
         for lost in state_losses_at(isr_history, [*lasting.overlapping(at_ns, at_ns)], at_ns):
-            cause = _state_loss(partition, record, row, before, lost, settings)
+            known = replace(lost, leader=leader)
+            cause = _state_loss(partition, record, row, before, known, settings)
             if cause is not None:
                 yield cause
 

@@ -71,12 +71,14 @@ class ReplicaLoss:
 class StateLoss:
     """Replicas of a partition that lacked records at the same time.
 
-    in_sync, eligible: the replicas right before the last loss, or until its node was back.
+    in_sync, eligible: the replicas right before the last loss, or until its node was back. leader:
+    who led next; None if an earlier leader may be missing in the record, or who was in sync.
     """
 
     losses: tuple[ReplicaLoss, ...]
     in_sync: frozenset[int]
     eligible: frozenset[int]
+    leader: int | None = None
 
     @property
     def first_ns(self) -> int:
@@ -93,14 +95,18 @@ class StateLoss:
         )
 
     def all_copies_lost(self, settings: Settings) -> AllCopiesLost | None:
-        """Return why acks=all does not protect earlier writes; None when it does."""
+        """Return why acks=all does not protect earlier writes; None when it does.
+
+        Power that others lost takes nothing from a leader that was in sync or eligible and kept
+        its records: it has all that was acknowledged, and the others follow it.
+        """
         gone = self.gone(settings)
         damaged = {loss.node for loss in self.losses if loss.lost is LostState.DISK}
         standing = self.in_sync - gone
         if settings.eligible_leader_replicas:
             standing |= self.eligible - gone
         least = settings.min_insync_replicas
-        if least > 1 and len(gone - damaged) >= least:
+        if least > 1 and len(gone - damaged) >= least and self.leader not in standing:
             return AllCopiesLost.POWER
         if not gone or standing:
             return None
@@ -143,13 +149,15 @@ class _IsrState:
 
 
 class IsrHistory:
-    """The in-sync replicas and the eligible leader replicas of a partition, over time."""
+    """The in-sync replicas and the eligible leader replicas of a partition, over time. exact: the
+    controller said so; what nodes say when they are asked is late."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], min_isr: int) -> None:
         """rows: kind leader of one partition. Rows with partition epochs come from the controller
         and are complete; without any of them, the polled rows count."""
         with_isr = [row for row in rows if row["isr"] is not None]
         exact = [row for row in with_isr if row["partition_epoch"] is not None]
+        self.exact = bool(exact)
         self._steps: list[_IsrState] = []
         before: frozenset[int] = frozenset()
         eligible: frozenset[int] = frozenset()

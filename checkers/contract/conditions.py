@@ -184,7 +184,8 @@ LEADER_LOST_POWER: Final = Condition(
 )
 ENOUGH_LOST_POWER: Final = Condition(
     "min.insync.replicas=m with m of 2 or more, no flush before the acknowledgement, and m or more "
-    "in-sync or eligible replicas lost power at the same time",
+    "in-sync or eligible replicas lost power at the same time, and the next leader is not known to "
+    "be another one of them",
     lambda c: c.all_copies_lost is AllCopiesLost.POWER,
 )
 LAST_LOST_POWER: Final = Condition(

@@ -13,7 +13,8 @@ from checkers.history.recorded_faults import (
 )
 from checkers.history.settings import FOREVER_NS
 from nemesis import hosts
-from tests.support.histories.story import ONE, S, Story, healthy
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.story import ALL, ONE, S, Story, healthy
 
 
 def learnt(story: Story, topic: str) -> list[Cause]:
@@ -159,3 +160,22 @@ def test_late_polls_do_not_move_an_election() -> None:
         engine.close()
     (election,) = [c for c in causes if c.topic == ONE and c.kind is CauseKind.ELECTION]
     assert election.elected_ns == 10 * S
+
+
+def next_leaders(story: Story) -> set[int | None]:
+    """Who led next after the losses of state of the topic, as far as that counts."""
+    return {cause.lost.leader for cause in learnt(story, ALL) if cause.lost is not None}
+
+
+def test_next_leader_after_a_loss_counts_only_where_the_record_is_whole() -> None:
+    """No epoch may be missing before it, and the controller must have said who was in sync."""
+    story = ALL_GOLDEN["leader_that_kept_its_records_leads_again_without_one"].story()
+    assert next_leaders(story) == {1}
+    for row in story.cluster:
+        row.pop("partition_epoch", None)
+    assert next_leaders(story) == {None}
+    story = ALL_GOLDEN["leader_that_kept_its_records_leads_again_without_one"].story()
+    for row in story.cluster:
+        if row["kind"] == "leader" and row["leader_epoch"] == 1:
+            row["leader_epoch"] = 2
+    assert next_leaders(story) == {None}

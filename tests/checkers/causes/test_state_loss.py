@@ -1,5 +1,6 @@
 """Who lost what together, and how much it takes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,11 +49,20 @@ def together(losses: dict[int, LostState], in_sync: set[int], eligible: set[int]
     )
 
 
+def then_led_by(leader: int, lost: StateLoss) -> StateLoss:
+    """The same, and who led next is known."""
+    return replace(lost, leader=leader)
+
+
 def settings(min_isr: int = 2, *, flush: bool = False, elr: bool = True) -> Settings:
     """Of an acks=all topic."""
     return Settings(
         acks=-1, min_insync_replicas=min_isr, flush_before_ack=flush, eligible_leader_replicas=elr
     )
+
+
+THREE = together({1: POWER, 2: POWER}, {1, 2, 3}, set())
+"""Two of three in-sync replicas lost power."""
 
 
 @pytest.mark.parametrize(
@@ -73,6 +83,15 @@ def settings(min_isr: int = 2, *, flush: bool = False, elr: bool = True) -> Sett
         (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(), AllCopiesLost.DISKS),
         (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(flush=True), None),
         (together({1: DISK}, {1}, {2}), settings(), None),
+        (then_led_by(3, THREE), settings(), None),
+        (then_led_by(1, THREE), settings(), AllCopiesLost.POWER),
+        (then_led_by(4, THREE), settings(), AllCopiesLost.POWER),
+        (then_led_by(3, together({1: POWER, 2: POWER}, {1}, {2, 3})), settings(), None),
+        (
+            then_led_by(3, together({1: POWER, 2: POWER}, {1}, {2, 3})),
+            settings(elr=False),
+            AllCopiesLost.POWER,
+        ),
     ],
 )
 def test_acks_all_protects_unless_all_copies_may_be_lost(

@@ -25,6 +25,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     real_time,
     replicas,
     retention,
+    standing_leaders,
     state_losses,
     transaction_order,
     transactions,

@@ -6,7 +6,8 @@ A permission to lose a write holds only where its cause is recorded. The causes 
   final log, at some offset. The old leader discarded its records at or above that offset (KIP-101,
   KIP-279). The old leader may acknowledge acks=1 writes until it learns of the election, so the
   election explains losses until that moment: the first time the node itself reported the new epoch,
-  else the end of the fault that kept the node from learning, else the election.
+  else the end of the fault that kept the node from learning, else the election. A process that a
+  fault ended accepts nothing more, and the next one begins no term without a new epoch.
   Elections after the final read (of a shutdown, say) explain nothing.
 - a *state loss*: in-sync replicas lost state (unflushed data, a disk), and the next leader, perhaps
   one of them, began its epoch at some offset. It explains losses of writes before the first loss.
@@ -92,6 +93,7 @@ class Causes:
             ("elected_ns", pa.int64()),
             ("until_ns", pa.int64()),
             ("others_until_ns", pa.int64()),
+            ("dead_from_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
             ("felt_until_ns", pa.int64()),
@@ -199,11 +201,44 @@ def _elections(
             cause = _election(partition, record, faults, row, deposed, previous or deposed, before)
             if cause is not None:
                 unbroken = row["leader_epoch"] - deposed["leader_epoch"] == number - deposed_index
-                yield replace(cause, others_until_ns=cause.elected_ns) if unbroken else cause
+                yield _unbroken(cause, record, faults, deposed) if unbroken else cause
         previous = lasts[row["leader_epoch"]]
         if elected:
             deposed = previous if has_leader(previous) else row
             deposed_index = number
+
+
+def _unbroken(
+    cause: Cause,
+    record: PartitionLeadership,
+    faults: IntervalIndex[Fault],
+    deposed: Mapping[str, Any],
+) -> Cause:
+    """Return the cause with what follows if nobody else led between the two leaders."""
+    dead_from_ns = _dead_from_ns(record, faults, deposed, cause.until_ns or 0)
+    return replace(cause, others_until_ns=cause.elected_ns, dead_from_ns=dead_from_ns)
+
+
+def _dead_from_ns(
+    record: PartitionLeadership,
+    faults: IntervalIndex[Fault],
+    deposed: Mapping[str, Any],
+    until_ns: int,
+) -> int | None:
+    """Return from when on the deposed leader cannot have accepted anything, nor an earlier leader
+    that did not know of its term: its process knew of the term, and then a fault ended it. A broker
+    that starts again leads in no epoch from before its start (KIP-631). See `Cause`."""
+    node, epoch = deposed["leader"], deposed["leader_epoch"]
+    knew_ns = record.knew_at_ns(node, epoch)
+    others_ns = record.knew_all_by_ns(epoch, node)
+    if knew_ns is None or others_ns is None:
+        return None
+    ends_ns = [
+        fault.effective_ns
+        for fault in faults.overlapping(knew_ns, until_ns)
+        if fault.keeps_down and node in fault.aimed and fault.effective_ns >= knew_ns
+    ]
+    return max(min(ends_ns), others_ns) + SLACK_NS if ends_ns else None
 
 
 def _election(

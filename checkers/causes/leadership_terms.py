@@ -78,6 +78,13 @@ class PartitionLeadership:
         """Whether the node had led in an epoch before this one."""
         return self._first_led.get(node, epoch) < epoch
 
+    def knew_all_by_ns(self, epoch: int, but: int) -> int | None:
+        """Return by when all nodes that had led before this epoch, but one, were seen to know it,
+        or a later one; None if one of them never was."""
+        others = (n for n, first in self._first_led.items() if first < epoch and n != but)
+        known = [self.knew_at_ns(node, epoch) for node in others]
+        return None if None in known else max(filter(None, known), default=0)
+
     def led_before_ns(self, epoch: int) -> int:
         """Return since when the leader led whose records are right before the start of this epoch
         in the final log; 0 without such a leader, or if the start was not read."""

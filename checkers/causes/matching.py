@@ -41,8 +41,9 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 
     Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
     offset, or after which nothing of the old leader's terms is left. The old leader must be able to
-    have answered when the operation began. Among these elections count the first one of which the
-    final log has records, and those before it, of which the final log has none.
+    have answered when the operation began; an acks=1 write it answered while its process lived.
+    Among these elections count the first one of which the final log has records, and those before
+    it, of which the final log has none.
 
     Best cause: acks=all writes and reads are explained best by the strongest cause, because a
     deposed leader can have answered neither. An acks=1 write is explained best by a loss of its own
@@ -115,8 +116,11 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
     until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
         F.col("until_ns")
     )
+    # What a reader got may have been waiting in the reader for long.
+    lived = (F.col("acks") != F.lit(1)) | (F.col("invoke_ns") <= F.col("dead_from_ns"))
     return (
         F.col("offset").isNotNull()
+        & F.coalesce(lived, F.lit(True))
         & (beyond | F.coalesce(vanished, F.lit(False)))
         & (was_there_ns <= until_ns)
         & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))

@@ -14,6 +14,7 @@ POWER_LOSSES = ("power-loss", "machine-power-loss")
 DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
 WHOLE_DISKS = ("disk.lost",)
 """Faults that remove everything from a disk, the metadata log included."""
+_KEEPING_DOWN = ("kill", *POWER_LOSSES, *DISK_FAULTS)
 NOT_INJECTED = "not injected"
 """How the error of a fault without any effect begins."""
 _CLOCKS = "clock."
@@ -91,6 +92,11 @@ class Fault:
     def ends_processes(self) -> bool:
         """Whether requests that waited before the fault are gone after it."""
         return self.of_process or self.kind in POWER_LOSSES
+
+    @property
+    def keeps_down(self) -> bool:
+        """Whether no process of the nodes runs once the effect is proven, until the heal."""
+        return self.kind in _KEEPING_DOWN
 
     @property
     def of_process(self) -> bool:

@@ -250,13 +250,15 @@ def _newest(row: Row) -> tuple[int, int, int]:
 
 
 def elections(story: Story, topic: str) -> list[tuple[int, int, int, int]]:
-    """(start offset, elected_ns, until_ns, deposed node) of every change of leadership."""
+    """(start offset, elected_ns, until_ns, deposed node) of every change of leadership. A node that
+    was killed in its term accepted nothing more, nor one that had led before and knew the term."""
     rows = [r for r in story.cluster if r["kind"] == "leader" and r["topic"] == topic]
     first: dict[int, Row] = {}
     for row in sorted(rows, key=lambda r: (r["leader_epoch"], r["at_ns"])):
         first.setdefault(row["leader_epoch"], row)
     starts = [r for r in story.cluster if r["kind"] == "epoch" and r["topic"] == topic]
     found = []
+    views = [r for r in story.cluster if r["kind"] == "view" and r["topic"] == topic]
     for before, after in itertools.pairwise(first.values()):
         if before["leader"] == after["leader"]:
             continue
@@ -267,5 +269,18 @@ def elections(story: Story, topic: str) -> list[tuple[int, int, int, int]]:
             and r["leader_epoch"] >= after["leader_epoch"]
         ]  # fmt: skip
         until = max(min(learned), after["at_ns"]) + S // 4
+        epoch = before["leader_epoch"]
+        led = {r["leader"] for r in first.values() if r["leader_epoch"] <= epoch}
+        knew = {
+            node: min((r["at_ns"] for r in views
+                       if r["node"] == node and r["leader_epoch"] >= epoch), default=1 << 62)
+            for node in led
+        }  # fmt: skip
+        mine = knew.pop(before["leader"])
+        for fault in story.faults:
+            struck = json.loads(fault["targets"])["nodes"] == [before["leader"]]
+            died = fault["effective_ns"]
+            if struck and fault["fault"] == "kill" and mine <= died and died - S // 10 <= until:
+                until = min(until, max(died, *knew.values(), 0) + 2 * S)
         found.append((start, after["at_ns"], until, before["leader"]))
     return found

@@ -8,6 +8,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     consumers,
     contradictions,
     copies,
+    dead_leaders,
     deliveries,
     ended_transactions,
     group_topics,

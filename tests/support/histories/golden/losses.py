@@ -47,7 +47,8 @@ def acks_1_loses_a_long_tail(s: Story) -> None:
 
 @golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="noticed by 15.000 s")
 def acks_1_loses_to_a_zombie(s: Story) -> None:
-    """Node 1 did not know until 15 s that it was deposed, and acknowledged at 14.9 s."""
+    """Node 1 was paused, acknowledged at 14.9 s, and knew at 15 s that it was deposed."""
+    s.faults[0].update(fault="pause", label="pause node 1")
     s.send(ONE, 99, 12, 14.9)
 
 

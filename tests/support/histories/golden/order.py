@@ -146,7 +146,7 @@ def two_producers_interleave(s: Story) -> None:
 @golden("VALID", {("lost-write", "tail"): (P, 1)})
 def lost_send_had_a_higher_offset(s: Story) -> None:
     """Near miss of a reordering: the earlier send has no place in the log any more."""
-    s.send(ONE, 98, 24, 14.5)
+    s.send(ONE, 98, 24, 9.5)
     s.send(ONE, 99, 20, 20.0)
     s.read_in_the_end(ONE, 20, v(ONE, 99))
 

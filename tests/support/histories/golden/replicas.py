@@ -169,7 +169,7 @@ def _lost_its_only_record(s: Story) -> None:
     """Node 1 acknowledged a record with acks=1 that node 2, the next leader, does not have. Nodes 2
     and 3 have a directory without records."""
     _second_partition(s, ONE, end=0)
-    s.send(ONE, 21, 0, 12, partition=1)
+    s.send(ONE, 21, 0, 9.4, partition=1)
     for row in [r for r in s.cluster if r["topic"] == ONE and r["leader_epoch"] == 1]:
         moved = {"start_offset": 0} if row["kind"] == "epoch" else {"at_ns": row["at_ns"] + 10 * S}
         s.cluster.append({**row, **moved, "partition": 1})

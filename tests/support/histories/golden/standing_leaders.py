@@ -7,7 +7,7 @@ from tests.support.histories.golden.state_losses import LOST, led, taken, wiped
 from tests.support.histories.story import ALL, S, Story
 
 
-@golden("INVALID", {LOST: (F, 1)}, cause="Node 1, in sync, kept all records")
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync, kept all records")
 def leader_that_kept_its_records_leads_again_without_one(s: Story) -> None:
     """Both followers lost power; what node 1 leads without, it had itself."""
     wiped(s)
@@ -15,7 +15,7 @@ def leader_that_kept_its_records_leads_again_without_one(s: Story) -> None:
     taken(s, 2, 3)
 
 
-@golden("INVALID", {LOST: (F, 1)}, cause="Nodes 1, 2, 3, in sync, kept all records")
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync, kept all records")
 def follower_that_kept_its_records_leads_without_one(s: Story) -> None:
     """Two of five lost power, the leader was killed, and node 2 was in sync."""
     wiped(s)

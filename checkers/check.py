@@ -17,7 +17,6 @@ from checkers import expectations
 from checkers.causes import programs
 from checkers.causes.cause import Cause
 from checkers.causes.coordinators import partition_of
-from checkers.causes.retention import Removal
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED, BELOW_COMMIT
 from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
@@ -261,7 +260,7 @@ def _anomaly(
     start = frames.log_starts.get((topic, partition)) if group["aspect"] == PREFIX else None
     whole_run = frames.settings(topic)
     removal = None if start is None else start.removal(whole_run)
-    if start is not None and removal is not Removal.TOO_EARLY:
+    if start is not None and removal is not None and not removal.too_early:
         text = start.text(whole_run)
     settings = _settings(frames, kind, kept[0], cause, examples)
     settings = of_group(settings, frames.plan, group["group"])

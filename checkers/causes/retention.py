@@ -30,11 +30,17 @@ class Removal(StrEnum):
     BY_A_SHIFTED_CLOCK = "by age, by a clock that a fault had shifted"
     NOT_RECORDED = "not recorded"
     TOO_EARLY = "too early"
+    NEVER_DUE = "too early, whichever of them it was"
+
+    @property
+    def too_early(self) -> bool:
+        """Whether retention forbids it."""
+        return self in (Removal.TOO_EARLY, Removal.NEVER_DUE)
 
     @property
     def allowed(self) -> bool:
         """Whether retention allows it."""
-        return self not in (Removal.NOT_RECORDED, Removal.TOO_EARLY)
+        return self is not Removal.NOT_RECORDED and not self.too_early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,7 @@ class LogStart:
     read_ns: int
     truncated: bool = False
     shifted_ns: int = 0
+    in_files: bool = False
 
     @property
     def once_bytes(self) -> int:
@@ -80,7 +87,8 @@ class LogStart:
             return Removal.BY_AGE if age_left_ns < 0 else Removal.BY_A_SHIFTED_CLOCK
         if by_size and (self.left_bytes is None or self.truncated):
             return Removal.NOT_RECORDED
-        return Removal.TOO_EARLY
+        due = by_age and age_ns - SLACK_NS - self.read_ns < self.shifted_ns
+        return Removal.NEVER_DUE if self.in_files and not due else Removal.TOO_EARLY
 
     def text(self, settings: Settings) -> str:
         """Return the reason for people."""
@@ -108,6 +116,6 @@ class LogStart:
                 )
             case Removal.NOT_RECORDED:
                 why = "the record does not show whether retention allowed that"
-            case Removal.TOO_EARLY:
+            case Removal.TOO_EARLY | Removal.NEVER_DUE:
                 why = "too early for retention.ms and for retention.bytes"
         return f"The records below offset {self.offset} were removed: {why}."

@@ -85,9 +85,12 @@ class Context(Settings):
 
     @property
     def leader_replaced(self) -> bool:
-        """Another replica became leader, in time to explain the loss."""
+        """Another replica became leader, in time to explain the loss. No leader change removes the
+        beginning of a log that retention had to leave."""
         cause = self.cause
         if cause is None or cause.kind is not CauseKind.ELECTION:
+            return False
+        if self.removal is Removal.NEVER_DUE:
             return False
         return cause.leader is None or cause.leader != cause.deposed
 

@@ -57,6 +57,7 @@ def log_starts(
     for known in (
         removed.select(*TP, "newest_ns"),
         _left_bytes(engine, cut, removed, replicas, replica_ends),
+        replica_ends.groupBy(*TP).agg(F.min("start_offset").alias("least_kept")),
         _once_ends(engine, sends),
         _epochs(engine, cluster),
     ):
@@ -73,6 +74,7 @@ def log_starts(
             read_ns=row["read_ns"],
             truncated=(row["epochs"] or 0) > 1,
             shifted_ns=shifts.get((row["topic"], row["partition"]), 0),
+            in_files=row["least_kept"] is not None and row["least_kept"] >= row["log_start"],
         )
         for row in engine.rows(found)
     }

@@ -174,6 +174,40 @@ def retention_hides_where_an_epoch_began(s: Story) -> None:
     configs(s, ONE, retention_ms=40_000)
 
 
+def _begins_at_an_epoch(s: Story) -> None:
+    """The log of the acks=1 topic starts with the record at 12; leaders report that epoch 1 starts
+    there. Nobody had polled what is gone, and node 1 may have accepted all of it."""
+    s.faults[0].update(fault="pause", label="pause node 1")
+    s.history = [r for r in s.history if r["f"] != "poll" or r["topic"] != ONE]
+    s.poll(ONE, 17, {offset: v(ONE, offset + 1) for offset in range(12, 20)})
+    s.rows("assign", ONE)[0]["offset"] = 12
+    _remove_first(s, ONE, 12)
+    for row in s.cluster:
+        if (row["topic"], row["kind"], row["leader_epoch"]) == (ONE, "epoch", 1):
+            row["start_offset"] = 12
+
+
+@golden("INVALID", {("lost-write", "prefix"): (F, 12)}, because="no new leader that could have")
+def retention_is_never_due_and_a_leader_was_replaced(s: Story) -> None:
+    """An election cuts the end of a log, and not its beginning."""
+    _begins_at_an_epoch(s)
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, 12)}, cause="as leader at 10.000 s")
+def retention_was_due_for_others_and_a_leader_was_replaced(s: Story) -> None:
+    """Near miss: the older ones may have been removed, and the younger ones by the election."""
+    _begins_at_an_epoch(s)
+    _configs(s, ONE, retention_ms=58_000)
+
+
+@golden("VALID", {("lost-write", "prefix"): (P, 12)}, cause="as leader at 10.000 s")
+def log_begins_before_what_readers_get(s: Story) -> None:
+    """Near miss: the files have what is no record of the run, in place of what an election cut."""
+    files, ends = [*s.replicas], [{**row} for row in s.replica_ends]
+    _begins_at_an_epoch(s)
+    s.replicas, s.replica_ends = files, ends
+
+
 @golden("UNKNOWN", dict.fromkeys(BOTH, (U, GONE)))
 def retention_by_size_without_files(s: Story) -> None:
     """Nobody knows how many bytes are left."""

@@ -202,7 +202,12 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     """
     F = frames.engine.functions
     found = with_delays(frames, frames.engine.materialize(_mark_sent_twice(frames, found)))
-    counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
+    # Only of these is it known when they can have begun: see `leadership.two_leaders`.
+    leaders = F.when(F.col("kind") == F.lit("two-leaders"), F.col("complete_ns"))
+    by_group = found.groupBy(*GROUP)
+    counts = frames.engine.rows(
+        by_group.agg(F.count(F.lit(1)).alias("count"), F.min(leaders).alias("first_end_ns"))
+    )
     if not counts:
         return ()
     keys = ("invoke_ns", "op", "offset", "value", "other_op", "other_offset", "node")
@@ -273,7 +278,7 @@ def _anomaly(
         cause_recorded=not unread,
         state_lost=frames.state_losses.certain(*kept),
         state_loss_uncertain=frames.state_losses.possible(*kept),
-        quorum_lost=frames.state_losses.quorum,
+        quorum_lost=frames.state_losses.quorum_before(group["first_end_ns"]),
         zookeeper_lost=frames.sources.run_file.zookeeper_lost_or_discarded,
         settled=settled,
         removal=removal,

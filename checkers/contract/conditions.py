@@ -59,9 +59,9 @@ class Context(Settings):
     a cause if there was one. (Leaders are recorded. For an anomaly that is explained by its offset,
     the final leader epochs are recorded too, and nothing contradicts them.) state_lost: a fault of
     the run made a node lose state for good. state_loss_uncertain: such a fault began, and its
-    result is not recorded. quorum_lost: at some time of the run a majority of the voters lacked
-    their disks at once. zookeeper_lost: ZooKeeper lost transactions, or discarded some that it
-    may have acknowledged.
+    result is not recorded. quorum_lost: a majority of the voters lacked their disks at once, before
+    the anomaly was over, or at any time if it is not known when that was. zookeeper_lost: ZooKeeper
+    lost transactions, or discarded some that it may have acknowledged.
     settled: all replicas were in sync again. removal: why the records below the start of the final
     log are gone, for an anomaly that is about one of them. requests_delayed: a fault may have made
     a request late that changed the outcome of this very transaction.

@@ -37,17 +37,26 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     as the leader (node, other_op: the second one). aspect unelected: one node answered as the
     leader of an epoch, and all nodes that name its leader name another one. aspect wrote: the files
     of two nodes have different batches of one epoch at one offset, so two leaders wrote them.
+
+    complete_ns: the last claim; null if the time of a claim is not known. Once the quorum has lost
+    its data, its log begins anew, so its records are not dated by what was seen of it before.
     """
     F = frames.engine.functions
-    named = frames.cluster.where(
+    rows = frames.cluster.where(
         F.col("kind").isin("leader", "view", "quorum") & (F.col("leader") >= F.lit(0))
-    ).select(*TP, "leader_epoch", "leader", "at_ns")
+    )
+    until_ns = F.col("at_ns")
+    if frames.state_losses.quorum_before(None):
+        told = F.coalesce(F.col("source"), F.lit("")) != F.lit(METADATA_LOG)
+        until_ns = F.when(told, until_ns)
+    named = rows.select(*TP, "leader_epoch", "leader", "at_ns", until_ns.alias("until_ns"))
     yield from _two_in_one_epoch(frames, named, "told")
     columns = [
         *TP,
         "leader_epoch",
         F.col("node").alias("leader"),
         F.col("invoke_ns").alias("at_ns"),
+        F.col("complete_ns").alias("until_ns"),
     ]
     answered = frames.acked.select(*columns).unionByName(frames.watermark_rows.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
@@ -77,7 +86,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
 
 
 def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Frame]:
-    """claims: topic, partition, leader_epoch, leader, at_ns."""
+    """claims: topic, partition, leader_epoch, leader, at_ns, until_ns (null if unknown)."""
     F = frames.engine.functions
     by_epoch = _by_epoch(frames, claims)
     two = frames.none_if_empty(by_epoch.where(F.col("node") < F.col("other_node")))
@@ -93,14 +102,15 @@ def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Fr
 
 def _by_epoch(frames: Frames, claims: Frame) -> Frame:
     """Return topic, partition, leader_epoch, node and other_node (the least and the greatest leader
-    of the epoch by these claims), invoke_ns and complete_ns (the first and the last claim)."""
+    of the epoch by these claims), invoke_ns and complete_ns (when the first and the last claim were
+    made; null if that of a claim is not known)."""
     F = frames.engine.functions
     known = claims.where(F.col("leader_epoch").isNotNull() & F.col("leader").isNotNull())
     return known.groupBy(*TP, "leader_epoch").agg(
         F.min("leader").alias("node"),
         F.max("leader").alias("other_node"),
         F.min("at_ns").alias("invoke_ns"),
-        F.max("at_ns").alias("complete_ns"),
+        F.when(F.count("until_ns") == F.count(F.lit(1)), F.max("until_ns")).alias("complete_ns"),
     )
 
 
@@ -110,7 +120,10 @@ def _unelected(frames: Frames, named: Frame, answered: Frame) -> Iterator[Frame]
     F = frames.engine.functions
     single = F.col("node") == F.col("other_node")
     epochs = [*TP, "leader_epoch"]
-    leaders = _by_epoch(frames, named).where(single).select(*epochs, F.col("node").alias("leader"))
+    leaders = _by_epoch(frames, named).where(single)
+    leaders = leaders.select(
+        *epochs, F.col("node").alias("leader"), F.col("complete_ns").alias("named_ns")
+    )
     mine = _by_epoch(frames, answered).where(single).drop("other_node")
     pairs = mine.join(frames.engine.materialize(leaders), on=epochs, how="inner")
     wrong = frames.none_if_empty(pairs.where(F.col("node") != F.col("leader")))
@@ -120,6 +133,9 @@ def _unelected(frames: Frames, named: Frame, answered: Frame) -> Iterator[Frame]
             wrong,
             kind=F.lit("two-leaders"),
             aspect=F.lit("unelected"),
+            complete_ns=F.when(
+                F.col("named_ns").isNotNull(), F.greatest("named_ns", "complete_ns")
+            ),
             detail=_in_epoch(frames, "node", "leader"),
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from checkers.causes.cause import SLACK_NS
 from checkers.causes.quorum_loss import read_quorum_losses
 from checkers.engines.engine import Engine, Frame
 from checkers.history.history import METADATA_TOPIC, TP
@@ -40,9 +41,16 @@ class StateLosses:
         return self._was_on(topic, partition, frozenset().union(*doubtful))
 
     @cached_property
-    def quorum(self) -> bool:
-        """Whether a majority of the metadata quorum's voters ever lacked its disks."""
-        return bool(read_quorum_losses(self._engine, self._cluster, self._known))
+    def quorum_from_ns(self) -> int | None:
+        """When a majority of the metadata quorum's voters first began to lack its disks; None if it
+        never did."""
+        losses = read_quorum_losses(self._engine, self._cluster, self._known)
+        return min((loss.from_ns for loss in losses), default=None)
+
+    def quorum_before(self, at_ns: int | None) -> bool:
+        """Whether a majority lacked its disks by this moment; None: at any time."""
+        from_ns = self.quorum_from_ns
+        return from_ns is not None and (at_ns is None or from_ns - SLACK_NS <= at_ns)
 
     @cached_property
     def metadata_start(self) -> int:

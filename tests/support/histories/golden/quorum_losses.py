@@ -117,3 +117,36 @@ def _lower_end(s: Story) -> None:
     s.watermark(ALL, 18, 9, leader_epoch=1)
     for row in s.rows("poll", ALL):
         row.update(invoke_ns=19 * S, complete_ns=19 * S)
+
+
+LEADERS = ("two-leaders", "told")
+
+
+def _two_lead(s: Story, *, lost_s: float, source: str = "polled") -> None:
+    """Nodes 2 and 3 were named as leaders of epoch 1 by 16 s; then the controllers lose disks."""
+    s.plan["name"] = "one with a quorum of its own"
+    s.faults.clear()
+    voters(s, 0, 1, 2, 3)
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (10, 2, 1, (2, 3)), (12, 3, 1, (2, 3)), (16, 2, 1, (2, 3, 1)))
+    s.cluster[-2]["source"] = source
+    s.cluster = [r for r in s.cluster if r["kind"] != "view" or r["topic"] != ALL]
+    taken(s, 1, 2, fault="disk.lost", by_s=lost_s)
+    s.faults[-1]["healed_ns"] = round((lost_s + 2) * S)
+
+
+@golden("INVALID", {LEADERS: (F, 1)})
+def two_lead_long_before_most_controllers_lose_their_disks(s: Story) -> None:
+    """The controllers have lost nothing yet."""
+    _two_lead(s, lost_s=30)
+
+
+@golden("VALID", {LEADERS: (P, 1)})
+def two_lead_after_most_controllers_lost_their_disks(s: Story) -> None:
+    """Near miss: the second may have been elected by controllers that knew of no first."""
+    _two_lead(s, lost_s=11)
+
+
+@golden("VALID", {LEADERS: (P, 1)})
+def two_lead_in_a_log_that_began_anew(s: Story) -> None:
+    """Near miss: the log says so, and its times are not known since the controllers lost it."""
+    _two_lead(s, lost_s=30, source="metadata-log")

@@ -49,7 +49,9 @@ def _outlasted(frames: Frames, sends: Frame) -> Frame:
     if "aspect" not in sends.columns:
         sends = sends.withColumn("aspect", F.lit(None).cast("string"))
     sends = left_join(sends, frames.read_ends.select(*TP, "read_ns"), on=TP)
-    held_up = F.lit(frames.first_delay_ns) <= F.col("read_ns")
+    invoked, completed = F.col("invoke_ns"), F.col("complete_ns")
+    spans = ((invoked <= F.lit(end)) & (completed >= F.lit(start)) for start, end in frames.delays)
+    held_up = functools.reduce(operator.or_, spans, F.lit(False))
     over = (F.col("type") == F.lit("ok")) & ~F.coalesce(held_up, F.lit(False))
     until = F.when(over, F.col("complete_ns")).otherwise(F.col("read_ns"))
     lasted = until - F.col("invoke_ns") >= F.lit(remembered_ns(frames))

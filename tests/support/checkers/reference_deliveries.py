@@ -68,6 +68,8 @@ def _skipped(
         sends = [r for r in history if r["f"] == "send" and r["value"] in values]
         if sends and min(r["invoke_ns"] for r in sends) > after:
             continue  # the log was cut before it was sent
+        if any(r.get("txn") and r["type"] != "ok" for r in sends):
+            continue  # it may be aborted
         how = {r["how"] for r in owned if before <= r["until"] <= after}
         ended = {r["client"] for r in history if r["f"] == "end"}
         cut = [

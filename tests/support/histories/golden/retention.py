@@ -181,7 +181,7 @@ def _begins_at_an_epoch(s: Story) -> None:
     s.history = [r for r in s.history if r["f"] != "poll" or r["topic"] != ONE]
     s.poll(ONE, 17, {offset: v(ONE, offset + 1) for offset in range(12, 20)})
     s.rows("assign", ONE)[0]["offset"] = 12
-    _remove_first(s, ONE, 12)
+    remove_first(s, ONE, 12)
     for row in s.cluster:
         if (row["topic"], row["kind"], row["leader_epoch"]) == (ONE, "epoch", 1):
             row["start_offset"] = 12
@@ -197,7 +197,7 @@ def retention_is_never_due_and_a_leader_was_replaced(s: Story) -> None:
 def retention_was_due_for_others_and_a_leader_was_replaced(s: Story) -> None:
     """Near miss: the older ones may have been removed, and the younger ones by the election."""
     _begins_at_an_epoch(s)
-    _configs(s, ONE, retention_ms=58_000)
+    configs(s, ONE, retention_ms=58_000)
 
 
 @golden("VALID", {("lost-write", "prefix"): (P, 12)}, cause="as leader at 10.000 s")

@@ -44,14 +44,18 @@ WITHOUT_A_FORM = {
 
 WITHOUT_END = ["transaction_is_torn", "transaction_is_torn_nobody_knows_where"]
 KEYED = [
+    "another_record_is_at_an_acknowledged_offset_that_was_superseded",
     "compacted_topic_has_a_refused_write",
     "compacted_topic_has_what_nobody_wrote",
     "compaction_swaps_two_offsets",
+    "idempotent_producer_writes_a_key_twice",
     "key_is_beyond_the_final_read",
+    "older_write_of_a_key_is_the_last_one",
     "pass_goes_back",
     "pass_is_given_a_refused_write",
     "pass_is_given_what_nobody_wrote",
     "passes_are_given_different_records_at_one_offset",
+    "producer_of_a_key_expires_while_it_sends_again",
     "record_of_a_compacted_topic_is_damaged",
 ]
 READ_WHILE_OPEN = [

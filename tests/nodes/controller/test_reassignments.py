@@ -124,6 +124,15 @@ def test_a_cancellation_that_would_lose_the_leader_is_refused(cluster: Cluster) 
     assert cluster.partition().leader == node(4)
 
 
+def only_an_added_replica_is_left(cluster: Cluster) -> None:
+    """Nodes 4 and 5 are added; 4 alone is in sync, and 1 is back without all that it had."""
+    reassign(cluster, 4, 5)
+    cluster.alter(1, [1, 2, 3, 4])
+    cluster.lose(2, 3)
+    cluster.lose(1)
+    cluster.register(1, incarnation=11)
+
+
 @pytest.mark.parametrize(("replacement", "allowed"), [((), False), ((6, 2), False), ((), True)])
 def test_added_replicas_that_alone_have_what_is_committed_stay(
     replacement: tuple[int, ...], *, allowed: bool
@@ -133,11 +142,7 @@ def test_added_replicas_that_alone_have_what_is_committed_stay(
     """
     cluster = Cluster(brokers=6, min_isr=2, unclean=allowed)
     cluster.create("t", nodes(1, 2, 3))
-    reassign(cluster, 4, 5)
-    cluster.alter(1, [1, 2, 3, 4])
-    cluster.lose(2, 3)
-    cluster.lose(1)
-    cluster.register(1, incarnation=11)
+    only_an_added_replica_is_left(cluster)
     cluster.beat(1)
     before = cluster.partition()
     assert (before.leader, before.isr, before.elr) == (node(4), nodes(4), ())
@@ -152,11 +157,7 @@ def test_leaderless_partition_keeps_an_added_replica_that_alone_is_eligible(
     cluster: Cluster,
 ) -> None:
     """Its log would be removed when it is back, with the only copy of what was committed."""
-    reassign(cluster, 4, 5)
-    cluster.alter(1, [1, 2, 3, 4])
-    cluster.lose(2, 3)
-    cluster.lose(1)
-    cluster.register(1, incarnation=11)
+    only_an_added_replica_is_left(cluster)
     cluster.lose(4)
     before = cluster.partition()
     assert (before.leader, before.isr, before.elr) == (NO_NODE, (), nodes(4))

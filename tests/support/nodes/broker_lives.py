@@ -44,6 +44,20 @@ CONFIG, _ = load_config(
 )
 
 
+def new_topic(name: str, topic_id: UUID) -> tuple[MetadataRecord, ...]:
+    """The records of a topic with one partition, which this broker leads."""
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=(HERE, OTHER),
+        isr=(HERE, OTHER),
+        leader=HERE,
+        leader_epoch=Epoch(0),
+        partition_epoch=0,
+    )
+    return TopicRecord(name=name, topic_id=topic_id), partition
+
+
 def silence_deaths() -> None:
     """Silence errors of tasks that crash first: the next operation crashes too, and is seen."""
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
@@ -72,18 +86,7 @@ class BrokerLife:
         self.topics += 1
         topic_id = UUID(int=self.topics)
         self.states[topic_id] = [State()]
-        self.change(
-            TopicRecord(name=name, topic_id=topic_id),
-            PartitionRecord(
-                partition_id=0,
-                topic_id=topic_id,
-                replicas=(HERE, OTHER),
-                isr=(HERE, OTHER),
-                leader=HERE,
-                leader_epoch=Epoch(0),
-                partition_epoch=0,
-            ),
-        )
+        self.change(*new_topic(name, topic_id))
 
     def delete(self, name: str) -> None:
         topic_id = self.image.topic_ids[name]

@@ -187,8 +187,8 @@ class PartitionReader:
             records = log.read(offset, max(limit, 1), upper, at_least_one=first)
             aborted: Sequence[AbortedTransaction] = ()
             if params.committed_only and log.has_aborted:
-                records = _up_to_bare_marker(log, offset, records)
-                aborted = log.aborted_transactions(offset, _next_offset(records, offset))
+                aborted = _aborted(log, offset, records)
+                records = _up_to_bare_marker(records, aborted)
         except (LogError, OSError):
             return FetchPartitionData(_storage_error(params))
         if params.is_follower:
@@ -240,24 +240,23 @@ class PartitionReader:
         return self._selector.select(replica, params.rack, params.listener, offset, self.image)
 
 
-def _up_to_bare_marker(log: Log, offset: Offset, records: bytes) -> bytes:
-    """`records`, which were read from `offset` on, up to the first marker without a record that
-    ends an aborted transaction. Raises OSError.
+def _aborted(log: Log, offset: Offset, records: bytes) -> Sequence[AbortedTransaction]:
+    """The aborted transactions in `records`, which were read from `offset` on. Raises OSError."""
+    end = max((header.next_offset for _, header in iter_batches(records)), default=offset)
+    return log.aborted_transactions(offset, end)
+
+
+def _up_to_bare_marker(records: bytes, aborted: Sequence[AbortedTransaction]) -> bytes:
+    """`records` up to the first marker without a record that ends an aborted transaction.
 
     Compaction removed its record, and this replica lagged. A consumer does not see that it aborts,
     and would leave out the next transaction of the producer in the same response, too.
     """
-    producers = {
-        each.producer_id for each in log.aborted_transactions(offset, _next_offset(records, offset))
-    }
+    producers = {each.producer_id for each in aborted}
     for at, header in iter_batches(records) if producers else ():
         if header.is_control and not header.record_count and header.producer_id in producers:
             return records[: at + header.size]
     return records
-
-
-def _next_offset(records: bytes, offset: Offset) -> Offset:
-    return max((header.next_offset for _, header in iter_batches(records)), default=offset)
 
 
 def _unknown_follower(partition: FetchPartition) -> ErrorCode:

@@ -12,15 +12,13 @@ from nodes.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionChangeRecord,
-    PartitionRecord,
-    TopicRecord,
 )
 from nodes.replication.partition import Role
 from nodes.server.replicas import backlog
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import batch
-from tests.support.nodes.broker_lives import CONFIG, HERE, OTHER
+from tests.support.nodes.broker_lives import CONFIG, HERE, OTHER, new_topic
 
 ID = UUID(int=1)
 T0 = TopicPartition("t", 0)
@@ -44,23 +42,8 @@ class World:
         await self.manager.recover()
         self.manager.activate()
         self.minimum(2)
-        self.create("t", ID)
+        self.change(*new_topic("t", ID))
         await settled()
-
-    def create(self, name: str, topic_id: UUID) -> None:
-        """A topic with one partition, which the broker leads."""
-        self.change(
-            TopicRecord(name=name, topic_id=topic_id),
-            PartitionRecord(
-                partition_id=0,
-                topic_id=topic_id,
-                replicas=(HERE, OTHER),
-                isr=(HERE, OTHER),
-                leader=HERE,
-                leader_epoch=Epoch(0),
-                partition_epoch=0,
-            ),
-        )
 
     def minimum(self, replicas: int) -> None:
         """Set the topic's min.insync.replicas."""
@@ -100,7 +83,7 @@ def test_leader_commits_alone_only_where_the_minimum_was_lower_at_the_time(
         replica = world.manager.find(T0)
         assert replica is not None
         replica.append(batch(1))
-        world.create("other", UUID(int=2))  # its steps come first
+        world.change(*new_topic("other", UUID(int=2)))  # its steps come first
         if lowered_first:
             world.minimum(1)
         world.isr(HERE)

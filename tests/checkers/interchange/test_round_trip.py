@@ -50,6 +50,7 @@ KEYED = [
     "compaction_swaps_two_offsets",
     "idempotent_producer_writes_a_key_twice",
     "key_is_beyond_the_final_read",
+    "older_offset_of_a_write_holds_another_record",
     "older_write_of_a_key_is_the_last_one",
     "pass_goes_back",
     "pass_is_given_a_refused_write",

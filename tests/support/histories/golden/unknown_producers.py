@@ -1,5 +1,7 @@
 """Later batches that a leader took first because it may not have known the producer."""
 
+import json
+
 from tests.support.histories.golden.base import F, P, golden
 from tests.support.histories.golden.client_epochs import OWN
 from tests.support.histories.golden.compacted import compact, end_at
@@ -289,6 +291,27 @@ def producer_expires_while_it_sends_a_batch_again(s: Story) -> None:
 def producer_sends_a_batch_again_before_it_expires(s: Story) -> None:
     """Near miss: brokers remember it for more than a second longer than the send lasted."""
     _sent_for_8_s(s, 9_001)
+
+
+def _paused_at(s: Story, from_s: int) -> None:
+    """Node 3 is paused for 2 s."""
+    pause = {"fault_id": 1, "fault": "pause", "label": "pause node 3"}
+    at_ns = {"started_ns": from_s * S, "effective_ns": from_s * S, "healed_ns": (from_s + 2) * S}
+    s.faults.append(s.faults[0] | pause | at_ns | {"targets": json.dumps({"nodes": [3]})})
+
+
+@golden("VALID", {("duplicate", "outlasted"): (P, 1)})
+def request_held_up_by_a_fault_arrives_after_its_producer_expired(s: Story) -> None:
+    """The send was over sooner, but one of its requests may have come at any time later."""
+    _sent_for_8_s(s, 20_000)
+    _paused_at(s, 32)
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def fault_after_a_send_holds_up_none_of_its_requests(s: Story) -> None:
+    """Near miss: the send was answered before."""
+    _sent_for_8_s(s, 20_000)
+    _paused_at(s, 42)
 
 
 @golden("VALID", {("duplicate", "outlasted"): (P, 1)})

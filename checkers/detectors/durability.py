@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from checkers.causes.matching import NEIGHBOURS
 from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
-from checkers.detectors.forgotten import with_lost_transactions
+from checkers.detectors.forgotten import since_last_kept, with_lost_transactions
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -51,7 +51,8 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .agg(F.min("other_value").alias("other_value"))
     )
     ends = frames.read_ends.select(*TP, "whole", "reached")
-    caused = with_lost_transactions(frames, frames.with_causes(missing))
+    caused = since_last_kept(frames, frames.with_causes(missing))
+    caused = with_lost_transactions(frames, caused)
     found = left_join(frames.engine.materialize(caused), ends, on=TP)
     found = left_join(found, frames.engine.materialize(bounds), on=TP)
     found = left_join(found, frames.first_offsets.select(*TP, "log_start"), on=TP)

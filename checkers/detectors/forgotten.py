@@ -86,6 +86,45 @@ def with_lost_transactions(frames: Frames, evidence: Frame) -> Frame:
     return joined.withColumn("cause_id", cause).drop("forgotten")
 
 
+def since_last_kept(frames: Frames, missing: Frame) -> Frame:
+    """Return sends that the final log lacks with since_ns: the last earlier send of their
+    transactional id to the partition that is in the final log, else the first earlier one, else the
+    send itself. Only sends of other transactions count.
+
+    A coordinator that lost the latest epochs of a producer gives them again. A broker then takes
+    the first batch of such an epoch for the batch that it has of it, and answers with that offset
+    (KIP-98). After the next batch that it appends it does not.
+
+    missing: op, topic, partition, invoke_ns.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    names = frames.history.where(
+        (F.col("f") == F.lit("send")) & F.col("transactional_id").isNotNull()
+    ).select("op", "txn", "transactional_id")
+    ours = engine.materialize(missing.select("op", *TP).join(names, on="op", how="inner"))
+    if engine.is_empty(ours):
+        return missing
+    place = ["transactional_id", *TP]
+    sends = frames.send_outcomes.select("op", *TP, "invoke_ns", "final_offset")
+    sends = sends.join(names, on="op", how="inner")
+    sends = sends.join(ours.select(*place).distinct(), on=place, how="left_semi")
+    kept_ns = F.when(F.col("final_offset").isNotNull(), F.col("invoke_ns"))
+    transactions = engine.materialize(
+        sends.groupBy(*place, "txn").agg(
+            F.min("invoke_ns").alias("begun_ns"), F.max(kept_ns).alias("kept_ns")
+        )
+    )
+    window = engine.window
+    order = window.partitionBy(*place).orderBy("begun_ns", "txn")
+    before = order.rowsBetween(window.unboundedPreceding, -1)
+    earlier_ns = F.coalesce(F.max("kept_ns").over(before), F.min("begun_ns").over(before))
+    known = engine.materialize(transactions.select(*place, "txn", earlier_ns.alias("earlier_ns")))
+    found = ours.join(known, on=[*place, "txn"], how="inner").select("op", *TP, "earlier_ns")
+    dated = left_join(engine.materialize(missing), engine.materialize(found), on=["op", *TP])
+    since = F.coalesce("earlier_ns", "invoke_ns").alias("since_ns")
+    return dated.select(*missing.columns, since)
+
+
 def with_forgotten_transactions(frames: Frames, reads: Frame) -> Frame:
     """Fill `cause_id` of final reads that a transaction holds up: the coordinator of a transaction
     in the partition may have forgotten it. reads: op, topic, partition, complete_ns."""

@@ -6,7 +6,7 @@ has not says nothing.
 
 from collections.abc import Iterator
 
-from checkers.detectors.compacted import KEY, held, keyed_writes, written
+from checkers.detectors.compacted import KEY, held, keyed_writes
 from checkers.detectors.ordering import as_duplicates
 from checkers.engines.engine import Frame
 from checkers.frames.evidence import evidence
@@ -20,7 +20,8 @@ def keyed_order(frames: Frames) -> Iterator[Frame]:
 
     kind reordered-ack: a write began after another write of the partition was acknowledged
     (other_*), and was acknowledged at a lower offset. Both are in the final log at their
-    acknowledged offsets. If both are of one key, readers keep the older value.
+    acknowledged offsets. If both are of one key, readers keep the older value. Deletions take no
+    part: a tombstone has no value that tells of which deletion of its key it is.
     """
     F = frames.engine.functions
     writes = keyed_writes(frames)
@@ -53,10 +54,9 @@ def _duplicates(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame
 
 def _reordered(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
     F, engine = frames.engine.functions, frames.engine
-    acked = writes.where((F.col("type") == F.lit("ok")) & F.col("offset").isNotNull())
-    acked = acked.withColumn("written", written(frames))
+    acked = writes.where((F.col("type") == F.lit("ok")) & (F.col("deletes") == F.lit(0)))
     kept = acked.join(held(frames, records), on=[*KEY, "offset"], how="inner")
-    kept = engine.materialize(kept.where(F.col("held") == F.col("written")))
+    kept = engine.materialize(kept.where(F.col("held") == F.col("value")))
     order = engine.window.partitionBy(*TP).orderBy(F.col("offset").desc())
     above = order.rowsBetween(engine.window.unboundedPreceding, -1)
     ahead = kept.withColumn("ahead_ns", F.min("complete_ns").over(above))

@@ -30,11 +30,11 @@ def stuck(frames: Frames) -> Iterator[Frame]:
     """kind stuck, from invoke_ns to complete_ns.
 
     aspect producer: a client sent to a partition after the last heal, and until the client ended no
-    such send, and no send that was open at the heal, was acknowledged. aspect consumer: from the
-    last heal until it ended, a consumer got no record although there was one. aspect election: a
-    partition had no leader until its final read. aspect reassignment: a partition had more replicas
-    than planned until its final read, and nothing changed. Nothing is judged while a fault is in
-    force.
+    such send, and no send that was open at the heal, was acknowledged. The acknowledgement of a
+    send counts although its transaction was aborted. aspect consumer: from the last heal until it
+    ended, a consumer got no record although there was one. aspect election: a partition had no
+    leader until its final read. aspect reassignment: a partition had more replicas than planned
+    until its final read, and nothing changed. Nothing is judged while a fault is in force.
     """
     healed_ns = _healed_ns(frames)
     if healed_ns is None:
@@ -84,7 +84,8 @@ def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     F = frames.engine.functions
     open_then = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.lit(healed_ns))
     late = F.when(F.col("invoke_ns") >= F.lit(healed_ns), F.col("invoke_ns"))
-    success = F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))
+    acknowledged = (F.col("type") == F.lit("ok")) | F.col("offset").isNotNull()
+    success = F.when(acknowledged, F.lit(1)).otherwise(F.lit(0))
     tries = (
         frames.sends.where(open_then & (F.col("acks") != F.lit(0)))
         .groupBy("client", *TP)

@@ -7,7 +7,7 @@ abort-transaction). Dependencies between transactions are left to `checkers.elle
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.detectors.forgotten import with_lost_transactions
+from checkers.detectors.forgotten import since_last_kept, with_lost_transactions
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -33,7 +33,8 @@ def torn_transactions(frames: Frames) -> Iterator[Frame]:
     F = frames.engine.functions
     first = missing.groupBy("txn").agg(F.min("op").alias("op"))
     found = frames.engine.materialize(missing.join(first.select("op"), on="op", how="left_semi"))
-    caused = with_lost_transactions(frames, frames.with_causes(found.select(*SEND)))
+    caused = frames.with_causes(found.select(*SEND))
+    caused = with_lost_transactions(frames, since_last_kept(frames, caused))
     others = found.select("op", "other_value")
     yield evidence(
         frames.engine,

@@ -78,8 +78,8 @@ FAMILIES: Final = (
 
 def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     """Return the condition for rows about suspects: rows of their values, copies of these, polls at
-    their offsets, the rows of their keys, the calls of their groups, and the ends of their
-    transactions."""
+    their offsets, the rows of their keys, the calls of their groups, the ends of their
+    transactions, and what a group may pass over."""
     F = frames.engine.functions
     listed = list(suspects)
     conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH, REREAD)]
@@ -97,6 +97,7 @@ def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     if ids := sorted({each.transactional_id for each in listed if each.transactional_id}):
         conditions.append((F.col("f") == F.lit(INIT)) & F.col("transactional_id").isin(*ids))
     conditions += [_polls_near(frames, each) for each in listed if each.offset is not None]
+    conditions += _not_committed(frames, [each for each in listed if each.kind == SKIPPED])
     return functools.reduce(operator.or_, conditions)
 
 
@@ -114,6 +115,19 @@ def _of_keys(frames: Frames, suspects: Iterable[Suspect]) -> Iterator[Any]:
         yield here & of_keys & (F.col("key").isNull() | F.col("key").isin(*keys))
         last = max((each.op for each in mine if each.op and each.kind == OF_KEYS), default=-1)
         yield here & (F.col("f") == F.lit(KEYED_PASS)) & (F.col("op") <= F.lit(last))
+
+
+def _not_committed(frames: Frames, suspects: Iterable[Suspect]) -> Iterator[Any]:
+    """The writes of transactions that are not known to be committed, and the ends of these."""
+    F = frames.engine.functions
+    places = {(each.topic, each.partition) for each in suspects}
+    if not places:
+        return
+    doubtful = F.col("txn").isNotNull() & (F.col("type") != F.lit("ok"))
+    for topic, partition in sorted(places):
+        here = (F.col("topic") == F.lit(topic)) & (F.col("partition") == F.lit(partition))
+        yield here & (F.col("f") == F.lit("send")) & doubtful
+    yield (F.col("f") == F.lit(ABORT)) | ((F.col("f") == F.lit(COMMIT)) & doubtful)
 
 
 def _polls_near(frames: Frames, suspect: Suspect) -> Any:

@@ -9,11 +9,11 @@ needs only
 - how far ahead and behind faults set each node's clock: the rows with the least and the greatest;
 - the voters of the metadata quorum over time: the first and last row of every stretch of equal
   voters;
-- the faults that may have destroyed state, and those that changed settings: their rows.
+- the faults that may have destroyed state, those that changed settings, and those that may have
+  made requests late: their rows.
 The nodes, clocks and voters are bounded by the size of the cluster and the changes of its voters.
 Leaders and faults grow with the faults of the run, not with its history; they are kept until the
-run ends, because their losses may show at any time. Faults whose effect ends with their heal
-(kills, pauses, cuts) are not kept.
+run ends, because what they did may show at any time. Faults that only end processes are not kept.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from checkers.history import arrow
 from checkers.history.history import CLUSTER, FAULTS
-from checkers.history.recorded_faults import may_lose_state
+from checkers.history.recorded_faults import may_delay, may_lose_state
 from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, read_changes
 
 Row = dict[str, Any]
@@ -70,7 +70,9 @@ class ClusterMemory:
     def take_faults(self, rows: pa.Table) -> None:
         """Add rows (schema FAULTS) of faults that are over."""
         self._faults += [
-            row for row in rows.to_pylist() if may_lose_state(row) or read_changes([row])
+            row
+            for row in rows.to_pylist()
+            if may_lose_state(row) or may_delay(row) or read_changes([row])
         ]
 
     def cluster(self) -> pa.Table:

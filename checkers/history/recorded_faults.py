@@ -172,8 +172,7 @@ def delays(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, int], ...]:
     sent again, after pauses that double: it may arrive as late again as the fault lasted. If the
     next fault begins before, that packet may be lost again, and both count as one fault.
     """
-    faults = [fault for row in rows if (fault := read_begun(row)) is not None]
-    faults = [fault for fault in faults if fault.only_delays or fault.of_links]
+    faults = [fault for row in rows if (fault := _delaying(row)) is not None]
     spans: list[tuple[int, int]] = []
     healed_ns = 0
     for fault in sorted(faults, key=lambda fault: fault.started_ns):
@@ -186,6 +185,16 @@ def delays(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, int], ...]:
         again_ns = min(healed_ns - from_ns, LONGEST_PAUSE_NS)
         spans.append((from_ns, healed_ns + again_ns + LATE_NS))
     return tuple(spans)
+
+
+def may_delay(row: Mapping[str, Any]) -> bool:
+    """Whether a fault may have made requests late."""
+    return _delaying(row) is not None
+
+
+def _delaying(row: Mapping[str, Any]) -> Fault | None:
+    fault = read_begun(row)
+    return fault if fault is not None and (fault.only_delays or fault.of_links) else None
 
 
 def may_lose_state(row: Mapping[str, Any]) -> bool:

@@ -212,7 +212,7 @@ def _stuck(
             and (r["complete_ns"] is None or r["complete_ns"] > healed)
         ]  # fmt: skip
         late = [r["invoke_ns"] for r in sends if r["invoke_ns"] >= healed]
-        futile = late and all(r["type"] != "ok" for r in sends)
+        futile = late and all(r["type"] != "ok" and r["offset"] is None for r in sends)
         if futile and over - min(late) >= PATIENCE_NS:
             yield "stuck", "producer"
         polls = [r for r in history if (r["client"], r["f"]) == (client, "poll")]

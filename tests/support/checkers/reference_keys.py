@@ -83,7 +83,7 @@ def _order(writes: list[Row], log: dict[int, Row]) -> Iterator[tuple[str, str | 
     kept = [
         r
         for r in writes
-        if r["type"] == "ok"
+        if (r["f"], r["type"]) == ("keyed-write", "ok")
         and r["offset"] in log
         and log[r["offset"]]["key"] == r["key"]
         and not log[r["offset"]].get("error")

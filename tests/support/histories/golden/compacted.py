@@ -371,3 +371,15 @@ def writes_of_a_key_in_flight_together_are_in_either_order(s: Story) -> None:
     """Near miss: 98 began before 97 was acknowledged."""
     older_write_of_a_key_is_the_last_one(s)
     s.rows("keyed-write", ALL)[-2]["complete_ns"] = 32 * S
+
+
+@golden("VALID")
+def tombstone_is_of_a_later_deletion(s: Story) -> None:
+    """Near miss: 97 was acknowledged at the offset of the tombstone, too, before 98 began. The
+    tombstone may be of 99, which came after 98: nobody can tell."""
+    compact(s)
+    write(s, ALL, 97, 30, offset=21, f="keyed-delete")
+    write(s, ALL, 98, 31, offset=20)
+    write(s, ALL, 99, 32, offset=21, f="keyed-delete")
+    _more(s, (20, 98), (21, 99))
+    s.rows("keyed-read", ALL)[-1]["value"] = None

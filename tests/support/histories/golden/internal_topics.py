@@ -201,6 +201,44 @@ def committed_transaction_was_lost_after_the_loss(s: Story) -> None:
     _end(s, "commit-transaction", "ok", begun_s=11)
 
 
+def _in_transaction(s: Story, number: int, at_s: float, offset: int, *, kept: bool = False) -> None:
+    """A committed transaction of one record."""
+    columns = {"txn": number, "transactional_id": ID}
+    s.send(ALL, 95 + number, offset, at_s, **columns)
+    s.row("commit-transaction", PRODUCER[ALL], at_s + 1, **columns)
+    if kept:
+        s.read_in_the_end(ALL, offset, v(ALL, 95 + number), isolation=1)
+
+
+def _aborted_before(s: Story, at_s: float) -> None:
+    """A transaction is aborted; its write got no answer. The coordinator loses its state."""
+    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    columns = {"txn": 1, "transactional_id": ID}
+    s.send(ALL, 96, None, at_s, type="fail", error="INVALID_PRODUCER_EPOCH", **columns)
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1)}, cause="__transaction_state-0")
+def epoch_of_a_transaction_came_again(s: Story) -> None:
+    """The broker took the write for the one that it had of this epoch."""
+    _aborted_before(s, 9)
+    _in_transaction(s, 2, 30, 20)
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 1)})
+def epoch_of_a_transaction_was_of_after_the_loss(s: Story) -> None:
+    """Near miss: the first transaction began after the loss, too."""
+    _aborted_before(s, 11)
+    _in_transaction(s, 2, 30, 20)
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 1)})
+def write_of_a_later_epoch_was_appended(s: Story) -> None:
+    """Near miss: a transaction in between is in the log, so the epochs are new ones."""
+    _aborted_before(s, 9)
+    _in_transaction(s, 2, 30, 20, kept=True)
+    _in_transaction(s, 3, 33, 21)
+
+
 @golden("VALID", {("false-abort", None): (P, 1), ("aborted-read", "transaction"): (P, 1)})
 def refused_commit_had_been_decided(s: Story) -> None:
     """The producer asked again, and the coordinator did not know the transaction any more."""

@@ -37,6 +37,16 @@ def producer_never_recovers_as_soon_as_expected(s: Story) -> None:
 
 
 @golden("VALID")
+def producer_aborts_all_its_transactions(s: Story) -> None:
+    """Near miss: both sends were acknowledged, and their transactions aborted as it wanted."""
+    s.row("start", OTHER, 0)
+    for number in (1, 2):
+        s.send(ONE, 0, 90 + number, 20 + number, client=OTHER, value=value(OTHER, number),
+               type="fail", txn=number)  # fmt: skip
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID")
 def producer_had_no_time_to_recover(s: Story) -> None:
     """Near miss: its first send was nine seconds before its end."""
     _never_answered(s, from_s=51)

@@ -33,6 +33,8 @@ BELOW_COMMIT: Final = "below-commit"
 """The aspect of a second delivery below an acknowledged commit."""
 COMMIT_LOST: Final = "commit-lost"
 """The aspect of a second delivery that follows from a lost commit."""
+INPUT_CUT: Final = "input-cut"
+"""The aspect of a second delivery to a member whose place in the log was no longer there."""
 WENT_BACK: Final = "generation-went-back"
 """The aspect of a commit by a member that got its partition, in a lower generation, after another
 member had had it in a higher one."""

@@ -18,6 +18,7 @@ from checkers.contract.conditions import (
     COMMIT_LOST,
     DELIVERED_AGAIN,
     IN_TRANSACTION,
+    INPUT_CUT,
     MEMBER_CUT,
     SENT_AGAIN,
     WENT_BACK,
@@ -52,6 +53,20 @@ KEPT_WITH_OFFSETS: Final = (LOST_COMMIT, DELIVERED, STALE_COMMIT)
 _SEMANTICS = "Kafka: message delivery semantics"
 
 
+_AFTER_A_CUT: Final = Condition(
+    "the log was cut below the group's place", lambda c: c.aspect == INPUT_CUT
+)
+
+
+def _after_a_cut(anomaly: str) -> Rule:
+    """The row for records that were delivered again because their log was cut."""
+    return rule(
+        _AFTER_A_CUT, anomaly, _INFORMATIONAL,
+        "what the log lost is judged instead; the client begins again",
+        "Kafka: auto.offset.reset; KIP-320",
+    )  # fmt: skip
+
+
 def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
     """The rows for copies that are there because a record was delivered again."""
     return (
@@ -66,6 +81,7 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
             "lost-commit is judged instead",
             "-",
         ),
+        _after_a_cut(anomaly),
         rule(
             Condition(
                 "processing=at-least-once, and the record was delivered again",
@@ -150,6 +166,7 @@ _DELIVERIES = (
         "lost-commit is judged instead",
         "-",
     ),
+    _after_a_cut(DELIVERED),
     *_when(_IS_BELOW_COMMIT, _forgotten(DELIVERED, "the commit")),
     rule(
         _IS_BELOW_COMMIT, DELIVERED, _FORBIDDEN,

@@ -7,7 +7,9 @@ record (`group`). Copies count when the final log has them.
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
+from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN, INPUT_CUT
+from checkers.detectors.cut_inputs import delivered_after_cuts
+from checkers.detectors.deliveries import around, written_before
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -24,16 +26,17 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     """kind uncopied: a record of the final log below the final committed offset of a group that
     copies its topic, without a copy that was acknowledged or that the log has. topic, partition,
     value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
-    the end. A record at an offset at which the group got another value does not count: the log was
-    cut and its offsets were used again, which inconsistent-offset tells.
+    the end. A record at an offset at which the group got another value does not count, nor does one
+    that was sent when the group had already got one above it: the log was cut and its offsets were
+    used again, which inconsistent-offset and truncated-read tell.
 
     kind copied-twice: the log has more copies of a value by one group than the input has records
     with that value (other_op, other_offset: another copy); a producer may have written it twice.
     kind copied-out-of-order: of two records of one partition, the later one was copied first, into
     the same partition (other_value: the copy of the later record). Only the first copy of each
     record counts. Both: topic, partition, value, offset of the copy. aspect commit-lost: the group
-    got the record again because a commit was lost (lost-commit); delivered-again: a member of the
-    group got it more than once.
+    got the record again because a commit was lost (lost-commit); input-cut: because the input was
+    cut below its place; delivered-again: a member of the group got it more than once.
     """
     F, engine = frames.engine.functions, frames.engine
     rows = frames.history.where((F.col("f") == F.lit("send")) & F.col("copies").isNotNull())
@@ -87,6 +90,8 @@ def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
     if found is not None:
         found = frames.none_if_empty(_at_offsets_used_once(frames, found))
     if found is not None:
+        found = frames.none_if_empty(written_before(frames, found, around(frames, found)))
+    if found is not None:
         other = F.col("committed_offset")
         yield evidence(engine, found, kind=F.lit(UNCOPIED), other_offset=other)
 
@@ -123,15 +128,26 @@ def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
         F.min("op").alias("first"), F.max("op").alias("last")
     )
     again = F.when(F.col("first") < F.col("last"), F.lit(DELIVERED_AGAIN))
-    got = _with_lost_commits(frames, places.withColumn("again", again))
-    got = got.select("group", F.col("value").alias("copies"), "offset", "again", "lost")
+    got = _with_lost_commits(frames, _with_cuts(frames, places.withColumn("again", again)))
+    got = got.select("group", F.col("value").alias("copies"), "offset", "again", "cut", "lost")
     got = got.groupBy("group", "copies").agg(
         F.count("offset").alias("deliveries"),
-        F.coalesce(F.max("lost"), F.max("again")).alias("aspect"),
+        F.coalesce(F.max("lost"), F.max("cut"), F.max("again")).alias("aspect"),
     )
     return frames.engine.materialize(
         left_join(copies, frames.engine.materialize(got), on=["group", "copies"])
     )
+
+
+def _with_cuts(frames: Frames, places: Frame) -> Frame:
+    """Add cut: input-cut, if the group got the offset again after a cut."""
+    F, engine = frames.engine.functions, frames.engine
+    again = frames.none_if_empty(places.where(F.col("again").isNotNull()))
+    cut = None if again is None else delivered_after_cuts(frames, again)
+    if cut is None:
+        return places.withColumn("cut", F.lit(None).cast("string"))
+    marked = engine.materialize(cut.withColumn("cut", F.lit(INPUT_CUT)))
+    return left_join(places, marked, on=["group", *TP, "offset"])
 
 
 def _with_lost_commits(frames: Frames, places: Frame) -> Frame:

@@ -11,12 +11,14 @@ from checkers.contract.conditions import (
     BELOW_COMMIT,
     BOTH_COMMITTED,
     COMMIT_LOST,
+    INPUT_CUT,
     MEMBER_CUT,
     MEMBER_ENDED,
     REBALANCED,
 )
 from checkers.contract.processing_rules import DELIVERED
 from checkers.detectors.consumers import known_committed
+from checkers.detectors.cut_inputs import delivered_after_cuts
 from checkers.detectors.forgotten import with_lost_state
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -79,30 +81,32 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
         *(here(due).join(here(got), on=place, how="left_anti") for here in frames.slices)
     )
     if missing is not None:
-        around = _around(frames, missing)
-        missing = frames.none_if_empty(_written_before(frames, missing, around))
+        moments = around(frames, missing)
+        missing = frames.none_if_empty(written_before(frames, missing, moments))
     if missing is not None:
-        found = _with_what_happened(frames, missing, around, owned)
+        found = _with_what_happened(frames, missing, moments, owned)
         yield evidence(engine, found, kind=F.lit(SKIPPED))
 
 
-def _written_before(frames: Frames, missing: Frame, around: Frame) -> Frame:
-    """Return the missing records but those that were sent after the group had got one above."""
+def written_before(frames: Frames, missing: Frame, moments: Frame) -> Frame:
+    """Return the missing records (GROUP, offset, value) but those that were sent after the group
+    had got one above: the log was cut in between. moments: the result of `around`.
+    """
     F, engine = frames.engine.functions, frames.engine
     values = engine.materialize(missing.select("value").distinct())
     sent = frames.sends.join(values, on="value", how="left_semi")
     sent = engine.materialize(sent.groupBy("value").agg(F.min("invoke_ns").alias("sent_ns")))
     late = missing.select(*GROUP, "offset", "value").join(sent, on="value", how="inner")
-    late = late.join(around, on=[*GROUP, "offset"], how="inner")
+    late = late.join(moments, on=[*GROUP, "offset"], how="inner")
     late = engine.materialize(late.where(F.col("sent_ns") > F.col("after_ns")))
     return missing.join(late.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_anti")
 
 
-def _with_what_happened(frames: Frames, missing: Frame, around: Frame, owned: Frame) -> Frame:
+def _with_what_happened(frames: Frames, missing: Frame, moments: Frame, owned: Frame) -> Frame:
     """Add aspect: see `skipped_records`."""
     F, engine = frames.engine.functions, frames.engine
     causes = owned.select(*GROUP, "until_ns", "ended_by")
-    happened = around.join(causes, on=GROUP, how="inner").where(
+    happened = moments.join(causes, on=GROUP, how="inner").where(
         (F.col("until_ns") >= F.col("before_ns")) & (F.col("until_ns") <= F.col("after_ns"))
     )
     told = F.when(F.col("ended_by").isin(ENDED, CUT), F.lit(2))
@@ -112,7 +116,7 @@ def _with_what_happened(frames: Frames, missing: Frame, around: Frame, owned: Fr
     lost = frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client", "last_ns")
     cut = members.join(lost, on="client", how="inner").groupBy("group")
     cut = engine.materialize(cut.agg(F.min("last_ns").alias("cut_ns")))
-    hidden = around.join(cut, on="group", how="inner")
+    hidden = moments.join(cut, on="group", how="inner")
     hidden = hidden.where(F.col("cut_ns") <= F.col("after_ns"))
     hidden = hidden.select(*GROUP, "offset", F.lit(3).alias("weight"))
     weights = engine.materialize(told, hidden).groupBy(*GROUP, "offset")
@@ -123,7 +127,7 @@ def _with_what_happened(frames: Frames, missing: Frame, around: Frame, owned: Fr
     return known.withColumn("aspect", aspect.when(F.col("weight") == F.lit(1), F.lit(REBALANCED)))
 
 
-def _around(frames: Frames, missing: Frame) -> Frame:
+def around(frames: Frames, missing: Frame) -> Frame:
     """Return GROUP, offset, before_ns, after_ns: when the group first had got what is below and
     what is above each missing offset."""
     F, engine = frames.engine.functions, frames.engine
@@ -148,8 +152,9 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
 
     aspect below-commit: an offset above it had been committed, and acknowledged, before the
     partition was assigned (other_offset: the least one that may have been the last); commit-lost:
-    the same, but the member began below that offset, so this is a consequence of lost-commit; else
-    how the earlier owner lost the partition: member-ended, rebalanced.
+    the same, but the member began below that offset, so this is a consequence of lost-commit;
+    input-cut: the log was cut below the place of the member, which began again; else how the
+    earlier owner lost the partition: member-ended, rebalanced.
     """
     F, engine = frames.engine.functions, frames.engine
     place = [*GROUP, "offset"]
@@ -179,7 +184,9 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
     found = left_join(again, engine.materialize(known), on=["assigned_op", *GROUP])
     below = F.coalesce(F.col("offset") < F.col("floor"), F.lit(False))
     lost = below & F.coalesce(F.col("position") < F.col("floor"), F.lit(False))
-    aspect = F.when(lost, F.lit(COMMIT_LOST)).when(below, F.lit(BELOW_COMMIT))
+    found = _with_cuts(frames, found)
+    aspect = F.when(lost, F.lit(COMMIT_LOST)).when(F.col("cut").isNotNull(), F.lit(INPUT_CUT))
+    aspect = aspect.when(below, F.lit(BELOW_COMMIT))
     aspect = aspect.when(F.col("other_end").isin(ENDED, CUT), F.lit(MEMBER_ENDED))
     found = found.withColumn("since_ns", F.when(below, F.col("last_ns")))
     found = found.withColumn("seen_ns", F.col("invoke_ns"))
@@ -190,6 +197,16 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
         aspect=aspect.otherwise(F.lit(REBALANCED)),
         other_offset=F.when(below, F.col("floor")),
     )
+
+
+def _with_cuts(frames: Frames, again: Frame) -> Frame:
+    """Add cut: 1 if the group got the offset again after a cut, else null."""
+    F = frames.engine.functions
+    cut = delivered_after_cuts(frames, again)
+    if cut is None:
+        return again.withColumn("cut", F.lit(None).cast("int"))
+    marked = frames.engine.materialize(cut.withColumn("cut", F.lit(1)))
+    return left_join(frames.engine.materialize(again), marked, on=[*GROUP, "offset"])
 
 
 def _later_assignments(frames: Frames, deliveries: Frame, held: Frame) -> Frame:

@@ -83,6 +83,7 @@ def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     F = frames.engine.functions
     listed = list(suspects)
     conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH, REREAD)]
+    conditions.append((F.col("f") == F.lit("assign")) & F.col("error").isNotNull())
     if values := sorted({value for each in listed for value in each.values}):
         conditions += [F.col("value").isin(*values), F.col("copies").isin(*values)]
     conditions += _of_keys(frames, [each for each in listed if each.kind in (OF_KEYS, OF_RECORDS)])

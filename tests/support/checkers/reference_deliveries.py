@@ -18,7 +18,7 @@ def find_deliveries(history: list[Row]) -> Counts:
         owned = _owned(rows, history)
         for kind, aspect in (
             *_skipped(place, rows, owned, history),
-            *_again(rows, owned),
+            *_again(place, rows, owned, history),
             *_shared(rows, owned),
         ):
             found[kind, aspect, place[1], place[2]] += 1
@@ -85,7 +85,32 @@ def _skipped(
     return found
 
 
-def _again(rows: list[Row], owned: list[Row]) -> list[tuple[str, str | None]]:
+def after_a_cut(group: str, at: tuple[str, int], offset: int, history: list[Row]) -> bool:
+    """Whether a member got the record again since the log was cut below its place."""
+    rows = [r for r in history if r.get("group") == group and _at(r) == at]
+    log = {(r["offset"], r["value"]) for r in history if r["f"] == "final-read" and _at(r) == at}
+    ends = [r["type"] for r in history if r["f"] == "final-read-end" and _at(r) == at]
+    polls = [r for r in rows if r["f"] == "poll" and r["offset"] is not None]
+    gone = [r for r in polls if "ok" not in ends or (r["offset"], r["value"]) not in log]
+    lost = max((r["offset"] for r in gone), default=-1) >= offset
+    since = min((r["complete_ns"] for r in gone), default=FOREVER)
+    for poll in polls:
+        mine = [r for r in rows if r["client"] == poll["client"]]
+        mine = [r for r in mine if (r["op"], r.get("offset") or 0) < (poll["op"], offset)]
+        begun = [r for r in mine if r["f"] == "assigned" and r["type"] != "fail"]
+        last = max(begun, key=lambda r: r["op"], default=None)
+        reached = [r["offset"] for r in mine if r in polls and (not last or r["op"] > last["op"])]
+        if last and (last.get("offset") or -1) >= 0:
+            reached.append(last["offset"] - 1)
+        back = poll["offset"] == offset <= max(reached, default=-1)
+        if back and lost and since <= poll["complete_ns"]:
+            return True
+    return False
+
+
+def _again(
+    place: tuple[str, str, int], rows: list[Row], owned: list[Row], history: list[Row]
+) -> list[tuple[str, str | None]]:
     by_offset: dict[int, dict[int, Row]] = defaultdict(dict)
     for poll in rows:
         if poll["f"] == "poll" and poll["offset"] is not None:
@@ -103,6 +128,8 @@ def _again(rows: list[Row], owned: list[Row]) -> list[tuple[str, str | None]]:
                 position = later["offset"]
                 lost = position is not None and 0 <= position < floor
                 aspect = "commit-lost" if lost else "below-commit"
+            if aspect != "commit-lost" and after_a_cut(place[0], place[1:], offset, history):
+                aspect = "input-cut"
             found.append(("delivered-again", aspect))
     return found
 

@@ -4,7 +4,7 @@ import itertools
 from collections import Counter, defaultdict
 from typing import Any
 
-from tests.support.checkers.reference_deliveries import floor_of
+from tests.support.checkers.reference_deliveries import after_a_cut, floor_of
 
 Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
@@ -94,6 +94,22 @@ def _after_a_lost_commit(place: tuple[str, int, str, int, int], history: list[Ro
     return False
 
 
+def _sent_too_late(group: str, record: Row, history: list[Row]) -> bool:
+    """Whether the group had got a record above before this one was sent."""
+    sent = [
+        r["invoke_ns"] for r in history if (r["f"], r.get("value")) == ("send", record["value"])
+    ]
+    above = [
+        r["complete_ns"]
+        for r in history
+        if (r["f"], r.get("group")) == ("poll", group)
+        and _at(r) == _at(record)
+        and r["offset"] is not None
+        and r["offset"] > record["offset"]
+    ]
+    return bool(sent and above) and min(sent) > min(above)
+
+
 def _copies(history: list[Row], found: Counts) -> None:
     rows = [r for r in history if r["f"] == "final-read" and r["value"] is not None]
     rows.sort(key=lambda r: (*_at(r), r["offset"]), reverse=True)
@@ -117,6 +133,7 @@ def _copies(history: list[Row], found: Counts) -> None:
                 below = _at(row) == _at(end) and row["offset"] < end["offset"]
                 place = (end["group"], *_at(row), row["offset"])
                 again = any(each[:-1] == place and each[-1] != row["value"] for each in got)
+                again = again or _sent_too_late(end["group"], row, history)
                 if below and (end["group"], row["value"]) not in known and not again:
                     found["uncopied", None, *_at(row)] += 1
     polls = {
@@ -135,6 +152,9 @@ def _copies(history: list[Row], found: Counts) -> None:
             kept[copy["group"], copy["copies"]].append(copy)
     for key, several in kept.items():
         aspect = "delivered-again" if key in repeated else None
+        twice = [place for place, count in times.items() if place[:2] == key and count > 1]
+        if any(after_a_cut(place[0], place[2:4], place[4], history) for place in twice):
+            aspect = "input-cut"
         if any(_after_a_lost_commit(place, history) for place in times if place[:2] == key):
             aspect = "commit-lost"
         written = max(in_log[key[1]], places[key], 1)

@@ -1,7 +1,7 @@
 """What a group made of the records that it read: copies that are missing, there twice, or moved."""
 
 from tests.support.histories.golden.base import INFO, F, P, golden
-from tests.support.histories.story import ALL, CONSUMER, ONE, Story, v
+from tests.support.histories.story import ALL, CONSUMER, ONE, S, Story, v
 
 GROUP = "copiers"
 
@@ -67,6 +67,14 @@ def copy_may_lie_beyond_the_final_read(s: Story) -> None:
     s.rows("final-read-end", ALL)[0].update(type="info", offset=22)
 
 
+@golden("VALID")
+def record_was_sent_when_the_group_had_passed_it(s: Story) -> None:
+    """Near miss: the log was cut, and its offsets were used again."""
+    _copier(s, "exactly-once", (1, 3))
+    (sent,) = [row for row in s.rows("send", ONE) if row["value"] == v(ONE, 2)]
+    sent.update(invoke_ns=20.5 * S, complete_ns=20.6 * S, type="info", offset=None)
+
+
 @golden("INVALID", {("copied-twice", None): (F, 1)})
 def record_was_copied_twice(s: Story) -> None:
     """The group got it once."""
@@ -104,6 +112,59 @@ def record_was_copied_again_at_least_once(s: Story) -> None:
 def record_was_copied_again_exactly_once(s: Story) -> None:
     """The transaction of the first copy was committed."""
     _copier(s, "exactly-once", (1, 2, 3, 3), again=(3,))
+
+
+def _beyond(s: Story, *, client: int = 31, at_s: float = 20.5) -> None:
+    """A member gets a record that the log does not have in the end."""
+    s.send(ONE, 97, None, 19, type="info")
+    s.poll(ONE, at_s, {20: v(ONE, 97)}, group=GROUP, client=client)
+
+
+def _again(s: Story, sequence: int, *, error: str | None = None) -> None:
+    """A member moves back, perhaps because of an error, and gets a record again."""
+    s.row("assign", 31, 20.9, topic=ONE, partition=0, offset=sequence - 1, error=error)
+    s.poll(ONE, 21, {sequence - 1: v(ONE, sequence)}, group=GROUP, client=31)
+
+
+TRUNCATED = {("truncated-read", None): (F, 1)}
+
+
+@golden("INVALID", {("copied-twice", "input-cut"): (INFO, 1), **TRUNCATED})
+def record_was_copied_again_after_its_input_was_cut(s: Story) -> None:
+    """Its member had got a record above that the log lost; that alone is judged."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    _beyond(s)
+    _again(s, 3, error="LOG_TRUNCATION")
+
+
+@golden("INVALID", {("copied-out-of-order", "input-cut"): (INFO, 1), **TRUNCATED})
+def records_were_copied_out_of_order_after_a_cut(s: Story) -> None:
+    """The member got the second record again."""
+    _copier(s, "exactly-once", (1, 3, 2))
+    _beyond(s)
+    _again(s, 2, error="LOG_TRUNCATION")
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1)})
+def member_went_back_in_its_input(s: Story) -> None:
+    """Near miss: the log lost nothing."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    _again(s, 3)
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1), **TRUNCATED})
+def member_went_back_before_its_input_was_cut(s: Story) -> None:
+    """Near miss: it got the lost record later."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    _again(s, 3)
+    _beyond(s, at_s=21.5)
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1), **TRUNCATED})
+def other_member_got_the_record_again_after_a_cut(s: Story) -> None:
+    """Near miss: that the log lost something does not set another member back."""
+    _copier(s, "exactly-once", (1, 2, 3, 3), again=(3,))
+    _beyond(s)
 
 
 @golden("VALID", {("copied-twice", "delivered-again"): (P, 1)})

@@ -207,6 +207,27 @@ def committed_records_were_delivered_again(s: Story) -> None:
     _repeat_committed(s, None)
 
 
+@golden(
+    "INVALID",
+    {("delivered-again", "input-cut"): (INFO, 2), ("truncated-read", None): (F, 1)},
+)
+def committed_records_were_delivered_again_after_a_cut(s: Story) -> None:
+    """The second member's place was no longer in the log; that alone is judged."""
+    _repeat_committed(s, 5)
+    s.send(ONE, 97, None, 19, type="info")
+    s.poll(ONE, 22.5, {20: v(ONE, 97)}, client=FIRST, group=HERE["group"])
+    s.row("assign", SECOND, 26.5, topic=ONE, partition=0, offset=3, error="OFFSET_OUT_OF_RANGE")
+    _get(s, SECOND, 26.6, 3, 5)
+
+
+@golden("INVALID", {("delivered-again", "below-commit"): (F, 2)})
+def member_began_again_below_its_place(s: Story) -> None:
+    """Near miss: the log lost nothing."""
+    _repeat_committed(s, 5)
+    s.row("assign", SECOND, 26.5, topic=ONE, partition=0, offset=3)
+    _get(s, SECOND, 26.6, 3, 5)
+
+
 @golden("UNKNOWN", {("delivered-again", "below-commit"): (U, 2)})
 def committed_records_of_a_risky_topic_were_delivered_again(s: Story) -> None:
     """The internal topic has min.insync.replicas=1."""

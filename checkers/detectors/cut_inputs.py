@@ -1,0 +1,76 @@
+"""Records that a group got again because their log was cut below its place.
+
+A member whose place is no longer in the log begins again where its client resets it to: at the
+start of the log, or where the logs part (auto.offset.reset, KIP-320). It gets records again that it
+had committed. That the log lost records is judged by itself (truncated-read, lost-write).
+"""
+
+from checkers.engines.engine import Frame, left_join
+from checkers.frames.frames import Frames
+from checkers.frames.ownership import GROUP, ownership
+from checkers.frames.transactions import ANYWHERE
+from checkers.history.history import TP
+
+
+def delivered_after_cuts(frames: Frames, places: Frame) -> Frame | None:
+    """Return those of `places` (GROUP, offset) that the group got again in this way; None without
+    any.
+
+    A member got the record in an assignment in which its place had been above it. At the record, or
+    above, the group had got a record before that the final log does not have. If the log was not
+    read to its end, a member must have been told that its place is not in the log.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    groups = engine.materialize(places.select(*GROUP).distinct())
+    polls = frames.history.where((F.col("f") == F.lit("poll")) & F.col("group").isNotNull())
+    polls = polls.where(F.col("offset").isNotNull())
+    polls = polls.select("op", "client", *GROUP, "offset", "value", "complete_ns")
+    polls = engine.materialize(polls.join(groups, on=GROUP, how="left_semi"))
+    back = frames.none_if_empty(_went_back(frames, polls))
+    if back is None:
+        return None
+    cuts = _cuts(frames, polls)
+    found = back.join(cuts, on=GROUP, how="inner").where(
+        (F.col("offset") <= F.col("top")) & (F.col("cut_ns") <= F.col("complete_ns"))
+    )
+    found = found.join(places.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_semi")
+    return frames.none_if_empty(found.select(*GROUP, "offset").distinct())
+
+
+def _went_back(frames: Frames, polls: Frame) -> Frame:
+    """Return the polls of records below the place that their client had in its assignment."""
+    F, engine = frames.engine.functions, frames.engine
+    owned = ownership(engine, frames.other_rows, frames.client_lifetimes)
+    begins = owned.select("op", "client", *GROUP, (F.col("position") - F.lit(1)).alias("offset"))
+    begins = begins.withColumn("complete_ns", F.lit(None).cast("bigint"))
+    steps = polls.drop("value").withColumn("begins", F.lit(0)).unionByName(
+        begins.withColumn("begins", F.lit(1))
+    )  # fmt: skip
+    window = engine.window
+    line = window.partitionBy("client", *GROUP).orderBy("op", "offset")
+    so_far = line.rowsBetween(window.unboundedPreceding, 0)
+    numbered = steps.withColumn("assignment", F.sum("begins").over(so_far))
+    line = window.partitionBy("client", *GROUP, "assignment").orderBy("op", "offset")
+    before = line.rowsBetween(window.unboundedPreceding, -1)
+    reached = numbered.withColumn("reached", F.max("offset").over(before))
+    below = (F.col("begins") == F.lit(0)) & (F.col("offset") <= F.col("reached"))
+    return reached.where(below).select(*GROUP, "offset", "complete_ns")
+
+
+def _cuts(frames: Frames, polls: Frame) -> Frame:
+    """Return GROUP, top (the greatest offset of the records that the group got and the final log
+    does not have), cut_ns (when it first got one of them)."""
+    F, engine = frames.engine.functions, frames.engine
+    log = frames.final_log.select(*TP, "offset", F.coalesce("value", F.lit(-1)).alias("kept"))
+    ends = frames.complete.select(*TP, F.lit(1).alias("whole"))
+    known = left_join(left_join(polls, log, on=[*TP, "offset"]), ends, on=TP)
+    replaced = F.col("kept") != F.coalesce("value", F.lit(-1))
+    gone = F.coalesce(replaced, F.col("whole").isNotNull())
+    lost = known.where(gone).select(*GROUP, "offset", "complete_ns")
+    resets = frames.history.where((F.col("f") == F.lit("assign")) & F.col("error").isNotNull())
+    members = engine.materialize(polls.select("client", *GROUP).distinct())
+    told = resets.select("client", *TP, "complete_ns").join(members, on=["client", *TP])
+    told = left_join(engine.materialize(told), ends, on=TP).where(F.col("whole").isNull())
+    told = told.select(*GROUP, F.lit(ANYWHERE).alias("offset"), "complete_ns")
+    cuts = engine.materialize(lost, told).groupBy(*GROUP)
+    return cuts.agg(F.max("offset").alias("top"), F.min("complete_ns").alias("cut_ns"))

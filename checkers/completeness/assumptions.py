@@ -39,6 +39,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _something_acknowledged(frames, census),
         _something_polled(frames, census),
         _final_reads_complete(frames),
+        _final_commits_read(frames),
         _settled(frames),
         _nobody_refused(frames),
         _nobody_died(frames),
@@ -232,6 +233,21 @@ def _final_reads_complete(frames: Frames) -> Assumption:
         + ("; …" if len(missing) > NAMED else "")
         if missing
         else "",
+        decisive=True,
+    )
+
+
+def _final_commits_read(frames: Frames) -> Assumption:
+    F = frames.engine.functions
+    unread = (F.col("f") == F.lit("final-committed")) & (F.col("type") != F.lit("ok"))
+    rows = frames.engine.rows(frames.rare_rows.where(unread).select("group", "error").distinct())
+    named = sorted((row["group"] or "", row["error"] or "no answer") for row in rows)
+    groups = ", ".join(f"{group} ({error})" for group, error in named[:NAMED])
+    more = "; …" if len(named) > NAMED else ""
+    return Assumption(
+        name="final commits are read",
+        holds=not named,
+        detail=f"nobody told what these groups have committed: {groups}{more}" if named else "",
         decisive=True,
     )
 

@@ -41,6 +41,15 @@ def coordinator_has_forgotten_a_commit_altogether(s: Story) -> None:
     s.row("final-committed", FIRST, 60, offset=None, **HERE)
 
 
+@golden("UNKNOWN", because="these groups have committed: readers (UNSTABLE_OFFSET_COMMIT)")
+def coordinator_does_not_tell_what_is_committed(s: Story) -> None:
+    """A transaction that would commit more is open, or forgotten."""
+    _safe(s)
+    _commit(s, 21, 7)
+    untold = {"type": "info", "offset": None, "error": "UNSTABLE_OFFSET_COMMIT"}
+    s.row("final-committed", FIRST, 60, **untold, **HERE)
+
+
 @golden("VALID")
 def nothing_was_committed(s: Story) -> None:
     """Near miss: the only commit was refused, and one more may still happen."""

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN, INPUT_CUT
-from checkers.detectors.cut_inputs import delivered_after_cuts
-from checkers.detectors.deliveries import around, written_before
+from checkers.detectors.cut_inputs import around, delivered_after_cuts, written_before
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames

@@ -1,4 +1,4 @@
-"""Records that a group got again because their log was cut below its place.
+"""What groups get: when, and what of it they get again because the log was cut below their place.
 
 A member whose place is no longer in the log begins again where its client resets it to: at the
 start of the log, or where the logs part (auto.offset.reset, KIP-320). It gets records again that it
@@ -10,6 +10,49 @@ from checkers.frames.frames import Frames
 from checkers.frames.ownership import GROUP, ownership
 from checkers.frames.transactions import ANYWHERE
 from checkers.history.history import TP
+from checkers.history.settings import FOREVER_NS
+
+
+def deliveries(frames: Frames) -> Frame:
+    """Return op, client, GROUP, value, offset, invoke_ns, complete_ns of the records that members
+    got."""
+    F = frames.engine.functions
+    polls = frames.history.where((F.col("f") == F.lit("poll")) & F.col("group").isNotNull())
+    columns = ["op", "client", *GROUP, "value", "offset", "invoke_ns", "complete_ns"]
+    return polls.where(F.col("offset").isNotNull()).select(*columns)
+
+
+def around(frames: Frames, missing: Frame) -> Frame:
+    """Return GROUP, offset, before_ns, after_ns: when the group first had got what is below and
+    what is above each missing offset."""
+    F, engine = frames.engine.functions, frames.engine
+    concerned = engine.materialize(missing.select(*GROUP).distinct())
+    got = deliveries(frames).join(concerned, on=GROUP, how="left_semi")
+    got = got.groupBy(*GROUP, "offset").agg(F.min("complete_ns").alias("first_ns"))
+    gaps = missing.select(*GROUP, "offset", F.lit(None).cast("bigint").alias("first_ns"))
+    along = engine.window.partitionBy(*GROUP)
+    up = along.orderBy("offset").rowsBetween(engine.window.unboundedPreceding, -1)
+    down = along.orderBy("offset").rowsBetween(1, engine.window.unboundedFollowing)
+    line = got.unionByName(gaps).select(
+        *GROUP, "offset", "first_ns",
+        F.coalesce(F.max("first_ns").over(up), F.lit(-1)).alias("before_ns"),
+        F.coalesce(F.min("first_ns").over(down), F.lit(FOREVER_NS)).alias("after_ns"),
+    )  # fmt: skip
+    return engine.materialize(line.where(F.col("first_ns").isNull()).drop("first_ns"))
+
+
+def written_before(frames: Frames, missing: Frame, moments: Frame) -> Frame:
+    """Return the missing records (GROUP, offset, value) but those that were sent after the group
+    had got one above: the log was cut in between. moments: the result of `around`.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    values = engine.materialize(missing.select("value").distinct())
+    sent = frames.sends.join(values, on="value", how="left_semi")
+    sent = engine.materialize(sent.groupBy("value").agg(F.min("invoke_ns").alias("sent_ns")))
+    late = missing.select(*GROUP, "offset", "value").join(sent, on="value", how="inner")
+    late = late.join(moments, on=[*GROUP, "offset"], how="inner")
+    late = engine.materialize(late.where(F.col("sent_ns") > F.col("after_ns")))
+    return missing.join(late.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_anti")
 
 
 def delivered_after_cuts(frames: Frames, places: Frame) -> Frame | None:
@@ -22,10 +65,8 @@ def delivered_after_cuts(frames: Frames, places: Frame) -> Frame | None:
     """
     F, engine = frames.engine.functions, frames.engine
     groups = engine.materialize(places.select(*GROUP).distinct())
-    polls = frames.history.where((F.col("f") == F.lit("poll")) & F.col("group").isNotNull())
-    polls = polls.where(F.col("offset").isNotNull())
-    polls = polls.select("op", "client", *GROUP, "offset", "value", "complete_ns")
-    polls = engine.materialize(polls.join(groups, on=GROUP, how="left_semi"))
+    polls = deliveries(frames).drop("invoke_ns").join(groups, on=GROUP, how="left_semi")
+    polls = engine.materialize(polls)
     back = frames.none_if_empty(_went_back(frames, polls))
     if back is None:
         return None

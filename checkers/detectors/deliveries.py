@@ -18,7 +18,12 @@ from checkers.contract.conditions import (
 )
 from checkers.contract.processing_rules import DELIVERED
 from checkers.detectors.consumers import known_committed
-from checkers.detectors.cut_inputs import delivered_after_cuts
+from checkers.detectors.cut_inputs import (
+    around,
+    delivered_after_cuts,
+    deliveries,
+    written_before,
+)
 from checkers.detectors.forgotten import with_lost_state
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -34,17 +39,9 @@ from checkers.frames.ownership import (
     ownership,
 )
 from checkers.history.history import TP
-from checkers.history.settings import FOREVER_NS
 
 SKIPPED: Final = "skipped-record"
 TWO_OWNERS: Final = "two-owners"
-
-
-def _deliveries(frames: Frames) -> Frame:
-    F = frames.engine.functions
-    polls = frames.history.where((F.col("f") == F.lit("poll")) & F.col("group").isNotNull())
-    columns = ["op", "client", *GROUP, "value", "offset", "invoke_ns", "complete_ns"]
-    return polls.where(F.col("offset").isNotNull()).select(*columns)
 
 
 def _owned(frames: Frames) -> Frame:
@@ -64,10 +61,10 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
     rebalanced: a member that owned the partition ended, or had to give it up; null: none of these.
     """
     F, engine = frames.engine.functions, frames.engine
-    deliveries, owned = _deliveries(frames), _owned(frames)
+    got, owned = deliveries(frames), _owned(frames)
     acknowledged = commits(engine, frames.other_rows).where(F.col("type") == F.lit("ok"))
     ends = acknowledged.groupBy(*GROUP).agg(F.max("committed").alias("other_offset"))
-    lowest = deliveries.select(*GROUP, "offset").unionByName(
+    lowest = got.select(*GROUP, "offset").unionByName(
         owned.where(F.col("position").isNotNull()).select(*GROUP, F.col("position").alias("offset"))
     )
     starts = lowest.groupBy(*GROUP).agg(F.min("offset").alias("start"))
@@ -76,9 +73,9 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
     due = frames.final_log.join(bounds, on=TP, how="inner").where(within)
     due = known_committed(frames, due).select(*GROUP, "offset", "value", "other_offset")
     place = [*GROUP, "offset"]
-    got = deliveries.select(*place)
+    given = got.select(*place)
     missing = frames.none_if_empty(
-        *(here(due).join(here(got), on=place, how="left_anti") for here in frames.slices)
+        *(here(due).join(here(given), on=place, how="left_anti") for here in frames.slices)
     )
     if missing is not None:
         moments = around(frames, missing)
@@ -86,20 +83,6 @@ def skipped_records(frames: Frames) -> Iterator[Frame]:
     if missing is not None:
         found = _with_what_happened(frames, missing, moments, owned)
         yield evidence(engine, found, kind=F.lit(SKIPPED))
-
-
-def written_before(frames: Frames, missing: Frame, moments: Frame) -> Frame:
-    """Return the missing records (GROUP, offset, value) but those that were sent after the group
-    had got one above: the log was cut in between. moments: the result of `around`.
-    """
-    F, engine = frames.engine.functions, frames.engine
-    values = engine.materialize(missing.select("value").distinct())
-    sent = frames.sends.join(values, on="value", how="left_semi")
-    sent = engine.materialize(sent.groupBy("value").agg(F.min("invoke_ns").alias("sent_ns")))
-    late = missing.select(*GROUP, "offset", "value").join(sent, on="value", how="inner")
-    late = late.join(moments, on=[*GROUP, "offset"], how="inner")
-    late = engine.materialize(late.where(F.col("sent_ns") > F.col("after_ns")))
-    return missing.join(late.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_anti")
 
 
 def _with_what_happened(frames: Frames, missing: Frame, moments: Frame, owned: Frame) -> Frame:
@@ -127,25 +110,6 @@ def _with_what_happened(frames: Frames, missing: Frame, moments: Frame, owned: F
     return known.withColumn("aspect", aspect.when(F.col("weight") == F.lit(1), F.lit(REBALANCED)))
 
 
-def around(frames: Frames, missing: Frame) -> Frame:
-    """Return GROUP, offset, before_ns, after_ns: when the group first had got what is below and
-    what is above each missing offset."""
-    F, engine = frames.engine.functions, frames.engine
-    concerned = engine.materialize(missing.select(*GROUP).distinct())
-    got = _deliveries(frames).join(concerned, on=GROUP, how="left_semi")
-    got = got.groupBy(*GROUP, "offset").agg(F.min("complete_ns").alias("first_ns"))
-    gaps = missing.select(*GROUP, "offset", F.lit(None).cast("bigint").alias("first_ns"))
-    along = engine.window.partitionBy(*GROUP)
-    up = along.orderBy("offset").rowsBetween(engine.window.unboundedPreceding, -1)
-    down = along.orderBy("offset").rowsBetween(1, engine.window.unboundedFollowing)
-    line = got.unionByName(gaps).select(
-        *GROUP, "offset", "first_ns",
-        F.coalesce(F.max("first_ns").over(up), F.lit(-1)).alias("before_ns"),
-        F.coalesce(F.min("first_ns").over(down), F.lit(FOREVER_NS)).alias("after_ns"),
-    )  # fmt: skip
-    return engine.materialize(line.where(F.col("first_ns").isNull()).drop("first_ns"))
-
-
 def deliveries_again(frames: Frames) -> Iterator[Frame]:
     """kind delivered-again: a member got a record that the group had got by an earlier assignment
     (other_op: that delivery).
@@ -158,10 +122,10 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
     """
     F, engine = frames.engine.functions, frames.engine
     place = [*GROUP, "offset"]
-    deliveries = _deliveries(frames)
+    got = deliveries(frames)
     often = frames.none_if_empty(
         *(
-            here(deliveries)
+            here(got)
             .groupBy(*place)
             .agg(F.min("op").alias("least"), F.max("op").alias("greatest"))
             .where(F.col("least") < F.col("greatest"))
@@ -175,7 +139,7 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
     held = owned.select(
         *GROUP, "client", "position", "from_ns", "ended_by", F.col("op").alias("assigned_op")
     )
-    several = engine.materialize(deliveries.join(often, on=place, how="left_semi"))
+    several = engine.materialize(got.join(often, on=place, how="left_semi"))
     again = frames.none_if_empty(_later_assignments(frames, several, held))
     if again is None:
         return
@@ -209,12 +173,12 @@ def _with_cuts(frames: Frames, again: Frame) -> Frame:
     return left_join(frames.engine.materialize(again), marked, on=[*GROUP, "offset"])
 
 
-def _later_assignments(frames: Frames, deliveries: Frame, held: Frame) -> Frame:
+def _later_assignments(frames: Frames, several: Frame, held: Frame) -> Frame:
     """Return one row for each record and assignment that delivered it, without the first assignment
     of each record: the columns of the first delivery by it, assigned_op, position, other_op and
     other_end (how the assignment before ended)."""
     F, engine = frames.engine.functions, frames.engine
-    pairs = deliveries.join(held, on=[*GROUP, "client"], how="inner")
+    pairs = several.join(held, on=[*GROUP, "client"], how="inner")
     pairs = pairs.where(F.col("assigned_op") < F.col("op"))
     latest = pairs.groupBy("op", "client", *GROUP, "offset").agg(
         F.max("assigned_op").alias("assigned_op")

@@ -213,11 +213,24 @@ def committed_records_were_delivered_again(s: Story) -> None:
 )
 def committed_records_were_delivered_again_after_a_cut(s: Story) -> None:
     """The second member's place was no longer in the log; that alone is judged."""
-    _repeat_committed(s, 5)
+    _repeat_committed(s, 6)
     s.send(ONE, 97, None, 19, type="info")
     s.poll(ONE, 22.5, {20: v(ONE, 97)}, client=FIRST, group=HERE["group"])
     s.row("assign", SECOND, 26.5, topic=ONE, partition=0, offset=3, error="OFFSET_OUT_OF_RANGE")
     _get(s, SECOND, 26.6, 3, 5)
+
+
+@golden(
+    "INVALID",
+    {("delivered-again", "rebalanced"): (P, 2), ("truncated-read", None): (F, 1)},
+)
+def member_began_below_its_earlier_place(s: Story) -> None:
+    """Near miss: it got the partition a second time, from the commit on."""
+    s.row("assigned", SECOND, 18.2, offset=0, generation=1, **HERE)
+    s.send(ONE, 97, None, 18.5, type="info")
+    s.poll(ONE, 18.7, {20: v(ONE, 97)}, client=SECOND, group=GROUP)
+    s.row("revoked", SECOND, 18.9, **HERE)
+    _repeat(s, "revoked", "at-least-once")
 
 
 @golden("INVALID", {("delivered-again", "below-commit"): (F, 2)})

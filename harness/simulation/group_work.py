@@ -182,6 +182,8 @@ class _Life:
                 self._counters[place] = offsets[place]
             elif code in REJOIN:
                 self._joined = False
+        if not self._joined:
+            self._counters = {}  # until it joins again, another member may count on
 
     async def leave(self) -> None:
         """Leave the group, if there is an answer."""

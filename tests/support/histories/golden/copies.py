@@ -4,6 +4,7 @@ from tests.support.histories.golden.base import INFO, F, P, golden
 from tests.support.histories.story import ALL, CONSUMER, ONE, S, Story, v
 
 GROUP = "copiers"
+LATE = 98
 
 
 def _copier(
@@ -69,10 +70,13 @@ def copy_may_lie_beyond_the_final_read(s: Story) -> None:
 
 @golden("VALID")
 def record_was_sent_when_the_group_had_passed_it(s: Story) -> None:
-    """Near miss: the log was cut, and its offsets were used again."""
+    """Near miss: the log was cut, and another producer used its offsets again."""
     _copier(s, "exactly-once", (1, 3))
     (sent,) = [row for row in s.rows("send", ONE) if row["value"] == v(ONE, 2)]
-    sent.update(invoke_ns=20.5 * S, complete_ns=20.6 * S, type="info", offset=None)
+    late = {"invoke_ns": round(20.5 * S), "complete_ns": round(20.6 * S)}
+    s.row("start", LATE, 20.4)
+    sent.update(client=LATE, type="info", offset=None, **late)
+    s.row("end", LATE, 21)
 
 
 @golden("INVALID", {("copied-twice", None): (F, 1)})

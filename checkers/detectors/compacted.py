@@ -121,7 +121,7 @@ def _without_successor(frames: Frames, writes: Frame, records: Frame) -> Frame:
     )
     last = left_join(engine.materialize(last), engine.materialize(open_), on=KEY)
     older = F.coalesce(F.col("other_offset") < F.col("offset"), F.lit(True))
-    replaced = (F.col("other_offset") == F.col("offset")) & (F.col("held") != written(frames))
+    replaced = (F.col("other_offset") == F.col("offset")) & (F.col("held") != _written(frames))
     return last.where(older | F.coalesce(replaced, F.lit(False))).drop("held")
 
 
@@ -134,7 +134,7 @@ def held(frames: Frames, records: Frame) -> Frame:
     )
 
 
-def written(frames: Frames) -> Column:
+def _written(frames: Frames) -> Column:
     """Return the value that the record of a write has; TOMBSTONE of a deletion."""
     F = frames.engine.functions
     return F.when(F.col("deletes") == F.lit(0), F.col("value")).otherwise(F.lit(TOMBSTONE))

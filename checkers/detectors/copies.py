@@ -7,8 +7,8 @@ record (`group`). Copies count when the final log has them.
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN, INPUT_CUT
-from checkers.detectors.cut_inputs import around, delivered_after_cuts, written_before
+from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
+from checkers.detectors.cut_inputs import around, with_cuts, written_before
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -139,14 +139,12 @@ def _with_deliveries(frames: Frames, copies: Frame) -> Frame:
 
 
 def _with_cuts(frames: Frames, places: Frame) -> Frame:
-    """Add cut: input-cut, if the group got the offset again after a cut."""
-    F, engine = frames.engine.functions, frames.engine
+    """Add cut (see `with_cuts`) to the places that the group got again."""
+    F = frames.engine.functions
     again = frames.none_if_empty(places.where(F.col("again").isNotNull()))
-    cut = None if again is None else delivered_after_cuts(frames, again)
-    if cut is None:
-        return places.withColumn("cut", F.lit(None).cast("string"))
-    marked = engine.materialize(cut.withColumn("cut", F.lit(INPUT_CUT)))
-    return left_join(places, marked, on=["group", *TP, "offset"])
+    once = places.where(F.col("again").isNull())
+    once = once.withColumn("cut", F.lit(None).cast("string"))
+    return once if again is None else once.unionByName(with_cuts(frames, again))
 
 
 def _with_lost_commits(frames: Frames, places: Frame) -> Frame:

@@ -5,6 +5,7 @@ start of the log, or where the logs part (auto.offset.reset, KIP-320). It gets r
 had committed. That the log lost records is judged by itself (truncated-read, lost-write).
 """
 
+from checkers.contract.conditions import INPUT_CUT
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.frames import Frames
 from checkers.frames.ownership import GROUP, ownership
@@ -55,9 +56,9 @@ def written_before(frames: Frames, missing: Frame, moments: Frame) -> Frame:
     return missing.join(late.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_anti")
 
 
-def delivered_after_cuts(frames: Frames, places: Frame) -> Frame | None:
-    """Return those of `places` (GROUP, offset) that the group got again in this way; None without
-    any.
+def with_cuts(frames: Frames, places: Frame) -> Frame:
+    """Add cut to `places` (GROUP, offset): INPUT_CUT if the group got the record again since the
+    log was cut below its place, else null.
 
     A member got the record in an assignment in which its place had been above it. At the record, or
     above, the group had got a record before that the final log does not have. If the log was not
@@ -69,13 +70,14 @@ def delivered_after_cuts(frames: Frames, places: Frame) -> Frame | None:
     polls = engine.materialize(polls)
     back = frames.none_if_empty(_went_back(frames, polls))
     if back is None:
-        return None
+        return places.withColumn("cut", F.lit(None).cast("string"))
     cuts = _cuts(frames, polls)
     found = back.join(cuts, on=GROUP, how="inner").where(
         (F.col("offset") <= F.col("top")) & (F.col("cut_ns") <= F.col("complete_ns"))
     )
-    found = found.join(places.select(*GROUP, "offset"), on=[*GROUP, "offset"], how="left_semi")
-    return frames.none_if_empty(found.select(*GROUP, "offset").distinct())
+    marked = engine.materialize(found.select(*GROUP, "offset").distinct())
+    marked = marked.withColumn("cut", F.lit(INPUT_CUT))
+    return left_join(engine.materialize(places), marked, on=[*GROUP, "offset"])
 
 
 def _went_back(frames: Frames, polls: Frame) -> Frame:

@@ -11,7 +11,6 @@ from checkers.contract.conditions import (
     BELOW_COMMIT,
     BOTH_COMMITTED,
     COMMIT_LOST,
-    INPUT_CUT,
     MEMBER_CUT,
     MEMBER_ENDED,
     REBALANCED,
@@ -20,8 +19,8 @@ from checkers.contract.processing_rules import DELIVERED
 from checkers.detectors.consumers import known_committed
 from checkers.detectors.cut_inputs import (
     around,
-    delivered_after_cuts,
     deliveries,
+    with_cuts,
     written_before,
 )
 from checkers.detectors.forgotten import with_lost_state
@@ -148,8 +147,8 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
     found = left_join(again, engine.materialize(known), on=["assigned_op", *GROUP])
     below = F.coalesce(F.col("offset") < F.col("floor"), F.lit(False))
     lost = below & F.coalesce(F.col("position") < F.col("floor"), F.lit(False))
-    found = _with_cuts(frames, found)
-    aspect = F.when(lost, F.lit(COMMIT_LOST)).when(F.col("cut").isNotNull(), F.lit(INPUT_CUT))
+    found = with_cuts(frames, found)
+    aspect = F.when(lost, F.lit(COMMIT_LOST)).when(F.col("cut").isNotNull(), F.col("cut"))
     aspect = aspect.when(below, F.lit(BELOW_COMMIT))
     aspect = aspect.when(F.col("other_end").isin(ENDED, CUT), F.lit(MEMBER_ENDED))
     found = found.withColumn("since_ns", F.when(below, F.col("last_ns")))
@@ -161,16 +160,6 @@ def deliveries_again(frames: Frames) -> Iterator[Frame]:
         aspect=aspect.otherwise(F.lit(REBALANCED)),
         other_offset=F.when(below, F.col("floor")),
     )
-
-
-def _with_cuts(frames: Frames, again: Frame) -> Frame:
-    """Add cut: 1 if the group got the offset again after a cut, else null."""
-    F = frames.engine.functions
-    cut = delivered_after_cuts(frames, again)
-    if cut is None:
-        return again.withColumn("cut", F.lit(None).cast("int"))
-    marked = frames.engine.materialize(cut.withColumn("cut", F.lit(1)))
-    return left_join(frames.engine.materialize(again), marked, on=[*GROUP, "offset"])
 
 
 def _later_assignments(frames: Frames, several: Frame, held: Frame) -> Frame:

@@ -79,7 +79,7 @@ FAMILIES: Final = (
 def concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
     """Return the condition for rows about suspects: rows of their values, copies of these, polls at
     their offsets, the rows of their keys, the calls of their groups, the ends of their
-    transactions, and what a group may pass over."""
+    transactions, what a group may pass over, and the resets of consumers."""
     F = frames.engine.functions
     listed = list(suspects)
     conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH, REREAD)]

@@ -335,11 +335,11 @@ class Nemesis:
             record.effect = f"could not be measured: {_error_text(error)}"
             return
         if effect.confirmed or record.effective_ns is None:
-            record.effect = effect.evidence
+            record.measured(effect)
         if effect.confirmed and record.effective_ns is None:
             record.effective_ns = self._clock.now_ns()
             # A run whose harness dies before the record is final is judged by this entry.
-            self._note(record, "fault-effective", effect=effect.evidence)
+            self._note(record, "fault-effective", effect=record.effect, damaged=record.damaged)
 
     # -- its end
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nemesis import conditions
-from nemesis.faults.fault import Injection
+from nemesis.faults.fault import Injection, Measurement
 from nemesis.schedule import Event
 from nemesis.selectors import Selection
 
@@ -30,6 +30,8 @@ class FaultRecord:
     heal_ms: float | None = None
     """How long the successful heal took."""
     effect: str | None = None
+    damaged: str | None = None
+    """JSON: node -> the files that the fault changed."""
     healing: str | None = None
     """The evidence that the heal worked."""
     error: str | None = None
@@ -52,10 +54,16 @@ class FaultRecord:
             "inject_ms": self.inject_ms,
             "heal_ms": self.heal_ms,
             "effect": self.effect,
+            "damaged": self.damaged,
             "healing": self.healing,
             "took_effect": self.effective_ns is not None,
             "error": self.error,
         }
+
+    def measured(self, effect: Measurement) -> None:
+        """Keep what was measured of the effect."""
+        self.effect = effect.evidence
+        self.damaged = None if effect.damaged is None else json.dumps(effect.damaged)
 
     def failed(self, what: str) -> None:
         """Add an error to those already recorded."""

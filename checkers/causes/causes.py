@@ -373,7 +373,7 @@ def _state_losses(
     """Yield one cause for each start of a leadership term and each group of replicas that lacked
     state then."""
     isr_history = IsrHistory(record.leaders, settings.min_insync_replicas)
-    losses = replica_losses(isr_history, faults, fencing)
+    losses = replica_losses(isr_history, faults, fencing, of=partition)
     lasting = IntervalIndex((loss.from_ns, loss.back_ns, loss) for loss in losses)
     firsts = first_of_each_epoch(record.leaders)
     terms = [(number, row) for number, row in enumerate(firsts) if has_leader(row)]

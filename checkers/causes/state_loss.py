@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from checkers.history.recorded_faults import Fault, LostState, seconds
+from checkers.history.recorded_faults import Fault, LogName, LostState, seconds
 from checkers.history.settings import FOREVER_NS, Settings
 
 VIEW_SLACK_NS = 250_000_000
@@ -224,18 +224,21 @@ class _Fencing:
 
 
 def replica_losses(
-    isr_history: IsrHistory, faults: Sequence[Fault], fencing: Sequence[Mapping[str, Any]] = ()
+    isr_history: IsrHistory,
+    faults: Sequence[Fault],
+    fencing: Sequence[Mapping[str, Any]] = (),
+    *,
+    of: LogName | tuple[None, None] = (None, None),
 ) -> list[ReplicaLoss]:
     """Return the state losses of nodes that were in sync or eligible, or about to be, in the order
     of time.
 
-    fencing: rows of the kinds fenced and unfenced, in the order of the metadata log.
+    of: the partition of which they lost state; without one, a loss of any counts. fencing: rows of
+    the kinds fenced and unfenced, in the order of the metadata log.
     """
     found, fenced = [], _Fencing(fencing)
     for fault in faults:
-        if fault.loses is None:
-            continue
-        for node in sorted(fault.aimed):
+        for node in sorted(fault.losing(*of)):
             # A node that joins the ISR before it is fenced had caught up before its loss.
             until_ns = fenced.fenced_ns(node, fault) or fault.effective_ns
             steps = isr_history.between(fault.started_ns - VIEW_SLACK_NS, until_ns)

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame
+from checkers.frames.changed_logs import with_changed_bytes
 from checkers.frames.epoch_answers import ANSWERS
 from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
 from checkers.history.history import METADATA_LOG, TP
-from checkers.history.recorded_faults import with_changed_bytes
 
 KIND: Final = "contradicted-evidence"
 CHANGED: Final = "changed-bytes"
@@ -72,11 +72,10 @@ def contradicted_evidence(frames: Frames) -> Iterator[Frame]:
 
 def _with_changed_bytes(frames: Frames) -> frozenset[tuple[str, int]]:
     """Return the partitions with a replica in whose log a fault changed bytes."""
-    F = frames.engine.functions
     changed = with_changed_bytes(frames.fault_rows)
     if not changed:
         return frozenset()
-    replicas = frames.replica_ends.where(F.col("node").isin(*changed)).select(*TP).distinct()
+    replicas = frames.replica_ends.where(changed.condition(frames.engine)).select(*TP).distinct()
     return frozenset((row["topic"], row["partition"]) for row in frames.engine.rows(replicas))
 
 

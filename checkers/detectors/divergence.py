@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Column, Frame, as_frame, left_join
+from checkers.frames.changed_logs import ChangedLogs, with_changed_bytes
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.read_ends import log_ends
 from checkers.frames.same_bytes import same_bytes
 from checkers.history.history import METADATA_TOPIC, TP
-from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
+from checkers.history.recorded_faults import METADATA_FILE
 
 PAIRS = pa.schema(
     [
@@ -69,7 +70,8 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     if unlike is not None:
         aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
         for flipped, concerned in _flips(frames, copied):
-            either = F.col("node").isin(*flipped) | F.col("reference").isin(*flipped)
+            either = flipped.condition(frames.engine)
+            either |= flipped.condition(frames.engine, "reference")
             known = ~F.col("their_digest").isNull()
             aspect = F.when(known & concerned & either, F.lit("damaged")).otherwise(aspect)
         epochs = _epochs(frames, "leader_epoch", "their_epoch")
@@ -80,8 +82,8 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
         yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=epochs)
 
 
-def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]:
-    """Yield the nodes in whose logs, or copies of the metadata log, faults flipped bits."""
+def _flips(frames: Frames, copied: Column) -> Iterator[tuple[ChangedLogs, Column]]:
+    """Yield the logs, and the copies of the metadata log, in which faults changed bytes."""
     rows = frames.fault_rows
     for flipped, concerned in (
         (with_changed_bytes(rows), ~copied),

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engines.engine import Frame, as_frame
+from checkers.frames.changed_logs import with_changed_bytes
 from checkers.frames.evidence import EVIDENCE, evidence
 from checkers.frames.frames import Frames
 from checkers.frames.same_bytes import same_bytes
 from checkers.history.history import METADATA_LOG, METADATA_TOPIC, TP
-from checkers.history.recorded_faults import with_changed_bytes
 
 _BROKEN = pa.schema(
     [
@@ -63,7 +63,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     yield from _unelected(frames, named, answered)
     batches = same_bytes(frames)
     if flipped := with_changed_bytes(frames.fault_rows):
-        batches = batches.where(~F.col("node").isin(*flipped))
+        batches = batches.where(~flipped.condition(frames.engine))
     written = frames.none_if_empty(
         batches.groupBy(*TP, "base_offset", "leader_epoch")
         .agg(

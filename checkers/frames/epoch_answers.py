@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from checkers.engines.engine import Engine, Frame
+from checkers.frames.changed_logs import ChangedLogs
 from checkers.history.history import TP
 
 Partition = tuple[str, int]
@@ -78,13 +79,12 @@ def read_contradictions(
     replica_ends: Frame,
     history: Frame,
     first_offsets: Frame,
-    changed: Sequence[int],
+    changed: ChangedLogs,
 ) -> dict[Partition, tuple[Contradiction, ...]]:
     """Return the contradictions of each partition that has any, by source, then by epoch.
 
     cluster, replicas, replica_ends, history: frames of their schemas. first_offsets: see
-    `log_starts.first_offsets`. changed: nodes in whose logs faults changed bytes; their files prove
-    nothing.
+    `log_starts.first_offsets`. changed: logs in which faults changed bytes; they prove nothing.
     """
     answers = _answers(engine, cluster)
     if not answers:
@@ -164,12 +164,12 @@ def _read(engine: Engine, history: Frame) -> dict[Partition, list[Held]]:
 
 
 def _ends(
-    engine: Engine, replica_ends: Frame, changed: Sequence[int]
+    engine: Engine, replica_ends: Frame, changed: ChangedLogs
 ) -> dict[Partition, dict[int, Mapping[str, Any]]]:
     """Return the rows of undamaged replicas, by partition and node."""
     found: dict[Partition, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in engine.rows(replica_ends):
-        if row["node"] not in changed:
+        if not changed.has(row["node"], row["topic"], row["partition"]):
             found[row["topic"], row["partition"]][row["node"]] = row
     return found
 

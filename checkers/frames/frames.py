@@ -16,6 +16,7 @@ from checkers.causes.matching import first_leader_change, possible_causes
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, log_starts, polls, transactions
+from checkers.frames.changed_logs import with_changed_bytes
 from checkers.frames.disputes import disputed
 from checkers.frames.ended import Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
@@ -44,7 +45,7 @@ from checkers.history.history import (
     TP,
     RunSources,
 )
-from checkers.history.recorded_faults import delays, with_changed_bytes
+from checkers.history.recorded_faults import delays
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,

@@ -30,7 +30,7 @@ class StateLosses:
 
     def certain(self, topic: str | None, partition: int | None) -> bool:
         """Whether a node with a replica of the partition lost state for good."""
-        losing = (each.aimed for each in self._known if each.loses)
+        losing = (each.losing(topic, partition) for each in self._known)
         return self._was_on(topic, partition, frozenset().union(*losing))
 
     def possible(self, topic: str | None, partition: int | None) -> bool:

@@ -166,7 +166,8 @@ CLUSTER = pa.schema(
 )
 
 # The injected faults. targets: JSON of the resolved targets; effect, healing: the measured proofs;
-# inject_ms, heal_ms: how long injecting and healing took.
+# damaged: JSON of the files that the fault changed, by node. inject_ms, heal_ms: how long injecting
+# and healing took.
 FAULTS = pa.schema(
     [
         pa.field("fault_id", pa.int32(), nullable=False),
@@ -178,6 +179,7 @@ FAULTS = pa.schema(
         pa.field("effective_ns", pa.int64()),
         pa.field("healed_ns", pa.int64()),
         pa.field("effect", pa.string()),
+        pa.field("damaged", pa.string(), metadata=LATER),
         pa.field("healing", pa.string(), metadata=LATER),
         pa.field("inject_ms", pa.float64(), metadata=LATER),
         pa.field("heal_ms", pa.float64(), metadata=LATER),

@@ -1,17 +1,18 @@
 """The recorded faults: which nodes each one affected, when, and which state the nodes lost."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from checkers.history.settings import FOREVER_NS
 
-_OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
+OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
 """Faults that leave bytes which no node wrote there."""
 POWER_LOSSES = ("power-loss", "machine-power-loss")
-DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
+DISK_FAULTS = (*OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
 WHOLE_DISKS = ("disk.lost",)
 """Faults that remove everything from a disk, the metadata log included."""
 _KEEPING_DOWN = ("kill", *POWER_LOSSES, *DISK_FAULTS)
@@ -36,8 +37,13 @@ FIRST_ZOOKEEPER = 101
 """The number of the first ZooKeeper node, as in `nemesis.hosts`; brokers have lower numbers."""
 METADATA_FILE = "metadata-log"
 """The kind of file that is a node's copy of the metadata log."""
-_LOGS = "log"
+LOGS = "log"
 """The only kind of file whose damage loses records."""
+
+
+LogName = tuple[str, int]
+"""Topic and partition."""
+_LOG_PATH = re.compile(r"(?:.*/)?([^/]+)-(\d+)/\d+\.log")
 
 
 class LostState(StrEnum):
@@ -72,6 +78,23 @@ class Fault:
     client_links: frozenset[int] = frozenset()
     whole_disk: bool = False
     """Everything on the disk is gone, the metadata log included."""
+    damaged: Mapping[int, frozenset[LogName]] = field(default_factory=dict, hash=False)
+    """The partitions in whose logs the fault changed bytes, by node. Of a node that is missing here
+    it may have changed all."""
+
+    def losing(self, topic: str | None, partition: int | None) -> frozenset[int]:
+        """Return the nodes that lost state of the partition. partition None: of one of the topic;
+        topic None: of any."""
+        if self.loses is None:
+            return frozenset()
+        return frozenset(node for node in self.aimed if self._hits(node, topic, partition))
+
+    def _hits(self, node: int, topic: str | None, partition: int | None) -> bool:
+        if topic is None or node not in self.damaged:
+            return True
+        return any(
+            name == topic and partition in (None, number) for name, number in self.damaged[node]
+        )
 
     def may_lose_sends_to(self, node: int) -> bool:
         """Whether client requests to the node may get lost, on their way or in its process. A fault
@@ -155,13 +178,28 @@ def _fault(row: Mapping[str, Any]) -> Fault | None:
         of_links=bool(pairs),
         client_links=frozenset().union(*(pair for pair in pairs if CLIENTS in pair)) - {CLIENTS},
         whole_disk=row["fault"] in WHOLE_DISKS,
+        damaged=_damaged_logs(row.get("damaged")),
     )
+
+
+def _damaged_logs(damaged: str | None) -> Mapping[int, frozenset[LogName]]:
+    """Read the column `damaged`: JSON, node -> paths such as log/orders-0/00000000000000000000.log.
+    A node with a path that is no log of a partition is left out."""
+    parsed = _parsed(damaged)
+    if not isinstance(parsed, dict):
+        return {}
+    found = {}
+    for node, paths in parsed.items():
+        logs = [_LOG_PATH.fullmatch(str(path)) for path in paths]
+        if all(logs):
+            found[int(node)] = frozenset((log[1], int(log[2])) for log in logs if log)
+    return found
 
 
 def _lost_state(fault: str, targets: Any) -> LostState | None:
     if fault in POWER_LOSSES:
         return LostState.UNFLUSHED
-    return LostState.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
+    return LostState.DISK if fault in DISK_FAULTS and _file(targets) == LOGS else None
 
 
 def delays(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, int], ...]:
@@ -214,19 +252,14 @@ def may_have_lost_state(row: Mapping[str, Any]) -> bool:
     return bool(error) or row["effect"] is None
 
 
-def with_changed_bytes(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> list[int]:
-    """Return the nodes in whose files of this kind a recorded fault flipped bits or put bytes from
-    elsewhere. Any reader may have read these bytes."""
-    struck = [row for row in rows if row["fault"] in _OTHER_BYTES]
-    struck = [row for row in struck if _file(_parsed(row["targets"])) == file]
-    flips = [fault for row in struck if (fault := read_fault(row)) is not None]
-    return sorted({node for fault in flips for node in fault.aimed})
+def kind_of_file(targets: str | None) -> str:
+    """Return the kind of file that a fault with these resolved targets was aimed at."""
+    return _file(_parsed(targets))
 
 
 def _file(targets: Any) -> str:
-    """Return the kind of file that a fault was aimed at."""
     details = targets.get("details") if isinstance(targets, dict) else None
-    return str(details.get("file", _LOGS)) if isinstance(details, dict) else _LOGS
+    return str(details.get("file", LOGS)) if isinstance(details, dict) else LOGS
 
 
 def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:

@@ -32,6 +32,7 @@ class JournalledFaults:
                     self._rows[fault_id] |= {
                         "effective_ns": entry["at_ns"],
                         "effect": entry["effect"],
+                        "damaged": entry.get("damaged"),
                         "took_effect": True,
                     }
                 case "fault-healed" if fault_id in self._rows:

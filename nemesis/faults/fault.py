@@ -171,6 +171,8 @@ class Measurement:
 
     confirmed: bool
     evidence: str
+    damaged: Mapping[int, Sequence[str]] | None = None
+    """The files that the fault changed, by node; None: it changes none, or nobody knows which."""
 
 
 @runtime_checkable

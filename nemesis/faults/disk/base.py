@@ -1,5 +1,6 @@
 """The common parts of the disk faults."""
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,11 +47,27 @@ def kept_evidence(hosts: Hosts, injection: Injection, node: int) -> str | None:
     return hosts.disks.kept_evidence(f"{injection_key(injection)}/{node}")
 
 
+def keep_damaged(hosts: Hosts, injection: Injection, node: int, paths: Sequence[str]) -> None:
+    """Store which files of the node the injection changed."""
+    hosts.disks.keep_evidence(_damaged(injection, node), json.dumps(list(paths)))
+
+
 def measure_kept_evidence(hosts: Hosts, injection: Injection, otherwise: str) -> Measurement:
     """Confirmed if evidence is stored for every node; nodes without it report `otherwise`."""
     found = {node: kept_evidence(hosts, injection, node) for node in injection.nodes}
     text = "; ".join(f"node {node}: {evidence or otherwise}" for node, evidence in found.items())
-    return Measurement(confirmed=all(found.values()), evidence=text)
+    return Measurement(
+        confirmed=all(found.values()), evidence=text, damaged=_kept_damaged(hosts, injection)
+    )
+
+
+def _kept_damaged(hosts: Hosts, injection: Injection) -> Mapping[int, Sequence[str]] | None:
+    kept = {n: hosts.disks.kept_evidence(_damaged(injection, n)) for n in injection.nodes}
+    return {node: json.loads(paths) for node, paths in kept.items() if paths} or None
+
+
+def _damaged(injection: Injection, node: int) -> str:
+    return f"{injection_key(injection)}/{node}/damaged"
 
 
 def kill_and_keep_down(hosts: Hosts, injection: Injection, node: int) -> None:

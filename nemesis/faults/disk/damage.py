@@ -8,8 +8,8 @@ from its log) or refuse to start. It must not serve data that it can recognise a
 
 import random
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from nemesis.base import NotApplicable
@@ -17,6 +17,7 @@ from nemesis.faults.disk.base import (
     METADATA_LOG,
     DiskFault,
     injection_key,
+    keep_damaged,
     keep_evidence,
     kept_evidence,
     kill_and_keep_down,
@@ -75,8 +76,8 @@ class _Damage(DiskFault):
 class OneFile(_Damage):
     """Damage to one file, done at the injection."""
 
-    change: Callable[[Hosts, int, str, int, random.Random], str]
-    """(hosts, node, path, size in bytes, rng) -> description of the damage."""
+    change: Callable[[Hosts, int, str, int, random.Random], tuple[str, Sequence[str]]]
+    """(hosts, node, path, size in bytes, rng) -> description of the damage, the changed files."""
 
     def inject(self, hosts: Hosts, injection: Injection) -> None:
         """Kill every node, then damage one of its files. Raises NotApplicable without files."""
@@ -88,7 +89,8 @@ class OneFile(_Damage):
                 continue
             rng = random.Random(f"{injection_key(injection)}/{node}")
             path = rng.choice(list(found))
-            done = self.change(hosts, node, path, found[path], rng)
+            done, changed = self.change(hosts, node, path, found[path], rng)
+            keep_damaged(hosts, injection, node, changed)
             keep_evidence(hosts, injection, node, f"{path} of {found[path]:,} bytes: {done}")
 
 
@@ -121,14 +123,13 @@ class StaleCopy(_Damage):
                 kill_and_keep_down(hosts, injection, node)
                 changed = hosts.disks.restore_copy(node, injection_key(injection))
                 hosts.disks.forget_copy(node, injection_key(injection))
+                keep_damaged(hosts, injection, node, list(changed))
                 keep_evidence(hosts, injection, node, _describe(changed, elapsed_ms))
 
     def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
         """Report the restored files with their sizes before and after."""
         seen = measure_kept_evidence(hosts, injection, "the copy is not restored yet")
-        return Measurement(
-            confirmed=seen.confirmed and _RESTORED in seen.evidence, evidence=seen.evidence
-        )
+        return replace(seen, confirmed=seen.confirmed and _RESTORED in seen.evidence)
 
 
 _RESTORED = "restored to an earlier state"
@@ -159,22 +160,29 @@ def _of_kind(hosts: Hosts, injection: Injection, node: int) -> dict[str, int]:
     }
 
 
-def _flip(hosts: Hosts, node: int, path: str, size: int, rng: random.Random) -> str:
+def _flip(
+    hosts: Hosts, node: int, path: str, size: int, rng: random.Random
+) -> tuple[str, Sequence[str]]:
     offset, bit = rng.randrange(size), rng.randrange(8)
     [old] = hosts.disks.read(node, path, offset, 1)
     hosts.disks.write(node, path, offset, bytes([old ^ (1 << bit)]))
     [new] = hosts.disks.read(node, path, offset, 1)
-    return f"bit {bit} of the byte at {offset:,} flipped, 0x{old:02x} to 0x{new:02x}"
+    return f"bit {bit} of the byte at {offset:,} flipped, 0x{old:02x} to 0x{new:02x}", [path]
 
 
-def _cut(hosts: Hosts, node: int, path: str, size: int, rng: random.Random) -> str:
+def _cut(
+    hosts: Hosts, node: int, path: str, size: int, rng: random.Random
+) -> tuple[str, Sequence[str]]:
     cut = rng.randint(1, min(size, MAX_CUT_BYTES))
     first = hosts.disks.read(node, path, size - cut, min(cut, SHOWN_BYTES)).hex(" ")
     hosts.disks.truncate(node, path, size - cut)
-    return f"the last {cut:,} bytes cut off, from {size - cut:,} on ({first}{' ...' * (cut > 16)})"
+    shown = f"{first}{' ...' * (cut > SHOWN_BYTES)}"
+    return f"the last {cut:,} bytes cut off, from {size - cut:,} on ({shown})", [path]
 
 
-def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random) -> str:
+def _misdirect(
+    hosts: Hosts, node: int, path: str, size: int, rng: random.Random
+) -> tuple[str, Sequence[str]]:
     at = (size - 1) // SECTOR_BYTES * SECTOR_BYTES
     sector = hosts.disks.read(node, path, at, size - at)
     hosts.disks.write(node, path, at, bytes(len(sector)))
@@ -187,11 +195,11 @@ def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random
     }
     others = [other for other, free in places.items() if free]
     if not others:
-        return f"{text} nowhere: zeros are there"
+        return f"{text} nowhere: zeros are there", [path]
     other = rng.choice(others)
     place = rng.choice(places[other])
     hosts.disks.write(node, other, place, sector[: ends[other] - place])
-    return f"{text} to {other}, from {place:,} on: zeros are there"
+    return f"{text} to {other}, from {place:,} on: zeros are there", [path, other]
 
 
 def _like(hosts: Hosts, node: int, path: str) -> dict[str, int]:

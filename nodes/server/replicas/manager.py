@@ -259,7 +259,8 @@ class ReplicaManager:
                     "%s: this replica was elected but does not lead: its log was damaged and set "
                     "aside, and the new log is not complete yet. The partition stays without a "
                     "leader until another replica leads; to accept the loss of records that only "
-                    "the damaged log had, set unclean.leader.election.enable=true on the topic",
+                    "the damaged log had, set unclean.leader.election.enable=true on the topic and "
+                    "restart this node",
                     partition,
                 )
                 return replace(assignment, leader=NO_NODE)

@@ -13,6 +13,8 @@ from harness.recording.journal import Journal
 from harness.recording.store import Run
 from tests.harness.recording.test_cursor import rotated
 
+DAMAGED = '{"1": ["log/t-0/00000000000000000000.log"]}'
+
 
 class RunningRun:
     """A run that goes on, and what its harness does."""
@@ -31,7 +33,8 @@ class RunningRun:
         """A fault begins, by the journal."""
         said = {"fault": kind, "label": f"{kind} node 1", "planned_ms": 1, "nodes": [1]}
         self.journal.record("fault", fault_id=number, at_ns=number, **said)
-        self.journal.record("fault-effective", fault_id=number, at_ns=number, effect="seen")
+        seen = {"effect": "seen", "damaged": DAMAGED}
+        self.journal.record("fault-effective", fault_id=number, at_ns=number, **seen)
 
     def heal(self, number: int, kind: str) -> None:
         """A fault is over, by the journal and the record."""
@@ -65,6 +68,8 @@ def test_fault_counts_from_its_injection_on(running_run: RunningRun) -> None:
     followed = FollowedRun(running_run.run.path)
     running_run.strike(0, "power-loss")
     assert faults(followed) == [(0, "seen")]
+    [row] = read_sources(followed.sources().faults, FAULTS).to_pylist()
+    assert row["damaged"] == DAMAGED
     running_run.heal(0, "power-loss")
     assert faults(followed) == [(0, "all of it")]
     rotated(running_run.faults)

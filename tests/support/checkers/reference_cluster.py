@@ -132,7 +132,7 @@ def _contradicted(
     if first > 0 and not ends:
         oldest = min(told, key=lambda r: r["leader_epoch"])
         first = max(first, oldest.get("end_offset") or 0)
-    changed = _with_changed_bytes(story)
+    changed = _with_changed_bytes(story, (told[0]["topic"], told[0]["partition"]))
     known = [r for r in ends if r["node"] not in changed]
     known.sort(key=lambda r: (r["node"] != told[0].get("node"), -r["high_watermark"], r["node"]))
     held: dict[str, set[tuple[int, int]]] = defaultdict(set)
@@ -157,12 +157,17 @@ def _contradicted(
         yield "contradicted-evidence", "files"
 
 
-def _with_changed_bytes(story: Story) -> set[int]:
+def _with_changed_bytes(story: Story, partition: tuple[str, int]) -> set[int]:
+    """The nodes in whose log of the partition bytes were changed."""
     found: set[int] = set()
     for row in story.faults:
         targets = json.loads(row["targets"])
         if row["fault"] == "disk.bit-flip" and targets["details"].get("file", "log") == "log":
-            found |= set(targets["nodes"])
+            damaged = json.loads(row.get("damaged") or "{}")
+            name = "{}-{}".format(*partition)
+            for node in targets["nodes"]:
+                paths = damaged.get(str(node), [name])
+                found |= {node} if any(name in path for path in paths) else set()
     return found
 
 

@@ -84,7 +84,15 @@ def _struck(row: Row, number: int, nodes: int) -> Row:
         if name in targets:
             aimed[name] = [[_machine(end, nodes) for end in pair] for pair in targets[name]]
     fault_id = row["fault_id"] + number * FAULTS_EACH
-    return row | {"fault_id": fault_id, "targets": json.dumps(aimed)}
+    found = row | {"fault_id": fault_id, "targets": json.dumps(aimed)}
+    if row.get("damaged"):
+        found["damaged"] = json.dumps(
+            {
+                int(node) + nodes: [path.replace("/", f"/{prefix(number)}", 1) for path in paths]
+                for node, paths in json.loads(row["damaged"]).items()
+            }
+        )
+    return found
 
 
 def _machine(number: int, nodes: int) -> int:

@@ -226,6 +226,7 @@ def test_one_bit_is_flipped_where_the_seed_says(machines: FakeMachines) -> None:
         said = machines.disks.notes[f"{aimed.detail('key')}/{node}"]
         assert f"byte at {place:,} flipped, 0x{before[place]:02x} to 0x{after[place]:02x}" in said
         assert not machines.processes.is_running(node)
+    assert fault.measure_effect(hosts, aimed).damaged == {1: [LOG], 2: [LOG]}
     again = FakeMachines(Trace())
     again.disks.contents[1] = {LOG: before}
     fault.inject(again.hosts(), aimed)
@@ -262,9 +263,9 @@ def test_a_misdirected_write_goes_to_another_file_of_its_kind(machines: FakeMach
     assert after[LOG] == bytes([7]) * 512 + bytes(88)
     assert after[OTHER_LOG] == bytes([7]) * 40
     assert after[VOTE] == b"{}"
-    assert f"the last 88 bytes, from 512 on, went to {OTHER_LOG}, from 0 on" in (
-        fault.measure_effect(hosts, aimed).evidence
-    )
+    effect = fault.measure_effect(hosts, aimed)
+    assert f"the last 88 bytes, from 512 on, went to {OTHER_LOG}, from 0 on" in effect.evidence
+    assert effect.damaged == {2: [LOG, OTHER_LOG]}
     fault.heal(hosts, aimed)
     assert fault.measure_heal(hosts, aimed).confirmed
 
@@ -317,6 +318,7 @@ def test_a_stale_copy_is_restored_when_it_is_old_enough(machines: FakeMachines) 
     assert effect.confirmed
     restored = f"restored to an earlier state, 1,001 ms ago: {LOG} (203 to 200 bytes)"
     assert restored in effect.evidence
+    assert effect.damaged == {2: [LOG]}
     fault.heal(hosts, aimed)
     assert machines.disks.copies == {}
     assert machines.processes.is_running(2)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tests.support.histories.golden.base import F, P, U, golden
 from tests.support.histories.golden.leadership import END, START, decided
-from tests.support.histories.golden.state_losses import metadata_logs, taken
+from tests.support.histories.golden.state_losses import log_file, metadata_logs, taken
 from tests.support.histories.story import ALL, ONE, Row, S, Story, v
 
 FILES, READS = ("contradicted-evidence", "files"), ("contradicted-evidence", "reads")
@@ -200,6 +200,14 @@ def bytes_in_the_files_were_changed(s: Story) -> None:
     """No checksum covers the leader epoch in a batch; node 2 may have copied what node 3 read."""
     epoch_is_answered_to_begin_after_its_first_record(s)
     taken(s, 3, fault="disk.bit-flip", details={"file": "log"})
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def bytes_of_another_partition_were_changed(s: Story) -> None:
+    """Near miss: the files of this one are as the nodes wrote them."""
+    epoch_is_answered_to_begin_after_its_first_record(s)
+    damaged = {3: [log_file(ONE)]}
+    taken(s, 3, fault="disk.bit-flip", details={"file": "log"}, damaged=damaged)
 
 
 def _viewed(

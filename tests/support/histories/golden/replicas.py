@@ -1,9 +1,10 @@
 """Replicas that differ, and those that may."""
 
 import json
+from collections.abc import Sequence
 
 from tests.support.histories.golden.base import INFO, F, P, golden
-from tests.support.histories.golden.state_losses import taken
+from tests.support.histories.golden.state_losses import log_file, taken
 from tests.support.histories.story import (
     ALL,
     ASKER,
@@ -25,7 +26,7 @@ def replica_has_other_bytes(s: Story) -> None:
     s.replicas[5]["digest"] = "something else"
 
 
-def _flipped(s: Story, node: int, file: str = "log") -> None:
+def _flipped(s: Story, node: int, file: str = "log", damaged: Sequence[str] | None = None) -> None:
     s.replicas[-1]["digest"] = "other"
     s.faults.append(
         s.faults[0]
@@ -34,6 +35,7 @@ def _flipped(s: Story, node: int, file: str = "log") -> None:
             "fault": "disk.bit-flip",
             "label": f"disk.bit-flip node {node}",
             "targets": json.dumps({"nodes": [node], "details": {"file": file}}),
+            "damaged": None if damaged is None else json.dumps({node: damaged}),
             "took_effect": True,
             "error": None,
         }
@@ -44,6 +46,18 @@ def _flipped(s: Story, node: int, file: str = "log") -> None:
 def replicas_differ_by_a_flipped_bit(s: Story) -> None:
     """Nobody has read the batch since: the broker could not know."""
     _flipped(s, s.replicas[-1]["node"])
+
+
+@golden("VALID", {("divergent-replicas", "damaged"): (P, 1)})
+def replicas_differ_by_a_bit_flipped_in_this_log(s: Story) -> None:
+    """The record says in which file it was."""
+    _flipped(s, s.replicas[-1]["node"], damaged=[log_file(ALL)])
+
+
+@golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
+def replicas_differ_and_a_bit_flipped_in_another_log(s: Story) -> None:
+    """Near miss: the damage was in another partition of this node."""
+    _flipped(s, s.replicas[-1]["node"], damaged=[log_file(NONE)])
 
 
 @golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})

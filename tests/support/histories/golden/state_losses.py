@@ -22,8 +22,10 @@ def taken(
     by_s: float = 9.6,
     took: bool = True,
     details: dict[str, str] | None = None,
+    damaged: dict[int, list[str]] | None = None,
 ) -> None:
-    """The nodes, and no others, lost what they had in the tenth of a second before `by_s`."""
+    """The nodes, and no others, lost what they had in the tenth of a second before `by_s`. damaged:
+    the files that the fault changed, by node."""
     number = len(s.faults)
     s.faults.append(
         {
@@ -35,6 +37,7 @@ def taken(
             "started_ns": round((by_s - 0.1) * S),
             "effective_ns": round(by_s * S) if took else None,
             "healed_ns": 14 * S,
+            "damaged": None if damaged is None else json.dumps(damaged),
             "took_effect": took,
             "error": None if took else "not injected",
         }
@@ -223,6 +226,27 @@ def all_disks_are_damaged(s: Story) -> None:
     wiped(s)
     configured(s, flush_messages="1")
     taken(s, 1, 2, fault="disk.cut-tail", details={"file": "log"})
+
+
+def log_file(topic: str) -> str:
+    """The path of the first segment of partition 0."""
+    return f"log/{topic}-0/00000000000000000000.log"
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="suffered disk loss or damage")
+def logs_of_the_partition_are_damaged(s: Story) -> None:
+    """Of one node it is known which files the fault changed, of the other it is not."""
+    wiped(s)
+    damaged = {1: [log_file(ONE), log_file(ALL)]}
+    taken(s, 1, 2, fault="disk.misdirected", details={"file": "log"}, damaged=damaged)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def log_of_another_partition_is_damaged(s: Story) -> None:
+    """Near miss: only of one of the two nodes the damage was in this partition's log."""
+    wiped(s)
+    damaged = {1: [log_file(ALL)], 2: [log_file(ONE)]}
+    taken(s, 1, 2, fault="disk.misdirected", details={"file": "log"}, damaged=damaged)
 
 
 @golden("INVALID", {LOST: (F, 1)})

@@ -60,6 +60,11 @@ class MetadataQuorum(Protocol):
         """The time of each voter's last message, in the loop's milliseconds."""
         ...
 
+    @property
+    def end_offset(self) -> Offset:
+        """Where the log ends: the next record goes there."""
+        ...
+
     def append(self, records: Sequence[bytes]) -> Offset:
         """Append one batch; return its last offset.
 
@@ -132,6 +137,7 @@ class QuorumController:
         self._observe_leader()
         if not self.controller.active:
             return
+        self._follow_log()
         result = self.controller.tick(now_ms())
         if not result.records:
             return
@@ -183,6 +189,13 @@ class QuorumController:
 
     # --- operations
 
+    def _follow_log(self) -> None:
+        """Tell the controller where the log ends: the quorum's own records (a new voter) are there,
+        too. The offset of a registration is its broker epoch."""
+        last = Offset(self._quorum.end_offset - 1)
+        if last > self.controller.state.image.offset:
+            self.controller.appended([], last)
+
     def _append(self, result: ControllerResult[R]) -> None:
         records = result.records
         size = max(1, len(records)) if result.atomic else self._max_batch_records
@@ -203,6 +216,7 @@ class QuorumController:
                 ControllerResult(records=self.controller.abort_open_transaction(), response=None)
             )
             try:
+                self._follow_log()
                 result = operation()
             except ControlError as error:
                 refusal = error.kept()

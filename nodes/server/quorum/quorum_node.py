@@ -88,6 +88,11 @@ class QuorumNode(QuorumMember):
         """Whether this node leads and has delivered a committed record of its own epoch."""
         return self.delivery.active_epoch is not None
 
+    @property
+    def end_offset(self) -> Offset:
+        """Where the log ends: the next record goes there."""
+        return self.log.end_offset
+
     def apis(self) -> dict[int, Api]:
         """The apis for a Dispatcher, by api key."""
         return self._handlers.apis() | self._voter_handlers.apis()

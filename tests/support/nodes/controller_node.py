@@ -36,7 +36,7 @@ class FakeQuorum:
         self.leader_id: NodeId | None = None
         self.last_contact_ms: dict[NodeId, float] = {}
         self.epoch = Epoch(0)
-        self.end = Offset(0)
+        self.end_offset = Offset(0)
         self.uncommitted: list[Batch] = []
         self.waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self.high_watermark = Offset(0)
@@ -49,8 +49,8 @@ class FakeQuorum:
             raise NotLeader(self.leader_id, self.epoch)
         if self.too_large:
             raise MessageTooLarge("9 MB")
-        last = Offset(self.end + len(records) - 1)
-        self.end = Offset(last + 1)
+        last = Offset(self.end_offset + len(records) - 1)
+        self.end_offset = Offset(last + 1)
         self.uncommitted.append(Batch(last, self.epoch, tuple(records)))
         if self.auto_commit:
             asyncio.get_running_loop().call_soon(self.commit)
@@ -66,7 +66,7 @@ class FakeQuorum:
 
     def commit(self) -> None:
         batches, self.uncommitted = self.uncommitted, []
-        self.high_watermark = self.end
+        self.high_watermark = self.end_offset
         for listener in self.listeners:
             listener.on_commit(batches)
         waiting, self.waiting = self.waiting, []
@@ -78,18 +78,24 @@ class FakeQuorum:
         """Win an election: the epoch's first record is a control batch."""
         self.epoch = Epoch(self.epoch + 1)
         self.leader_id = ME
-        self.uncommitted.append(Batch(self.end, self.epoch, ()))
-        self.end = Offset(self.end + 1)
+        self.uncommitted.append(Batch(self.end_offset, self.epoch, ()))
+        self.end_offset = Offset(self.end_offset + 1)
         self.commit()
         for listener in self.listeners:
             listener.on_active(self.epoch)
+
+    def change_voters(self) -> None:
+        """Append and commit a control batch in the leader's epoch."""
+        self.uncommitted.append(Batch(self.end_offset, self.epoch, ()))
+        self.end_offset = Offset(self.end_offset + 1)
+        self.commit()
 
     def follow(self, leader: NodeId | None) -> None:
         """Lose the leadership and the uncommitted records; `leader` leads now, or no node."""
         self.epoch = Epoch(self.epoch + 1)
         self.leader_id = leader
         self.uncommitted = []
-        self.end = self.high_watermark
+        self.end_offset = self.high_watermark
         for listener in self.listeners:
             listener.on_inactive(self.epoch)
         waiting, self.waiting = self.waiting, []

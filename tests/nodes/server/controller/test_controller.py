@@ -35,6 +35,16 @@ async def test_registered_broker_is_unfenced_after_a_heartbeat(node: Node) -> No
 
 
 @in_loop
+async def test_broker_epoch_counts_the_control_records_of_the_quorum(node: Node) -> None:
+    """A smaller epoch would let the broker act before it knows what its registration changed."""
+    for _ in range(3):
+        node.quorum.change_voters()
+    answer = await node.register(1)
+    assert answer.broker_epoch == node.publisher.image.offset == node.quorum.end_offset - 1
+    assert node.publisher.image.brokers[ME].epoch == answer.broker_epoch
+
+
+@in_loop
 async def test_controller_responds_only_after_the_commit(node: Node) -> None:
     """This holds also for later requests that were decided on it: an unchanged repetition, a
     refusal."""
@@ -331,9 +341,9 @@ def test_change_that_is_not_atomic_is_split_into_batches() -> None:
         await _settle()
         assert [len(batch.records) for batch in node.quorum.uncommitted] == [4, 4, 3]
         del node.quorum.uncommitted[1:]
-        node.quorum.end = Offset(node.quorum.uncommitted[0].last_offset + 1)
+        node.quorum.end_offset = Offset(node.quorum.uncommitted[0].last_offset + 1)
         node.quorum.auto_commit = True
-        node.quorum.high_watermark = node.quorum.end
+        node.quorum.high_watermark = node.quorum.end_offset
         node.publisher.on_commit(node.quorum.uncommitted)
         node.quorum.follow(OTHER)
         assert (await stopping).error_code is ErrorCode.not_controller

@@ -43,6 +43,7 @@ from checkers.history.settings import (
     of_group,
 )
 from checkers.losses import LOSSES, MISSING_KEY, REVERTED_KEY
+from checkers.program_losses import permitted_loss
 from checkers.promises import promise_statistics
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -269,10 +270,10 @@ def _anomaly(
         text = start.text(whole_run)
     settings = _settings(frames, kind, kept[0], cause, examples)
     settings = of_group(settings, frames.plan, group["group"])
-    acks = settings.acks if group["acks"] is None else group["acks"]
+    beneath = permitted_loss(frames) if kind in OUTPUT_KINDS else None
     context = replace(
         in_force(settings),
-        acks=acks,
+        acks=settings.acks if group["acks"] is None else group["acks"],
         aspect=group["aspect"],
         cause=cause,
         cause_recorded=not unread,
@@ -283,14 +284,14 @@ def _anomaly(
         settled=settled,
         removal=removal,
         requests_delayed=bool(group[DELAYED]),
+        needed_lost=beneath is not None,
     )
     rule = judge(kind, context, RULES)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind in LOSSES and text is None and rule.judgement is Judgement.PERMITTED:
         text = f"no cause in the record; {rule.reason}"
-    if kind in OUTPUT_KINDS and examples:
-        moment = programs.Moment.SENT if kind in (LOST, LATE) else programs.Moment.WRITTEN
-        text = programs.told(frames.fault_rows, examples[0], moment) or None
+    if kind in OUTPUT_KINDS:
+        text = _of_program(frames, kind, examples, beneath if grave else None)
     if kind == "contradicted-evidence":
         text = examples[0]["detail"]
     contradicted = grave and bool(_contradicted(frames, (topic, partition)))
@@ -300,7 +301,7 @@ def _anomaly(
         kind=kind,
         topic=topic,
         partition=partition,
-        acks=acks,
+        acks=context.acks,
         judgement=rule.judgement,
         count=int(group["count"]),
         rule=rule.text,
@@ -321,6 +322,16 @@ def _kept_in(frames: Frames, group: Mapping[str, Any]) -> tuple[str | None, int 
     if group["group"] is None or not _of_coordinator(group["kind"], group["aspect"]):
         return topic, None
     return topic, partition_of(frames.causes, topic, group["group"])
+
+
+def _of_program(
+    frames: Frames, kind: str, examples: Sequence[Mapping[str, Any]], lost: Cause | None
+) -> str | None:
+    """Return what is told of an anomaly of the tested program: when the first was, near which
+    fault, and what the cluster had lost."""
+    moment = programs.Moment.SENT if kind in (LOST, LATE) else programs.Moment.WRITTEN
+    told = programs.told(frames.fault_rows, examples[0], moment) if examples else ""
+    return "; ".join(filter(None, (told, lost.text if lost is not None else ""))) or None
 
 
 def _of_coordinator(kind: str, aspect: str | None) -> bool:

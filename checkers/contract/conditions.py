@@ -66,7 +66,8 @@ class Context(Settings):
     lost transactions, or discarded some that it may have acknowledged.
     settled: all replicas were in sync again. removal: why the records below the start of the final
     log are gone, for an anomaly that is about one of them. requests_delayed: a fault may have made
-    a request late that changed the outcome of this very transaction.
+    a request late that changed the outcome of this very transaction. needed_lost: the cluster lost
+    acknowledged records, as it may, of a topic that the tested program depends on.
     """
 
     aspect: str | None = None
@@ -79,6 +80,7 @@ class Context(Settings):
     settled: bool = True
     removal: Removal | None = None
     requests_delayed: bool = False
+    needed_lost: bool = False
 
     @property
     def may_lose_committed(self) -> bool:

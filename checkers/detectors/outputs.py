@@ -14,6 +14,7 @@ from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.history.history import PRODUCER_EPOCH, TP
+from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 OUTPUT: Final = "app-output"
 REREAD: Final = "app-reread"
@@ -38,6 +39,13 @@ def program_of(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the program that a plan tests, a workload of kind `app`; None without one."""
     further = plan.get("more_workloads") or ()
     return next((each for each in further if each.get("kind") == "app"), None)
+
+
+def topics_needed(program: Mapping[str, Any]) -> frozenset[str]:
+    """Return the topics whose records a program depends on: its input, its output if that is a
+    topic, and those that keep its place and its transactions."""
+    named = (program.get("input"), (program.get("sink") or {}).get("topic"))
+    return frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, *filter(None, named)})
 
 
 def program_outputs(frames: Frames) -> Iterator[Frame]:
@@ -84,8 +92,8 @@ def early_outputs(frames: Frames) -> Iterator[Frame]:
     there again, moved, torn or unreadable.
 
     The inputs are the acknowledged sends. Nothing is said of them if the input topic may lose
-    acknowledged records, or of those that may be in the log twice: the topic has no idempotent
-    producers, or the producer left an epoch.
+    acknowledged records, if a topic that the program needs lost state, or of those that may be in
+    the log twice: the topic has no idempotent producers, or the producer left an epoch.
     """
     F = frames.engine.functions
     program = program_of(frames.plan)
@@ -98,7 +106,9 @@ def early_outputs(frames: Frames) -> Iterator[Frame]:
     settings = frames.settings(name)
     kept = settings.acks == ACKS_ALL and not settings.unclean_election
     lost = frames.state_losses
-    if lost.certain(name, None) or lost.possible(name, None):
+    if any(
+        lost.certain(each, None) or lost.possible(each, None) for each in topics_needed(program)
+    ):
         return
     if not (kept and settings.idempotence):
         return

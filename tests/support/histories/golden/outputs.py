@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from checkers.history.settings import OFFSETS_TOPIC
 from tests.support.histories.golden.base import INFO, F, P, U, golden
-from tests.support.histories.story import ONE, Story, v, value
+from tests.support.histories.golden.state_losses import led, taken
+from tests.support.histories.story import ALL, ONE, Story, v, value
 
 GROUP = "billing"
 PROGRAM = 51
@@ -18,9 +20,10 @@ def program(
     ordered: bool = False,
     error: str | None = None,
     at_s: float = 20,
+    output: str | None = None,
 ) -> None:
     """A program read ONE, and wrote outputs of the inputs with these sequences, in this order. None
-    is an element without a value, for the reason `error`."""
+    is an element without a value, for the reason `error`. output: the topic of the output."""
     s.plan["more_workloads"] = [
         {
             "kind": "app",
@@ -28,6 +31,7 @@ def program(
             "input": ONE,
             "processing": claim,
             "ordered_by": "key" if ordered else None,
+            "sink": {"topic": output},
         }
     ]
     s.row("start", PROGRAM, 1)
@@ -135,6 +139,64 @@ def program_changed_the_order_of_two_keys(s: Story) -> None:
 def program_went_back(s: Story) -> None:
     """Near miss: what it wrote again comes late, but the first outputs are in order."""
     program(s, (*EVERY, 3, 11), claim="at-least-once", ordered=True)
+
+
+BILLS = "bills"
+
+
+def bereft(s: Story, topic: str, *nodes: int) -> None:
+    """The nodes lost power; partition 0 of the topic had nodes 1 and 2 in sync. The input had its
+    last new leader before."""
+    s.faults.clear()
+    led(s, topic, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 2)), (13, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    taken(s, *nodes, by_s=12.5)
+
+
+@golden("UNKNOWN", {("lost-output", None): (U, 2)}, because="does not tell", cause="lost power by")
+def program_lost_outputs_with_its_output_topic(s: Story) -> None:
+    """It may have written them, and the cluster lost them with permission."""
+    program(s, without(3, 7), output=BILLS)
+    bereft(s, BILLS, 1, 2)
+
+
+@golden("INVALID", {("lost-output", None): (F, 2)})
+def program_lost_outputs_that_a_replica_would_have(s: Story) -> None:
+    """Near miss: node 2 kept its power, and it leads."""
+    program(s, without(3, 7), output=BILLS)
+    bereft(s, BILLS, 1)
+
+
+@golden("INVALID", {("lost-output", None): (F, 2)})
+def program_lost_outputs_when_another_topic_lost_records(s: Story) -> None:
+    """Near miss: it does not depend on that topic."""
+    program(s, without(3, 7), output=BILLS)
+    bereft(s, ALL, 1, 2)
+
+
+@golden(
+    "UNKNOWN",
+    {("duplicated-output", None): (U, 1), ("reordered-output", None): (U, 1)},
+    because="does not tell",
+)
+def program_lost_its_place_with_the_offsets_topic(s: Story) -> None:
+    """It went back to a position that was committed before."""
+    program(s, (1, 2, 11, 3, 3, *without(1, 2, 3, 11)), ordered=True)
+    bereft(s, OFFSETS_TOPIC, 1, 2)
+
+
+@golden("UNKNOWN", {("late-output", None): (U, 1)}, because="does not tell")
+def program_lost_its_place_with_the_input(s: Story) -> None:
+    """It waits for offsets that the log does not have any more."""
+    program(s, without(20), claim="at-most-once")
+    s.faults.clear()
+    taken(s, 1, 2)
+
+
+@golden("VALID", {("lost-output", None): (P, 1)})
+def program_that_may_lose_inputs_lost_its_output_topic(s: Story) -> None:
+    """What it claims permits it anyway."""
+    program(s, without(3), claim="at-most-once", output=BILLS)
+    bereft(s, BILLS, 1, 2)
 
 
 @golden("INVALID", {("torn-output", None): (F, 1)}, because="as a whole")

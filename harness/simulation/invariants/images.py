@@ -76,6 +76,12 @@ class Partition:
         found = (each for each in self.unclean if self.judged_epoch < each <= epoch)
         return max(found, default=None)
 
+    def is_past_unclean_leader(self, epoch: int) -> bool:
+        """Whether the epoch came by an unclean election, and a later one is judged already: its
+        leader hears of its own election late, and nobody follows it."""
+        past = epoch < self.history.reset_epoch <= self.judged_epoch
+        return past and any(each <= epoch for each in self.unclean)
+
     def copy(self, node: int) -> Copy:
         """Return the node's log of the partition."""
         found = self.copies.get(node)

@@ -142,6 +142,8 @@ class ReplicaChecker:
         top = partition.history.last_committed(epoch)
         if state.role is not Role.LEADER:
             return ""
+        if partition.is_past_unclean_leader(epoch):
+            return ""
         begun = partition.unclean_by(epoch)
         unclean = begun is not None
         partition.judged_epoch = max(partition.judged_epoch, epoch)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from harness.simulation.invariants import InvariantBroken
-from harness.simulation.invariants.images import Images
+from harness.simulation.invariants.images import Images, Partition
 from harness.zoo.schedules.stage import MessageSchedule, Stage
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.metadata import snapshot
@@ -113,3 +113,15 @@ def test_snapshot_must_make_the_image_of_the_log(
     else:
         stage.run()
         assert starts[0] > 0, "node 3 has no snapshot"
+
+
+def test_a_leader_by_an_unclean_election_may_hear_of_it_late() -> None:
+    """Only if a later unclean election is judged already, and only from the first one on."""
+    partition = Partition("t-0")
+    partition.unclean = {3: False, 4: False}
+    partition.history.ignore_leaders_before(4)
+    assert not partition.is_past_unclean_leader(3)
+    partition.judged_epoch = 4
+    assert partition.is_past_unclean_leader(3)
+    assert not partition.is_past_unclean_leader(2)
+    assert not partition.is_past_unclean_leader(4)

@@ -285,6 +285,7 @@ HARMLESS: Final[Mapping[str, tuple[str, ...]]] = {
         "cluster: replicas *",
         "cluster: ahead_ms *",
     ),
+    "no fault of this run changed a file, and stored runs may lack it": ("faults: damaged *",),
     "it only puts what one leader epoch holds in order": ("cluster: partition_epoch *",),
     "it tells the reader what was done; without it nothing is excused": (
         "faults: fault_id *",

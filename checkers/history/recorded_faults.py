@@ -184,14 +184,13 @@ def _fault(row: Mapping[str, Any]) -> Fault | None:
 
 def _damaged_logs(damaged: str | None) -> Mapping[int, frozenset[LogName]]:
     """Read the column `damaged`: JSON, node -> paths such as log/orders-0/00000000000000000000.log.
-    A node with a path that is no log of a partition is left out."""
+    A node is left out if one of its paths is no log of a partition."""
     parsed = _parsed(damaged)
-    if not isinstance(parsed, dict):
-        return {}
     found = {}
-    for node, paths in parsed.items():
-        logs = [_LOG_PATH.fullmatch(str(path)) for path in paths]
-        if all(logs):
+    for node, paths in parsed.items() if isinstance(parsed, dict) else ():
+        listed = paths if isinstance(paths, list) else [paths]
+        logs = [_LOG_PATH.fullmatch(str(path)) for path in listed]
+        if node.isdecimal() and all(logs):
             found[int(node)] = frozenset((log[1], int(log[2])) for log in logs if log)
     return found
 

@@ -186,7 +186,7 @@ class Run:
 
         Example:
             >>> highwater.load(RUN).tables["faults"]
-            <Table faults: 14 columns>
+            <Table faults: 15 columns>
         """
         names = ("operations", "faults", "cluster", "replicas", "replica_ends", "anomalies")
         return {name: getattr(self, name) for name in names}

@@ -28,7 +28,7 @@ class Table:
     Example:
         >>> faults = highwater.load(RUN).faults
         >>> faults
-        <Table faults: 14 columns>
+        <Table faults: 15 columns>
         >>> faults.columns[:3]
         ('fault_id', 'fault', 'label')
     """

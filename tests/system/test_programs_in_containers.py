@@ -160,8 +160,12 @@ def test_clean_removes_the_containers_of_a_killed_run(tmp_path: Path, address: s
             os.kill(supervisor, signal.SIGKILL)
             run.communicate()
         assert len(containers(address)) == 3
-        done = highwater("clean", "--store", tmp_path / "store")
-    assert "3 containers" in done.stdout
+        # What the harness was just starting may hold the journal's lock for a moment.
+        assert kernel.wait_until(
+            lambda: "3 containers" in highwater("clean", "--store", tmp_path / "store").stdout,
+            RUN_TIMEOUT_S,
+            0.2,
+        )
     assert containers(address) == []
     [journal] = tmp_path.glob("store/*/*/journal.jsonl")
     assert leftovers(run_id_of(journal), journal.parent) == []

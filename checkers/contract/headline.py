@@ -104,6 +104,8 @@ class Headline:
     """The expectations that the record does not decide, with the reason."""
     program: str = ""
     """What a tested program did against its claim; empty without any such thing."""
+    doubt: str = ""
+    """What may be a tested program's doing, or the cluster's; empty without any such thing."""
     kept: str = ""
     """What a tested program kept of its claim, if nothing contradicts it; empty without one."""
 
@@ -144,6 +146,8 @@ class Headline:
         """Whether a tested program kept its claim; empty without one, or if that is not known."""
         if self.program:
             return "the program broke its claim"
+        if self.doubt:
+            return "the program's claim not decided"
         return "the program kept its claim" if self.kept and self.verdict == "VALID" else ""
 
     @property
@@ -189,7 +193,7 @@ class Headline:
         """All of it in one line."""
         details = {
             self.lost: self.lost_text,
-            self.claim: self.program,
+            self.claim: self.program or self.doubt,
             self.expected: "; ".join(self.unmet or self.undecided),
         }
         return "; ".join(
@@ -208,6 +212,7 @@ class Headline:
             "expired": self.expired,
             "also": self.also,
             "program": self.program,
+            "doubt": self.doubt,
             "unmet": list(self.unmet),
             "undecided": list(self.undecided),
         }
@@ -227,6 +232,7 @@ def of(verdict: Mapping[str, Any]) -> Headline:
         expired=sum(_count(row) for row in expired if row.get("acks") != 0),
         also=", ".join(_also(anomalies)),
         program=program.broken(anomalies),
+        doubt=program.undecided(anomalies),
         kept=program.kept(_rows(verdict.get("promises"))),
         unmet=tuple(str(row.get("said")) for row in expected if row.get("outcome") == "failed"),
         undecided=tuple(

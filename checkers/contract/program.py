@@ -25,11 +25,20 @@ FOUND: Final[Mapping[str, tuple[str, str]]] = {
 
 def broken(anomalies: Iterable[Mapping[str, Any]]) -> str:
     """Return what the program did against its claim, and when; empty if it kept it."""
+    return _told(anomalies, "forbidden")
+
+
+def undecided(anomalies: Iterable[Mapping[str, Any]]) -> str:
+    """Return what may be the program's doing or the cluster's; empty without any such thing."""
+    return _told(anomalies, "unknown")
+
+
+def _told(anomalies: Iterable[Mapping[str, Any]], judgement: str) -> str:
     counts: dict[str, int] = {}
     causes: dict[str, str] = {}
     for each in anomalies:
         kind = str(each.get("kind"))
-        if kind in FOUND and each.get("judgement") == "forbidden":
+        if kind in FOUND and each.get("judgement") == judgement:
             counts[kind] = counts.get(kind, 0) + int(each.get("count") or 0)
             if each.get("cause"):
                 causes.setdefault(kind, str(each["cause"]))

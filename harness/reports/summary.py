@@ -101,9 +101,11 @@ def _print_headline(console: Console, found: Headline) -> None:
     sign = "" if console.options.ascii_only else f"{sign} "
     title = f"{sign}{found.verdict}: {'; '.join(found.parts).upper()}"
     console.print(Text(title, style=style), soft_wrap=True)
-    if found.program:
-        text = f"  {found.program[0].upper()}{found.program[1:]}."
-        console.print(Text(text, style=LOOKS[Standing.BROKEN][1]), soft_wrap=True)
+    if found.program or found.doubt:
+        told = found.program or found.doubt
+        text = f"  {told[0].upper()}{told[1:]}."
+        look = LOOKS[Standing.BROKEN if found.program else Standing.UNDECIDED][1]
+        console.print(Text(text, style=look), soft_wrap=True)
     elif found.kept and found.claim:
         console.print(Text(f"  {found.kept}"), soft_wrap=True)
     for loss in found.losses:

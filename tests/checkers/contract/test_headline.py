@@ -56,6 +56,17 @@ def of(verdict: str, *anomalies: dict[str, Any]) -> headline.Headline:
             "CONTRACT BROKEN; THE PROGRAM BROKE ITS CLAIM: 1 input has no output, and 3 inputs had "
             "no output when the program's time was over: because",
         ),
+        (
+            of("UNKNOWN", output("duplicated-output", 4, "unknown", cause="power was lost")),
+            Standing.UNDECIDED,
+            "CONTRACT NOT DECIDED; THE PROGRAM'S CLAIM NOT DECIDED: 4 outputs are there again: "
+            "power was lost",
+        ),
+        (
+            of("INVALID", output("lost-output", 1), output("late-output", 2, "unknown")),
+            Standing.BROKEN,
+            "CONTRACT BROKEN; THE PROGRAM BROKE ITS CLAIM: 1 input has no output",
+        ),
         (of("UNKNOWN"), Standing.UNDECIDED, "CONTRACT NOT DECIDED"),
         (
             of("UNKNOWN", lost(5, judgement="unknown")),

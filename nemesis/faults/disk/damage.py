@@ -199,7 +199,8 @@ def _misdirect(
     other = rng.choice(others)
     place = rng.choice(places[other])
     hosts.disks.write(node, other, place, sector[: ends[other] - place])
-    return f"{text} to {other}, from {place:,} on: zeros are there", [path, other]
+    changed = [*dict.fromkeys((path, other))]
+    return f"{text} to {other}, from {place:,} on: zeros are there", changed
 
 
 def _like(hosts: Hosts, node: int, path: str) -> dict[str, int]:

@@ -132,10 +132,11 @@ class _Writer:
             await self._append(partition, value)
             if rng.random() < 0.03:
                 raise Unavailable("vanished")
-            if work.pauses and rng.random() < SLOW_SHARE:
+            paused = work.pauses and rng.random() < SLOW_SHARE
+            if paused:
                 await asyncio.sleep(rng.uniform(*SLOW_S))
             if work.repeats:
-                await self._repeat_in_next(partition)
+                await self._repeat_in_next(partition, still_open=not paused)
         commit = rng.random() < 0.75
         if commit:
             transaction.end = End.UNKNOWN
@@ -181,8 +182,11 @@ class _Writer:
         except InvariantBroken as broken:
             self._work.report(broken)
 
-    async def _repeat_in_next(self, partition: int) -> None:
-        """Send a request of the last transaction again, in this one."""
+    async def _repeat_in_next(self, partition: int, *, still_open: bool) -> None:
+        """Send a request of the last transaction again, in this one. Unless that is `still_open`,
+        it may have been aborted, and the partition may have forgotten the producer since: then a
+        marker ends nothing there.
+        """
         last, producer = self._last, self._producer
         if last is None or self._rng.random() >= REPEAT_SHARE:
             return
@@ -194,8 +198,9 @@ class _Writer:
                     self._work.transactions.late(last.transaction, code, ended_another)
             else:
                 code = await producer.mark_again(partition, commit=last.commit)
-                with self._reported():
-                    self._work.transactions.late_marker(last.transaction, partition, code)
+                if still_open:
+                    with self._reported():
+                        self._work.transactions.late_marker(last.transaction, partition, code)
 
 
 async def until_answered(step: Callable[[], Awaitable[R]], stop: asyncio.Event) -> R:

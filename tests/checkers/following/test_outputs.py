@@ -8,10 +8,11 @@ import pytest
 from checkers.check import check
 from checkers.following.outputs import OutputState
 from checkers.history.history import PRODUCER_EPOCH
+from checkers.history.settings import OFFSETS_TOPIC
 from checkers.verdict import Outcome
 from tests.checkers.following.test_follow import follow
-from tests.support.histories.golden.state_losses import taken
-from tests.support.histories.story import ALL, PRODUCER, Story, healthy, v
+from tests.support.histories.golden.state_losses import log_file, taken
+from tests.support.histories.story import ALL, ONE, PRODUCER, Story, healthy, v
 
 PROGRAM = 51
 EVERY = tuple(range(1, 21))
@@ -122,6 +123,18 @@ def test_input_that_may_be_lost_raises_no_alarm(tmp_path: Path, *, took: bool) -
     taken(story, 1, 2, took=took)
     found = {each.kind for each in follow(tmp_path, story)}
     assert ("duplicated-output" in found) is not took
+
+
+@pytest.mark.parametrize(("topic", "needed"), [(OFFSETS_TOPIC, True), ("out", True), (ONE, False)])
+def test_damage_to_a_topic_that_the_program_needs_raises_no_alarm(
+    tmp_path: Path, topic: str, *, needed: bool
+) -> None:
+    """The program may have gone back, or lost what it had written. Other files excuse nothing."""
+    story = story_of((*EVERY, 4))
+    damaged = {node: [log_file(topic)] for node in (1, 2)}
+    taken(story, 1, 2, fault="disk.cut-tail", details={"file": "log"}, damaged=damaged)
+    found = {each.kind for each in follow(tmp_path, story)}
+    assert ("duplicated-output" in found) is not needed
 
 
 def state(**limits: int) -> OutputState:

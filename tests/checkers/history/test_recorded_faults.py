@@ -49,6 +49,8 @@ def test_only_the_partitions_whose_files_changed_are_concerned() -> None:
         "{",
         "[]",
         "{}",
+        '{"1": 7, "x": []}',
+        '{"1": null}',
         json.dumps({"2": [LOG]}),
         json.dumps({"1": ["a"], "3": [LOG, "log/x"]}),
     ],

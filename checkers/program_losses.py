@@ -5,16 +5,9 @@ transactions topic, and may write to a topic. When one of them loses acknowledge
 are missing, or the program makes them again, through no fault of its own.
 """
 
-from dataclasses import replace
-
 from checkers.causes.cause import Cause
-from checkers.contract.contract import Judgement, in_force, judge
 from checkers.detectors.outputs import program_of, topics_needed
-from checkers.detectors.registry import RULES
 from checkers.frames.frames import Frames
-from checkers.losses import LOST_WRITE
-
-ACKS_ALL = -1
 
 
 def permitted_loss(frames: Frames) -> Cause | None:
@@ -26,14 +19,9 @@ def permitted_loss(frames: Frames) -> Cause | None:
         return None
     needed = topics_needed(program)
     causes = (cause for cause in frames.causes.causes if cause.topic in needed)
-    permitted = (cause for cause in causes if _permits_a_loss(frames, cause))
-    return min(permitted, key=lambda cause: cause.from_ns, default=None)
-
-
-def _permits_a_loss(frames: Frames, cause: Cause) -> bool:
-    context = replace(
-        in_force(frames.settings(cause.topic, cause.from_ns, cause.near_until_ns)),
-        acks=ACKS_ALL,
-        cause=cause,
+    permitted = (
+        cause
+        for cause in causes
+        if cause.took_committed(frames.settings(cause.topic, cause.from_ns, cause.near_until_ns))
     )
-    return judge(LOST_WRITE, context, RULES).judgement is Judgement.PERMITTED
+    return min(permitted, key=lambda cause: cause.from_ns, default=None)

@@ -5,13 +5,19 @@ start of the log, or where the logs part (auto.offset.reset, KIP-320). It gets r
 had committed. That the log lost records is judged by itself (truncated-read, lost-write).
 """
 
+import pyarrow as pa
+
 from checkers.contract.conditions import INPUT_CUT
-from checkers.engines.engine import Frame, left_join
+from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.frames import Frames
 from checkers.frames.ownership import GROUP, ownership
 from checkers.frames.transactions import ANYWHERE
 from checkers.history.history import TP
 from checkers.history.settings import FOREVER_NS
+
+_LOSSES = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("lost_ns", pa.int64())],
+)
 
 
 def deliveries(frames: Frames) -> Frame:
@@ -61,8 +67,9 @@ def with_cuts(frames: Frames, places: Frame) -> Frame:
     log was cut below its place, else null.
 
     A member got the record in an assignment in which its place had been above it. At the record, or
-    above, the group had got a record before that the final log does not have. If the log was not
-    read to its end, a member must have been told that its place is not in the log.
+    above, the group had got a record before that the final log does not have. Or a member was told
+    that its place is not in the log, and it was right: the log was not read to its end, or a leader
+    may have lost committed records, with permission, that a later leader had again.
     """
     F, engine = frames.engine.functions, frames.engine
     groups = engine.materialize(places.select(*GROUP).distinct())
@@ -113,7 +120,22 @@ def _cuts(frames: Frames, polls: Frame) -> Frame:
     resets = frames.history.where((F.col("f") == F.lit("assign")) & F.col("error").isNotNull())
     members = engine.materialize(polls.select("client", *GROUP).distinct())
     told = resets.select("client", *TP, "complete_ns").join(members, on=["client", *TP])
-    told = left_join(engine.materialize(told), ends, on=TP).where(F.col("whole").isNull())
+    told = left_join(left_join(engine.materialize(told), ends, on=TP), _losses(frames), on=TP)
+    right = F.coalesce(F.col("lost_ns") <= F.col("complete_ns"), F.lit(False))
+    told = told.where(F.col("whole").isNull() | right)
     told = told.select(*GROUP, F.lit(ANYWHERE).alias("offset"), "complete_ns")
     cuts = engine.materialize(lost, told).groupBy(*GROUP)
     return cuts.agg(F.max("offset").alias("top"), F.min("complete_ns").alias("cut_ns"))
+
+
+def _losses(frames: Frames) -> Frame:
+    """Return topic, partition, lost_ns: since when the partition may have lost committed records
+    with permission."""
+    F = frames.engine.functions
+    rows = [
+        {"topic": cause.topic, "partition": cause.partition, "lost_ns": cause.from_ns}
+        for cause in frames.causes.causes
+        if cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
+    ]
+    losses = as_frame(frames.engine, rows, _LOSSES)
+    return losses.groupBy(*TP).agg(F.min("lost_ns").alias("lost_ns"))

@@ -228,7 +228,8 @@ def test_planted_anomalies_are_found_on_both_engines(spark: Any) -> None:
 
 
 # Excuses of cut clients, and of producer epochs by causes, are beyond the reference; so is what the
-# controllers decided, what the replicas' files say, and what was sent twice.
+# controllers decided, what the replicas' files say, what was sent twice, and what was lost for a
+# while.
 BEYOND = {
     "record_of_a_client_that_was_cut",
     "old_record_of_a_client_that_was_cut",
@@ -238,6 +239,7 @@ BEYOND = {
     "later_send_came_first_before_what_is_not_told",
     "retention_by_age_leaves_nothing",
     "retention_overtakes_the_final_read",
+    "record_was_copied_again_after_its_input_lost_power",
     "record_was_sent_again_in_another_transaction",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}

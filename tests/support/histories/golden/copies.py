@@ -1,6 +1,7 @@
 """What a group made of the records that it read: copies that are missing, there twice, or moved."""
 
 from tests.support.histories.golden.base import INFO, F, P, golden
+from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, CONSUMER, ONE, S, Story, v
 
 GROUP = "copiers"
@@ -139,6 +140,39 @@ def record_was_copied_again_after_its_input_was_cut(s: Story) -> None:
     _copier(s, "exactly-once", (1, 2, 3, 3))
     _beyond(s)
     _again(s, 3, error="LOG_TRUNCATION")
+
+
+@golden("VALID", {("copied-twice", "input-cut"): (INFO, 1)})
+def record_was_copied_again_after_its_input_lost_power(s: Story) -> None:
+    """A leader without the member's place told it so; a later leader had the records again."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    taken(s, 1, 2)
+    _again(s, 3, error="LOG_TRUNCATION")
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1)})
+def member_was_told_of_a_cut_that_nothing_permits(s: Story) -> None:
+    """Near miss: too few replicas lost power."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    taken(s, 3)
+    _again(s, 3, error="LOG_TRUNCATION")
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1)})
+def member_was_told_of_a_cut_before_it_was_permitted(s: Story) -> None:
+    """Near miss: the power went later, and nobody was told of that."""
+    s.row("assign", 31, 7, topic=ONE, partition=0, offset=0, error="LOG_TRUNCATION")
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    taken(s, 1, 2)
+    _again(s, 3)
+
+
+@golden("INVALID", {("copied-twice", "delivered-again"): (F, 1)})
+def member_was_not_told_of_a_cut(s: Story) -> None:
+    """Near miss: the log may have been cut, but not for this member."""
+    _copier(s, "exactly-once", (1, 2, 3, 3))
+    taken(s, 1, 2)
+    _again(s, 3)
 
 
 @golden("INVALID", {("copied-out-of-order", "input-cut"): (INFO, 1), **TRUNCATED})

@@ -65,8 +65,16 @@ class LogTransactions:
         witnessed = [first for first, marker in self._ended if marker >= self.witnessed_from]
         opened = [first for first, _ in self._open.values()]
         highest = min([high_watermark, *opened, *witnessed])
-        lowest = min([highest, *(first for first, _ in (*self._ended, *self._perhaps))])
+        begun = [self._begun(first, marker) for first, marker in self._ended]
+        lowest = min([highest, *begun, *(first for first, _ in self._perhaps)])
         return lowest, highest
+
+    def _begun(self, first: int, marker: int) -> int:
+        """The lowest offset at which a transaction may have begun. A high watermark from before a
+        start may be below a marker that was committed, and then its records may be cleaned."""
+        if self._cleaned_from is None or marker >= self.witnessed_from:
+            return first
+        return min(first, self._cleaned_from)
 
 
 class StableOffsetChecker:

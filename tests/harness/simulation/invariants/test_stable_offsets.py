@@ -163,3 +163,16 @@ def test_an_uncommitted_marker_may_end_a_transaction_whose_records_were_cleaned(
     model.append(marker._replace(attributes=0x30))
     assert model.bounds(3) == (0, 3)
     assert model.bounds(4) == (4, 4)
+
+
+def test_a_transaction_may_have_begun_with_records_that_were_cleaned() -> None:
+    """After a restart its marker may lie above the high watermark again (seed 92602)."""
+    model = LogTransactions()
+    model.append(filler(Offset(0), Offset(2), Epoch(0)))
+    model.append(read_header(batch(1, producer=(P, 0, 0), transactional=True, base_offset=3)))
+    marker = read_header(batch(1, producer=(P, 0, -1), transactional=True, base_offset=4))
+    model.append(marker._replace(attributes=0x30))
+    assert model.bounds(4) == (3, 3)  # it was seen to be appended
+    model.witnessed_from = 5
+    assert model.bounds(4) == (0, 4)
+    assert model.bounds(5) == (5, 5)

@@ -18,7 +18,7 @@ from checkers.causes import programs
 from checkers.causes.cause import Cause
 from checkers.causes.coordinators import partition_of
 from checkers.completeness.assumptions import examine
-from checkers.contract.conditions import ACKNOWLEDGED, BELOW_COMMIT
+from checkers.contract.conditions import ACKNOWLEDGED, ANSWERED_AT_ONCE, BELOW_COMMIT
 from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
 from checkers.contract.processing_rules import DELIVERED, KEPT_WITH_OFFSETS
 from checkers.contract.transaction_rules import HANGING
@@ -390,11 +390,12 @@ def _unread(
         why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
         return f"the final leader epochs were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
-    if kind in _EXPLAINED_BY_TIME or _of_coordinator(kind, aspect):
+    at_once = aspect == ANSWERED_AT_ONCE
+    if kind in _EXPLAINED_BY_TIME or at_once or _of_coordinator(kind, aspect):
         concerned = [place]
     elif kind == "duplicate" and cause_id is not None:
         concerned = [*frames.epoch_bumps.all[cause_id].unexcused]
-    if kind in _OF_PRODUCERS:
+    if kind in _OF_PRODUCERS and not at_once:
         concerned = [*filter(partial(_excusable, frames), concerned)]
     if concerned and frames.sources.run_file.cut_short:
         return "the leaders until the end are not recorded: the run ended before"

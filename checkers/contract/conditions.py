@@ -47,6 +47,9 @@ BEREFT: Final = "bereft"
 OVERTAKEN: Final = "overtaken"
 """The aspect of a batch before which a later one of its producer was accepted, by a leader that may
 not have known the producer."""
+ANSWERED_AT_ONCE: Final = "answered-at-once"
+"""The aspect of an anomaly that needs a repeated request, of a send that was acknowledged before
+its client repeats requests."""
 OUTLASTED: Final = "outlasted"
 """The aspect of a duplicate of a send that lasted for as long as brokers remember a producer."""
 AT_READ_UNCOMMITTED: Final = "read-uncommitted"

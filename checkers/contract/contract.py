@@ -13,7 +13,6 @@ leader replicas); Adya's and Elle's names for forbidden reads.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from checkers.causes.producer_epochs import IN_FLIGHT
 from checkers.contract import permissions
 from checkers.contract.cluster_rules import CLUSTER_RULES
 from checkers.contract.conditions import (
@@ -22,19 +21,16 @@ from checkers.contract.conditions import (
     ACKS_1,
     ACKS_ALL,
     ANY,
-    IDEMPOTENCE,
     LEADER_LOST_DISK,
     LEADER_LOST_POWER,
     MIN_ISR_1,
     NO_CAUSE_RECORDABLE,
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
-    OUTLASTED,
     QUORUM_LOST,
     REMOVAL_NOT_RECORDED,
     REMOVED_BY_RETENTION,
     RISKY_SETTINGS_OR_FAULTS,
-    TAKEN_AS_UNKNOWN,
     UNCLEAN_ELECTION,
     ZOOKEEPER_LOST,
     Condition,
@@ -43,6 +39,7 @@ from checkers.contract.conditions import (
     otherwise,
 )
 from checkers.contract.key_rules import key_rules
+from checkers.contract.order_rules import ORDER_RULES
 from checkers.contract.output_rules import OUTPUT_RULES
 from checkers.contract.processing_rules import PROCESSING_RULES
 from checkers.contract.rules import (
@@ -170,76 +167,6 @@ def _by_acknowledgement(row: Rule) -> Rule:
         applies=lambda c: c.aspect == ACKNOWLEDGED and row.applies(c),
     )
 
-
-_ORDER = (
-    rule(
-        IDEMPOTENCE & Condition(
-            "the client began a new producer epoch with the write in flight, because the client "
-            "had sent more behind a failed batch (not this write), because another partition had "
-            "lost records with permission, or because a leader that may not have known the "
-            "producer had accepted this write before the one that it refused",
-            lambda c: c.aspect == IN_FLIGHT,
-        ), "duplicate", PERMITTED,
-        "sequences identify a repeated batch only within one producer epoch",
-        "KIP-98; KIP-360; librdkafka issue 4953",
-        permissions.EPOCH_LEFT,
-    ),
-    rule(
-        IDEMPOTENCE & Condition(
-            "the send lasted for producer.id.expiration.ms or longer, by the clocks of the "
-            "brokers", lambda c: c.aspect == OUTLASTED,
-        ), "duplicate", PERMITTED,
-        "the leader may have forgotten the producer before the batch came again, and takes it for "
-        "a new one",
-        "Kafka: producer.id.expiration.ms; KIP-360; KIP-854",
-        permissions.EXPIRED_PRODUCER,
-    ),
-    rule(
-        IDEMPOTENCE & Condition(
-            "the client began a new producer epoch because a partition did not know it, and the "
-            "leader epochs of that partition are not recorded", lambda c: not c.cause_recorded,
-        ), "duplicate", UNKNOWN,
-        "that partition may have lost records with permission; the record cannot show it",
-        "KIP-360",
-    ),
-    rule(
-        IDEMPOTENCE, "duplicate", FORBIDDEN,
-        "the broker must recognize a batch that it already has by its sequence",
-        "KIP-98",
-    ),
-    rule(
-        otherwise("enable.idempotence=false"), "duplicate", PERMITTED,
-        "the producer sends a write again when its response is lost",
-        "Kafka: enable.idempotence",
-        permissions.NOT_IDEMPOTENT,
-    ),
-    rule(
-        IDEMPOTENCE & TAKEN_AS_UNKNOWN, "reordered-send", PERMITTED,
-        "a producer that the leader does not know may begin with any sequence; it then sends the "
-        "refused batch again in a new producer epoch",
-        "KIP-360",
-        permissions.UNKNOWN_PRODUCER,
-    ),
-    rule(
-        IDEMPOTENCE, "reordered-send", FORBIDDEN,
-        "the broker must reject a batch when it lacks the batch before",
-        "KIP-98",
-    ),
-    rule(
-        Condition(
-            "enable.idempotence=false, retries, more than one request in flight",
-            lambda c: c.max_in_flight > 1,
-        ), "reordered-send", PERMITTED,
-        "a later batch may be appended while an earlier batch is retried",
-        "Kafka: max.in.flight.requests.per.connection",
-        permissions.SEVERAL_IN_FLIGHT,
-    ),
-    rule(
-        otherwise("one request in flight"), "reordered-send", FORBIDDEN,
-        "the producer sends the next batch only after the answer to the last one",
-        "Kafka: max.in.flight.requests.per.connection",
-    ),
-)  # fmt: skip
 
 _ACKED_BY_1 = Condition("acks=1", lambda c: c.aspect == ACKNOWLEDGED and c.acks == 1)
 """An acknowledgement with acks=1 contradicts another one, or the log."""
@@ -454,7 +381,7 @@ def _left_open_by_zookeeper(rows: Sequence[Rule]) -> Iterator[Rule]:
 
 
 _ROWS = (
-    *_LOST, *_KEYS, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *_ORDER, *_OFFSETS, *TRANSACTION_RULES,
+    *_LOST, *_KEYS, *_KNOWN_FROM_ACKNOWLEDGEMENTS, *ORDER_RULES, *_OFFSETS, *TRANSACTION_RULES,
     *_READING, *PROCESSING_RULES, *OUTPUT_RULES, *_REPLICAS, *CLUSTER_RULES,
 )  # fmt: skip
 CONTRACT: tuple[Rule, ...] = tuple(_left_open_by_zookeeper(_ROWS))

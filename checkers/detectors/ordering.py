@@ -5,6 +5,7 @@ import operator
 from collections.abc import Iterator
 
 from checkers.contract.conditions import ACKNOWLEDGED, IN_TRANSACTION, OUTLASTED, OVERTAKEN
+from checkers.detectors.at_once import with_answers_at_once
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -21,7 +22,7 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     aspect client-epoch: the client may have sent the value again in a new producer epoch that it
     began by itself. No broker can know that such a send is a repetition. aspect outlasted: the send
     lasted for as long as brokers remember a producer. Otherwise aspect transaction: of a send in a
-    transaction.
+    transaction; answered-at-once: of a send that its client did not repeat.
     """
     if frames.repeated_values is None:
         return
@@ -32,9 +33,11 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
 def as_duplicates(frames: Frames, found: Frame) -> Frame:
     """Return the evidence of sends whose value is at first_offset and at last_offset."""
     F = frames.engine.functions
+    found = _outlasted(frames, frames.epoch_bumps.attributed(found))
+    found = _in_transactions(frames, found, "op")
     return evidence(
         frames.engine,
-        _in_transactions(frames, _outlasted(frames, frames.epoch_bumps.attributed(found)), "op"),
+        with_answers_at_once(frames, found),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
@@ -194,6 +197,7 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     place is its acknowledged offset. Events that the contract permits may have undone the
     acknowledgement.
 
+    aspect answered-at-once: the producer did not repeat the send before it.
     aspect overtaken: the producer sent the send before it again in a new producer epoch, because a
     leader that may not have known the producer had accepted the later one first. Otherwise aspect
     transaction: both were sent in transactions.
@@ -213,6 +217,7 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     before = placed.select(
         F.col("op").alias("other_op"), *TP, F.col("offset").alias("other_offset"),
         F.col("value").alias("other_value"), F.col("read").alias("other_read"),
+        F.col("invoke_ns").alias("other_invoke_ns"),
         F.col("complete_ns").alias("other_complete_ns"),
     )  # fmt: skip
     found = left_join(back, placed.drop("client"), on=["op", *TP, "offset"])
@@ -223,7 +228,8 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
     kind = F.lit("reordered-send")
     in_one_log = _with_unknown_producers(frames, _of_one_log(frames, found.where(both_read)))
-    yield evidence(frames.engine, _in_transactions(frames, in_one_log, "op", "other_op"), kind=kind)
+    in_one_log = _in_transactions(frames, in_one_log, "op", "other_op")
+    yield evidence(frames.engine, with_answers_at_once(frames, in_one_log, "other_"), kind=kind)
     if (one_unread := frames.none_if_empty(found.where(~both_read))) is not None:
         explained = _explained(frames, one_unread)
         yield evidence(frames.engine, explained, kind=kind, aspect=F.lit(ACKNOWLEDGED))

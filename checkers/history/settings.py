@@ -54,6 +54,11 @@ TRANSACTION_VERSION = "transaction.version"
 EPOCH_FOR_EACH_TRANSACTION = ("own", "java")
 """The clients that speak version 2. librdkafka does not yet (its issue 5423), nor does aiokafka. A
 client program may be written with either."""
+PAUSING_CLIENTS = ("librdkafka", "own", "kafka-python", "aiokafka")
+"""The clients that wait at least RETRY_PAUSE_NS before they repeat a request, unless they are told
+of a new leader. A client program may have other settings."""
+RETRY_PAUSE_NS = 35_000_000
+"""The harness sets retry.backoff.ms of these clients to 50 or more, and some wait a fifth less."""
 
 DELETE = "delete"
 """The default cleanup.policy."""
@@ -75,7 +80,8 @@ class Settings:
     before it acknowledges the record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
     retention_ms, retention_bytes: what retention leaves of a log; UNLIMITED for all of it.
     delete_retention_ms: how long the tombstones of a compacted topic stay.
-    transaction_version: the lower of the cluster's and the clients' level. processing: one of
+    transaction_version: the lower of the cluster's and the clients' level. retries_pause: all
+    producers are PAUSING_CLIENTS. processing: one of
     PROCESSING; None: the workload promises nothing. group_metadata: offsets are sent to
     transactions with the member and its generation. ordered: a tested program claims the order of
     each key.
@@ -92,6 +98,7 @@ class Settings:
     retention_bytes: int = UNLIMITED
     delete_retention_ms: int = DEFAULT_DELETE_RETENTION_MS
     transaction_version: int = 2
+    retries_pause: bool = False
     processing: str | None = None
     group_metadata: bool = True
     ordered: bool = False
@@ -144,6 +151,7 @@ def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
             DEFAULT_DELETE_RETENTION_MS,
         ),
         transaction_version=_transaction_version(plan, topic, broker),
+        retries_pause=_retries_pause(plan),
         processing=_processing(plan, topic),
         group_metadata=all(each.get("group_metadata", True) for each in _groups(plan, topic)),
     )
@@ -177,6 +185,12 @@ def _transaction_version(
     )
     level = int(broker.get(TRANSACTION_VERSION, 2))
     return min(level, 1) if old else level
+
+
+def _retries_pause(plan: Mapping[str, Any]) -> bool:
+    """Whether all workloads use PAUSING_CLIENTS."""
+    workloads = [plan.get("workload") or {}, *(plan.get("more_workloads") or ())]
+    return all(each.get("client") in PAUSING_CLIENTS for each in workloads)
 
 
 def _is_transactional(workload: Mapping[str, Any]) -> bool:

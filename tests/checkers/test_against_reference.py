@@ -244,7 +244,7 @@ BEYOND = {
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
 COARSE = {"deposed": None, "advanced": None, "bereft": None, "overtaken": None, "outlasted": None,
-          "damaged": "bytes", "sent-again": "final"}  # fmt: skip
+          "answered-at-once": None, "damaged": "bytes", "sent-again": "final"}  # fmt: skip
 """Aspects that need a cause, and what the reference calls them."""
 
 

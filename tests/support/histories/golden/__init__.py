@@ -26,6 +26,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     real_time,
     replicas,
     retention,
+    retries,
     standing_leaders,
     state_losses,
     transaction_order,

@@ -2,7 +2,8 @@
 
 A producer that a leader does not know may begin with any sequence (KIP-360). A later batch that
 reaches a new leader first is then accepted there, and the next one is refused. The producer leaves
-its epoch and sends the refused batch again, which is then behind the later one. If the answer to
+its epoch, for that reason or because it gave up another send meanwhile, and sends the refused batch
+again, which is then behind the later one. If the answer to
 the later batch was lost, some clients send it again as well, and it is in the log twice.
 
 A leader knows each producer of which its log had a record when the later batch came, unless the
@@ -114,16 +115,29 @@ def refused_heads_of(bumps: Sequence[EpochBump]) -> Sequence[tuple[int, EpochBum
     ]
 
 
+def _left(bumps: Sequence[EpochBump]) -> Sequence[tuple[int, EpochBump, Reason]]:
+    """Return for each partition that a client names when it leaves its epoch the reason with the
+    earliest batch that was not appended there, with the number of the bump."""
+    found: dict[tuple[int, str, int], tuple[int, EpochBump, Reason]] = {}
+    for number, bump in enumerate(bumps):
+        for reason in sorted(bump.reasons, key=lambda each: each.lacked_value or 0):
+            if reason.topic is not None and reason.partition is not None:
+                place = number, reason.topic, reason.partition
+                found.setdefault(place, (number, bump, reason))
+    return [*found.values()]
+
+
 def overtaking(run: Run, bumps: Sequence[EpochBump]) -> Frame | None:
     """Return the sends that a leader which may not have known the client may have accepted before a
     batch that it then refused, although it was the next one. None without any. Columns: number
-    (index into `bumps`), topic, partition, lacked_value (the refused batch's), began_ns, op, value.
+    (index into `bumps`), topic, partition, lacked_value (the first batch's that was not appended),
+    began_ns, op, value.
 
     Such a send began before the refusal. It was acknowledged, or it was read, so that its answer
     may have been lost; and the refused batch, if it was read, was read behind it.
     """
     F, engine = run.engine.functions, run.engine
-    heads = _heads(run, bumps)
+    heads = _heads(run, bumps, _left(bumps))
     if not heads:
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
@@ -172,7 +186,7 @@ def last_known_ns(
     sent, if it was acknowledged and the log, read to its end, has it. A leader with this record in
     its log knows the producer and its last sequence, whatever the partition had lost before."""
     F, engine = run.engine.functions, run.engine
-    heads = _heads(run, bumps)
+    heads = _heads(run, bumps, refused_heads_of(bumps))
     if not heads:
         return {}
     acked = (
@@ -208,11 +222,12 @@ def _writes(run: Run) -> Frame:
     return run.send_outcomes.select(*both).unionByName(keyed.select(*both))
 
 
-def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
-    """Return the rows of the refusals. since_ns: when the client last began an epoch before. floor:
-    see `_floors`."""
-    heads = refused_heads_of(bumps)
-    if not heads:
+def _heads(
+    run: Run, bumps: Sequence[EpochBump], chosen: Sequence[tuple[int, EpochBump, Reason]]
+) -> list[Mapping[str, Any]]:
+    """Return the rows of the chosen reasons. since_ns: when the client last began an epoch before.
+    floor: see `_floors`."""
+    if not chosen:
         return []
     floors = _floors(run)
     return [
@@ -229,7 +244,7 @@ def _heads(run: Run, bumps: Sequence[EpochBump]) -> list[Mapping[str, Any]]:
             ),
             "floor": floors.get((reason.topic, reason.partition)),
         }
-        for number, bump, reason in heads
+        for number, bump, reason in chosen
     ]
 
 

@@ -10,6 +10,7 @@ from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, PRODUCER, S, Story, v, value
 
 HEAD = "refused at the head of the line"
+GAVE_UP = "left its epoch in this partition: MESSAGE_TIMED_OUT; 0 given up that may be there"
 
 
 GONE_ALL = {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)}
@@ -36,12 +37,12 @@ def broker_takes_a_later_batch_first(s: Story) -> None:
     _a_later_send_came_first(s)
 
 
-def _an_earlier_send_came_again(s: Story, sent_s: float = 20.2) -> None:
+def _an_earlier_send_came_again(s: Story, sent_s: float = 20.2, reason: str = HEAD) -> None:
     s.send(ALL, 97, 21, 20.0, complete_ns=23 * S)
     s.send(ALL, 98, 20, sent_s, complete_ns=round((sent_s + 0.1) * S))
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.read_in_the_end(ALL, 21, v(ALL, 97))
-    s.new_epoch(PRODUCER[ALL], 22, 22.5, HEAD, partition=0, value=v(ALL, 97))
+    s.new_epoch(PRODUCER[ALL], 22, 22.5, reason, partition=0, value=v(ALL, 97))
 
 
 SENT_AGAIN = {("refused-head", "overtaken"): (P, 1), ("reordered-send", "overtaken"): (P, 1)}
@@ -62,6 +63,21 @@ def forgotten_producer_sends_again(s: Story) -> None:
     """A new leader took the later of two batches first, and the earlier one in a new epoch."""
     _forgotten(s)
     _an_earlier_send_came_again(s)
+
+
+@golden("VALID", {**GONE_ALL, ("reordered-send", "overtaken"): (P, 1)})
+def forgotten_producer_gave_up_a_send_and_sends_again(s: Story) -> None:
+    """It was refused too, but left its epoch because a send before had timed out."""
+    _forgotten(s)
+    s.send(ALL, 96, None, 19.9, type="fail")
+    _an_earlier_send_came_again(s, reason=GAVE_UP)
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1)})
+def known_producer_gave_up_a_send_and_sends_again(s: Story) -> None:
+    """Near miss: the log is whole, so the broker knows who has written there."""
+    s.send(ALL, 96, None, 19.9, type="fail")
+    _an_earlier_send_came_again(s, reason=GAVE_UP)
 
 
 @golden("INVALID", {**GONE_ALL, **WRONG})

@@ -66,13 +66,15 @@ class LogTransactions:
         opened = [first for first, _ in self._open.values()]
         highest = min([high_watermark, *opened, *witnessed])
         begun = [self._begun(first, marker) for first, marker in self._ended]
+        begun += [self._begun(first, first) for first in opened]
         lowest = min([highest, *begun, *(first for first, _ in self._perhaps)])
         return lowest, highest
 
-    def _begun(self, first: int, marker: int) -> int:
-        """The lowest offset at which a transaction may have begun. A high watermark from before a
-        start may be below a marker that was committed, and then its records may be cleaned."""
-        if self._cleaned_from is None or marker >= self.witnessed_from:
+    def _begun(self, first: int, last: int) -> int:
+        """The lowest offset at which a transaction may have begun. What ended, by a marker that was
+        committed, may have been cleaned. A start may take the high watermark back below the marker,
+        and an unclean leader may remove it."""
+        if self._cleaned_from is None or last >= self.witnessed_from:
             return first
         return min(first, self._cleaned_from)
 

@@ -165,6 +165,16 @@ def test_an_uncommitted_marker_may_end_a_transaction_whose_records_were_cleaned(
     assert model.bounds(4) == (4, 4)
 
 
+def test_an_open_transaction_may_have_ended_and_been_cleaned_before() -> None:
+    """An unclean leader did not have its marker."""
+    model = LogTransactions()
+    model.append(filler(Offset(0), Offset(2), Epoch(0)))
+    model.append(read_header(batch(1, producer=(P, 0, 0), transactional=True, base_offset=3)))
+    assert model.bounds(4) == (3, 3)  # it was seen to be appended
+    model.witnessed_from = 4
+    assert model.bounds(4) == (0, 3)
+
+
 def test_a_transaction_may_have_begun_with_records_that_were_cleaned() -> None:
     """After a restart its marker may lie above the high watermark again (seed 92602)."""
     model = LogTransactions()

@@ -227,7 +227,13 @@ def _run(
 
     source = GuidedSearch(task, seeds) if guided else campaign.Seeds(task, seeds)
     running = campaign.Campaign(source, jobs=min(jobs or os.cpu_count() or 1, len(seeds)))
-    on_signals(running.stop)
+
+    def stop() -> None:
+        running.stop()
+        if begun := running.begun:
+            warn(f"still running, and finished first: seeds {', '.join(map(str, begun))}")
+
+    on_signals(stop)
     until_s = None if time_s is None else time.monotonic() + time_s
     total = summary.CampaignSummary()
     with summary.live_display(total) as display:

@@ -9,7 +9,7 @@ import gc
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -263,18 +263,24 @@ class Campaign:
     def __init__(self, source: Source, *, jobs: int) -> None:
         self._source = source
         self._jobs = jobs
+        self._running: dict[Future[Result], int] = {}
         self._stopped = False
 
     def stop(self) -> None:
         """Begin no more seeds."""
         self._stopped = True
 
+    @property
+    def begun(self) -> Sequence[int]:
+        """The seeds that were begun and have no result yet. Any thread may ask."""
+        return sorted([*self._running.values()])
+
     def results(self, until_s: float | None = None) -> Iterator[Result]:
         """Yield all results until the seeds or the time (monotonic seconds) are used up; seeds in
         progress are finished.
         """
         with workers.pool(self._jobs, tasks_each=SEEDS_PER_PROCESS, ignore_interrupts=True) as pool:
-            running: dict[Future[Result], int] = {}
+            running = self._running
             # One seed waits for the next free process; a single process need not be so busy.
             at_once = self._jobs + (self._jobs > 1)
             while True:

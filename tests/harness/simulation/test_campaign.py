@@ -196,6 +196,17 @@ def test_stopped_campaign_begins_no_more_seeds(tmp_path: Path) -> None:
     assert list(late.results(until_s=0.0)) == []
 
 
+def test_campaign_names_the_seeds_that_still_run(tmp_path: Path) -> None:
+    """Whoever stops it knows what it waits for."""
+    campaign = Campaign(Seeds(Task(plan=small(), root=tmp_path), range(1, 4)), jobs=2)
+    assert campaign.begun == []
+    missing = {1, 2, 3}
+    for result in campaign.results():
+        missing.remove(result.seed)
+        assert set(campaign.begun) == missing
+    assert not missing
+
+
 def test_single_process_runs_no_seed_after_the_campaign_was_stopped(tmp_path: Path) -> None:
     """No seed waits for it."""
     campaign = Campaign(Seeds(Task(plan=small(), root=tmp_path), range(1, 1000)), jobs=1)

@@ -63,11 +63,14 @@ class Effects:
 
     `producer` makes the batch a part of that producer's transaction. An operation whose answer must
     wait for another event (a rebalance, say) leaves it out; a later operation gives it.
+
+    `separable`: each record stands alone. If they do not fit into one batch, they become several.
     """
 
     records: tuple[CoordinatorRecord, ...] = ()
     answers: tuple[tuple[Token, Answer], ...] = ()
     producer: ProducerStamp | None = None
+    separable: bool = False
 
 
 class Machine(Protocol):

@@ -201,7 +201,7 @@ class Groups:
         ]
         if due:  # before anything expires, which depends on what the kinds decide
             return _together(kind.tick(now) for kind in due)
-        return Effects(self._expiry.step(now))
+        return Effects(self._expiry.step(now), separable=True)
 
     def abandoned(self, token: Token) -> None:
         """See Machine."""

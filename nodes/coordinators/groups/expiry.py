@@ -21,7 +21,7 @@ from nodes.coordinators.machine import Now
 from nodes.coordinators.records import CoordinatorRecord
 
 MAX_TOMBSTONES: Final = 1_000
-"""About the most tombstones of one step: they are one batch."""
+"""About the most tombstones of one step: they are one batch, if they fit into it."""
 MAX_SCANNED: Final = 5_000
 """About the most offsets that one step looks at."""
 

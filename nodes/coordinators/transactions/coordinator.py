@@ -146,7 +146,7 @@ class TransactionCoordinator:
             changes += [records.tombstone(name) for name in expired]
             if len(expired) < room:
                 self._expiration_due_ms = now.ms + self._settings.expiration_interval_ms
-        return Effects(tuple(changes))
+        return Effects(tuple(changes), separable=True)
 
     def abandoned(self, token: Token) -> None:
         """See Machine. No request waits for another."""

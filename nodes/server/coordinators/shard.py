@@ -18,6 +18,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -188,7 +189,7 @@ class Shard(Generic[M]):
     def _apply(self, effects: Effects, guard: VerificationGuard | None = None) -> None:
         """Append and replay the records; give the answers when they are committed.
 
-        Raises LogError, OSError: nothing was replayed.
+        Raises LogError, OSError: no answer is given.
         """
         if effects.records:
             self._append(effects, guard)
@@ -199,6 +200,18 @@ class Shard(Generic[M]):
             self._give_answers()
 
     def _append(self, effects: Effects, guard: VerificationGuard | None) -> None:
+        """Append and replay the records. Raises LogError, OSError: of separable records, the first
+        ones may have been appended and replayed."""
+        try:
+            self._append_batch(effects, guard)
+        except MessageTooLarge:
+            middle = len(effects.records) // 2
+            if not effects.separable or not middle:
+                raise
+            for part in (effects.records[:middle], effects.records[middle:]):
+                self._append(replace(effects, records=part), guard)
+
+    def _append_batch(self, effects: Effects, guard: VerificationGuard | None) -> None:
         now_wall_ms = self._wall_clock_ms()
         producer = effects.producer or NO_PRODUCER
         batch = encode_key_values(

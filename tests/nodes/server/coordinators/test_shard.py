@@ -1,6 +1,7 @@
 """A shard's life: loading, answers that wait for replication, the end of the leadership."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import uvloop
 from kio.schema.errors import ErrorCode
 
 from nodes.coordinators.groups.composition import Groups
+from nodes.coordinators.groups.offset_requests import OffsetFetch, TopicFetch
 from nodes.coordinators.machine import Effects, Now, Position, Token
 from nodes.coordinators.records import CoordinatorRecord
 from nodes.log.batch import Record, encode_batch
@@ -25,7 +27,7 @@ from tests.support.nodes.coordinator_shard import (
     fetched,
     run,
 )
-from tests.support.nodes.group_offsets import CHECK_MS, RETENTION_MS
+from tests.support.nodes.group_offsets import CHECK_MS, RETENTION_MS, commit_of
 
 
 async def active(shard: Shard[Groups]) -> Shard[Groups]:
@@ -225,6 +227,33 @@ def test_a_failed_append_loads_the_machine_anew() -> None:
         assert refused_with(pending) is ErrorCode.not_coordinator
         assert refused_with(lambda: fetch(shard)) is ErrorCode.coordinator_load_in_progress
         assert fetched(fetch(await active(shard))) == 7
+
+    run(test())
+
+
+def test_separable_records_become_as_many_batches_as_they_need() -> None:
+    """One batch would be too large; a record that alone is too large is refused."""
+
+    async def test() -> None:
+        partition = LedPartition(LogConfig(max_message_bytes=300))
+        shard = await active(partition.shard())
+        request = commit_of("g", {("t", each): each for each in range(20)})
+
+        def commit_all(machine: Groups, token: Token, now: Now) -> Effects:
+            return replace(machine.commit_offsets(request, token, now), separable=True)
+
+        committed = shard.perform(commit_all, Access.WRITE)
+        assert not committed.done()
+        partition.replicate()
+        assert committed.done()
+        assert partition.replica.log.end_offset == 20
+        whole = OffsetFetch("g", (TopicFetch("t", tuple(range(20))),))
+        read = shard.perform(lambda m, t, now: m.fetch_offsets(whole, t, now), Access.READ)
+        topics = read.result()["topics"]
+        assert [each["committed_offset"] for each in topics[0]["partitions"]] == [*range(20)]
+        large = Effects((CoordinatorRecord(b"\0\1" + b"k" * 600, None),), separable=True)
+        refused = refused_with(lambda: shard.perform(lambda m, t, now: large))
+        assert refused is ErrorCode.record_list_too_large
 
     run(test())
 

@@ -216,7 +216,21 @@ def _unbroken(
 ) -> Cause:
     """Return the cause with what follows if nobody else led between the two leaders."""
     dead_from_ns = _dead_from_ns(record, faults, deposed, cause.until_ns or 0)
-    return replace(cause, others_until_ns=cause.elected_ns, dead_from_ns=dead_from_ns)
+    return replace(
+        cause, others_until_ns=_others_until_ns(cause, record, deposed), dead_from_ns=dead_from_ns
+    )
+
+
+def _others_until_ns(
+    cause: Cause, record: PartitionLeadership, deposed: Mapping[str, Any]
+) -> int | None:
+    """See `Cause`. Until it knew of its own term, the deposed leader may have followed an earlier
+    one that did not know of it either, and both have what this one acknowledged with acks=all."""
+    if not cause.left_isr or cause.until_ns is None or cause.elected_ns is None:
+        return cause.elected_ns
+    knew_ns = record.knew_at_ns(deposed["leader"], deposed["leader_epoch"])
+    ignorant_until_ns = cause.until_ns if knew_ns is None else min(knew_ns, cause.until_ns)
+    return max(cause.elected_ns, ignorant_until_ns)
 
 
 def _dead_from_ns(

@@ -182,14 +182,14 @@ class PartitionHistory:
 
     def commit(self, last: Batch, epoch: int, node: int) -> None:
         """Record that `node`, the leader of `epoch`, has its high watermark at the end
-        of `last`.
+        of `last`. What retention or DeleteRecords removed may have been another batch here.
         """
         if epoch < self.reset_epoch:
             self._given_up[last] = None
             return
         new: list[Batch] = []
         batch: Batch | None = last
-        while batch is not None:
+        while batch is not None and batch.end > self.start:
             known = self.committed.get(batch.end)
             if known is batch:
                 break

@@ -90,23 +90,26 @@ class ReplicaChecker:
         `image` is the node's own image; `settled` tells that its roles are those of the image.
         """
         state, log = self.replica.state, self.replica.log
+        excuse = ""
         if not self.copy.unreadable and self._committed_before_its_end(state):
+            epoch = self._last_move.epoch
+            if (self._role, self._epoch) != (Role.LEADER, epoch):  # it began in this event, too
+                excuse = self._check_leader(epoch, image)
             self._check_commit(image, settled=settled)
         if state.role is Role.OFFLINE or self.copy.unreadable:
             if state.role is Role.LEADER:
                 self.partition.history.leader_is_unreadable(state.leader_epoch)
             self._role, self._high_watermark = Role.OFFLINE, state.high_watermark
-            return ""
+            return excuse
         if not log.start_offset <= state.high_watermark <= log.end_offset:
             raise InvariantBroken(
                 "high-watermark-in-log",
                 f"{self._label(state)}: its log is from {log.start_offset} to {log.end_offset}, "
                 f"and its high watermark {state.high_watermark}",
             )
-        excuse = ""
         before = self._high_watermark
         if (state.role, state.leader_epoch) != (self._role, self._epoch):
-            excuse = self._check_role(state, image)
+            excuse = self._check_role(state, image) or excuse
             if state.role is Role.LEADER:
                 before = NO_OFFSET
                 known = self.copy.batches.get(state.high_watermark)
@@ -139,9 +142,12 @@ class ReplicaChecker:
         partition, epoch = self.partition, state.leader_epoch
         if state.leader != NO_NODE:
             partition.history.leader_known(epoch, state.leader, self._node)
+        return self._check_leader(epoch, image) if state.role is Role.LEADER else ""
+
+    def _check_leader(self, epoch: int, image: ClusterImage) -> str:
+        """Check that the leader of `epoch` has what is committed; return a permitted loss."""
+        partition = self.partition
         top = partition.history.last_committed(epoch)
-        if state.role is not Role.LEADER:
-            return ""
         if partition.is_past_unclean_leader(epoch):
             return ""
         begun = partition.unclean_by(epoch)
@@ -160,12 +166,13 @@ class ReplicaChecker:
         if not (anybody or ((unclean or last_one) and not self.copy.set_aside)):
             raise InvariantBroken(
                 "leader-has-all-committed",
-                f"{self._label(state)}: its log ends at {self.copy.end} with {self.copy.last}, but "
-                f"{top} is committed",
+                f"{self._name(Role.LEADER, epoch)}: its log ends at {self.copy.end} with "
+                f"{self.copy.last}, but {top} is committed",
             )
         kept = self._last_committed()
         count = partition.history.reset(kept, epoch)
-        return f"{self._label(state)}: {count} committed batches after {kept} are given up"
+        who = self._name(Role.LEADER, epoch)
+        return f"{who}: {count} committed batches after {kept} are given up"
 
     def _last_committed(self) -> Batch | None:
         committed, batch = self.partition.history.committed, self.copy.last

@@ -55,6 +55,19 @@ def test_committed_batch_may_not_be_replaced_or_truncated() -> None:
     history.follower_committed(3, 1, first, 1)
 
 
+def test_removed_records_may_have_been_others_elsewhere() -> None:
+    """Retention removed both, so the logs do not differ any more (seed 94162)."""
+    history = PartitionHistory("t-0")
+    (first,) = appended(history, 1, header(0, 0, b"a"))
+    _, last = appended(history, 2, header(0, 1, b"b"), header(1, 2))
+    history.commit(first, 0, 1)
+    with pytest.raises(InvariantBroken, match="committed-stays"):
+        history.commit(last, 2, 2)
+    history.start = 1
+    history.commit(last, 2, 2)
+    assert history.last_committed() is last
+
+
 def test_followers_of_a_leader_with_an_unreadable_log_are_not_judged() -> None:
     """Nobody knows what it commits. The next leader's followers are judged again."""
     history = PartitionHistory("t-0")

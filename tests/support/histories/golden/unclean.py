@@ -1,7 +1,7 @@
 """Elections from outside the in-sync and the eligible replicas, and near misses of them."""
 
 from tests.support.histories.golden.base import F, P, golden
-from tests.support.histories.story import ALL, Story
+from tests.support.histories.story import ALL, S, Story
 
 
 @golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
@@ -107,3 +107,38 @@ def unclean_leader_had_what_was_accepted_after_it(s: Story) -> None:
     [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
     s.cluster.append(first | {"leader_epoch": 1, "start_offset": 8})
     s.file_by_epochs(ALL)
+
+
+def _two_who_do_not_know(s: Story, known_at_s: float) -> None:
+    """Node 3 is elected, uncleanly, at 10 s. Node 1, and node 2, which had led since 9 s and knows
+    that from `known_at_s` on, have what node 1 accepts a second later with acks=all."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.cluster = [
+        r for r in s.cluster if not (r["kind"] in ("leader", "view") and r["topic"] == ALL)
+    ]
+    for at_s, epoch, isr in ((0, 0, [1, 2]), (9, 1, [2]), (10, 2, [3])):
+        s.leader(ALL, at_s, isr[0], epoch, isr)
+    s.leader(ALL, 16, 3, 2, [1, 2, 3])
+    [_, last] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    last["leader_epoch"] = 2
+    s.file_by_epochs(ALL)
+    view = {"kind": "view", "topic": ALL, "partition": 0, "source": "story"}
+    seen = ((1, 3, 15, 2), (2, 2, known_at_s, 1), (2, 3, 15, 2))
+    for node, leader, at_s, epoch in seen:
+        at_ns = round(at_s * S)
+        s.cluster.append(
+            view | {"node": node, "leader": leader, "leader_epoch": epoch, "at_ns": at_ns}
+        )
+    s.send(ALL, 99, 12, 11, node=1)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="(epoch 2). Writes from offset 10 on")
+def deposed_leaders_write_together_after_an_unclean_election(s: Story) -> None:
+    """Node 2 follows node 1, because it does not know that it leads."""
+    _two_who_do_not_know(s, 14)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def only_one_of_the_deposed_leaders_did_not_know(s: Story) -> None:
+    """Near miss: node 2 knew that it led, so it has nothing that node 1 accepts afterwards."""
+    _two_who_do_not_know(s, 9.5)

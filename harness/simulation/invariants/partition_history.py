@@ -189,9 +189,9 @@ class PartitionHistory:
             return
         new: list[Batch] = []
         batch: Batch | None = last
-        while batch is not None and batch.end > self.start:
+        while batch is not None:
             known = self.committed.get(batch.end)
-            if known is batch:
+            if known is batch or (known is not None and batch.end <= self.start):
                 break
             if known is not None:
                 raise InvariantBroken(

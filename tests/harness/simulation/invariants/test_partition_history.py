@@ -68,6 +68,16 @@ def test_removed_records_may_have_been_others_elsewhere() -> None:
     assert history.last_committed() is last
 
 
+def test_a_log_may_begin_anew_below_what_was_removed() -> None:
+    """Its leader lost its disk, and what it commits then is known (seed 94543)."""
+    history = PartitionHistory("t-0")
+    history.start = 4
+    history.reset(None, 2)
+    (first,) = appended(history, 1, header(0, 2))
+    history.commit(first, 2, 1)
+    history.follower_committed(2, 1, first, 2)
+
+
 def test_followers_of_a_leader_with_an_unreadable_log_are_not_judged() -> None:
     """Nobody knows what it commits. The next leader's followers are judged again."""
     history = PartitionHistory("t-0")

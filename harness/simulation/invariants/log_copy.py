@@ -115,7 +115,15 @@ class Copy:
             )
 
     def close(self) -> None:
-        """Forget the log's objects: the incarnation is gone."""
+        """Forget the log's objects: the incarnation is gone.
+
+        It may have ended within a truncation, because the disk was full, say. Then what is left is
+        what the next incarnation must find.
+        """
+        log = self._log
+        if log is not None and not self.unreadable and log._segments.cuts != self._cuts:
+            self._read_all()
+            self.flushed = min(self.flushed, self.end)
         self._start = self.start
         self._log = self._segment = None
 

@@ -19,12 +19,13 @@ def _twice(s: Story, topic: str = ONE, *, at_s: float = 30, took_ms: int = 1, **
         s.read_in_the_end(topic, offset, v(topic, 99))
 
 
-def _back(s: Story, *, took_ms: int = 2) -> None:
-    """Two sends of which the later one is in the log first. took_ms: how long the earlier took."""
-    s.send(ONE, 97, 21, 30, complete_ns=30 * S + took_ms * MS)
-    s.send(ONE, 98, 20, 30.0005)
-    s.read_in_the_end(ONE, 20, v(ONE, 98))
-    s.read_in_the_end(ONE, 21, v(ONE, 97))
+def _back(s: Story, *, offset: int = 20, took_ms: int = 2) -> None:
+    """Two sends of which the later one is in the log first, at `offset`. took_ms: how long the
+    earlier one took."""
+    s.send(ONE, 97, offset + 1, 31, complete_ns=31 * S + took_ms * MS)
+    s.send(ONE, 98, offset, 31.0005)
+    s.read_in_the_end(ONE, offset, v(ONE, 98))
+    s.read_in_the_end(ONE, offset + 1, v(ONE, 97))
 
 
 @golden("INVALID", {TWICE: (F, 1)})
@@ -97,3 +98,11 @@ def later_send_is_there_first_and_the_earlier_may_have_been_repeated(s: Story) -
     """Near miss: that the later send was acknowledged at once means nothing."""
     _known_client(s)
     _back(s, took_ms=36)
+
+
+@golden("INVALID", {TWICE: (F, 1), BACK: (F, 1)})
+def nobody_repeated_any_send(s: Story) -> None:
+    """Both at once."""
+    _known_client(s)
+    _twice(s)
+    _back(s, offset=22)

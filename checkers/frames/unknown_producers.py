@@ -3,8 +3,8 @@
 A producer that a leader does not know may begin with any sequence (KIP-360). A later batch that
 reaches a new leader first is then accepted there, and the next one is refused. The producer leaves
 its epoch, for that reason or because it gave up another send meanwhile, and sends the refused batch
-again, which is then behind the later one. If the answer to
-the later batch was lost, some clients send it again as well, and it is in the log twice.
+again, which is then behind the later one. If the answer to the later batch was lost, some clients
+send it again as well, and it is in the log twice.
 
 A leader knows each producer of which its log had a record when the later batch came, unless the
 producer was idle for producer.id.expiration.ms. (Producer state is rebuilt from all of the log, and

@@ -6,8 +6,8 @@ is the leader no more.
 
 The rule that holds everything together: what a coordinator remembers is a function of the log.
 An operation decides, and returns Effects. It does not change what is remembered. The shell appends
-the records as one batch, and then calls `replay` for each, as it does when it loads the log. If the
-append fails, nothing was changed, and the shell loads the machine anew.
+the records as one batch (see `Effects`), and then calls `replay` for each, as it does when it loads
+the log. If the append fails, none of the batch was replayed, and the shell loads the machine anew.
 
 Only the state that Kafka does not write either may change in an operation: who waits in a
 rebalance, when a session ends. It is lost with the leadership, and `loaded` makes it anew.

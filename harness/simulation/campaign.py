@@ -312,6 +312,7 @@ def _run_alone(task: Task, seed: int) -> Result:
 
 def _result_of(future: "Future[Result]", seed: int) -> Result:
     """Return a seed's result; a process that died or raised gives one too."""
-    with contextlib.suppress(Exception):
+    error = future.exception()
+    if error is None:
         return future.result()
-    return Result(seed=seed, outcome=FAILED, reasons=(repr(future.exception()),))
+    return Result(seed=seed, outcome=FAILED, reasons=(repr(error),))

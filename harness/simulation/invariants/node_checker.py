@@ -109,8 +109,9 @@ class NodeChecker:
 
     def close(self) -> None:
         """Stop: the incarnation is gone."""
-        for copy in self._by_directory.values():
-            copy.close()
+        with self._disk.read_from_outside():
+            for copy in self._by_directory.values():
+                copy.close()
         self._images.forget(self.node)
 
     # -- what is touched
@@ -198,11 +199,8 @@ class NodeChecker:
         """Judge an answer at once: the log may change before the event ends."""
         if self._invariants.disk_past(self.node).damaged:
             return  # an index may be wrong without any sign of it
-        self._disk.read_by_program = False
-        try:
+        with self._disk.read_from_outside():
             self._judge(check)
-        finally:
-            self._disk.read_by_program = True
 
     def _judge(self, check: Callable[[], None]) -> None:
         try:
@@ -222,16 +220,13 @@ class NodeChecker:
 
     def look(self) -> list[str]:
         """Check what was touched; return the permitted losses. Raises InvariantBroken."""
-        self._disk.read_by_program = False
-        try:
+        with self._disk.read_from_outside():
             excuses = self._look()
             self._check_acknowledged()
             self._check_set_aside()
             if self._wrong_answer is not None:
                 raise self._wrong_answer
             return excuses
-        finally:
-            self._disk.read_by_program = True
 
     def _look(self) -> list[str]:
         if self._parts_changed:

@@ -9,9 +9,10 @@ A mount belongs to one incarnation; the mount of a dead incarnation raises HostD
 """
 
 import asyncio
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,9 +77,7 @@ class SimDisk:
         self._full = False
         self._errno = 0
         self._drops_after: int | None = None
-        self.read_by_program = True
-        """False while the invariants read the disk from outside the world; errors are for the
-        program only."""
+        self._read_by_program = True
         self.failed_sync_bytes: int | None = None
         """How many bytes the failed sync had to write; None until a sync failed after
         `fail_next_sync`."""
@@ -108,6 +107,18 @@ class SimDisk:
         self._in_flight.clear()
         self.content.crash(self._rng)
         self.observer.power_lost()
+
+    # -- called by the invariants
+
+    @contextlib.contextmanager
+    def read_from_outside(self) -> Iterator[None]:
+        """Let the invariants read files of the program, which may be dead; errors of the disk are
+        for the program only."""
+        self._read_by_program = False
+        try:
+            yield
+        finally:
+            self._read_by_program = True
 
     # -- faults
 
@@ -200,10 +211,12 @@ class SimDisk:
 
     # -- called by mounts
 
-    def reading(self) -> None:
+    def reading(self, loop: HostLoop) -> None:
         """Check a read. Raises OSError."""
-        if self._errno == errno.EIO and self.read_by_program:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self._read_by_program:
+            loop.check()
+            if self._errno == errno.EIO:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def writing(self, loop: HostLoop, size: int = 0) -> None:
         """Check a write or a change of a name. Raises OSError."""
@@ -339,8 +352,7 @@ class Mount:
 
     def reading(self) -> None:
         """See SimDisk. Raises HostDead if the program is dead."""
-        self.loop.check()
-        self._disk.reading()
+        self._disk.reading(self.loop)
 
     def writing(self, size: int = 0) -> None:
         """See SimDisk. Raises HostDead if the program is dead."""

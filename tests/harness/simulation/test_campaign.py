@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections import Counter
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,16 @@ import pytest
 from harness.judging import judge
 from harness.plans.plan import PlanError
 from harness.simulation import summary
-from harness.simulation.campaign import Campaign, Result, Seeds, Task, apply_broker_module, run_seed
+from harness.simulation.campaign import (
+    Campaign,
+    Result,
+    Seeds,
+    Task,
+    _result_of,
+    apply_broker_module,
+    run_seed,
+)
+from harness.simulation.world.world import HostDead
 from nodes.replication.partition import PartitionState
 from tests.support.simulation.plans import KILLS, TOPICS, small
 from tests.support.tiers import at_turn
@@ -276,3 +286,15 @@ def test_failure_text_has_the_replay_command() -> None:
         "  run     r",
         "  replay  highwater simulate --seeds 4..4",
     ]
+
+
+def test_seed_whose_simulation_fails_is_told_and_others_go_on() -> None:
+    """HostDead is no Exception: it once ended the search without a word of the seed (96079)."""
+    failed: Future[Result] = Future()
+    failed.set_exception(HostDead("node-4"))
+    assert _result_of(failed, 7) == Result(
+        seed=7, outcome="FAILED", reasons=("HostDead('node-4')",)
+    )
+    told: Future[Result] = Future()
+    told.set_result(Result(seed=8, outcome="VALID"))
+    assert _result_of(told, 8).outcome == "VALID"

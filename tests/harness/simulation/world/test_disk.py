@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.simulation.world.disk import DiskSettings, SimDisk
-from harness.simulation.world.world import MS
+from harness.simulation.world.world import MS, HostDead
 from tests.support.simulation.worlds import Bare, MakeBare
 
 NODE = 1
@@ -313,3 +313,23 @@ def test_failed_sync_drops_its_pages(make: MakeBare) -> None:
     assert content.read("log") == b"kept gone later"
     world.hosts[NODE].kill("power")
     assert content.read("log") == b"kept \0\0\0\0\0later"
+
+
+def test_only_the_outside_reads_files_of_a_dead_program(make: MakeBare) -> None:
+    """Invariants look at what it left, also on a disk that refuses reads."""
+    world = make()
+
+    async def write() -> Any:
+        file = mounted(world).open("log", create=True)
+        file.append(b"left")
+        return file
+
+    file = world.run(NODE, write)
+    world.hosts[NODE].kill()
+    disk_of(world).fail()
+    with pytest.raises(HostDead):
+        file.pread(0, 4)
+    with disk_of(world).read_from_outside():
+        assert file.pread(0, 4) == b"left"
+    with pytest.raises(HostDead):
+        file.pread(0, 4)

@@ -237,7 +237,7 @@ AS_IN_TESTS = (
 
 
 @pytest.mark.slow
-@at_turn(0, 4, "highwater/test_examples.py::test_the_example_on_spark_runs")
+@at_turn(1, 4, "highwater/test_examples.py::test_the_example_on_spark_runs")
 @pytest.mark.parametrize(
     "settings",
     [

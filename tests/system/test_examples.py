@@ -53,7 +53,7 @@ def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
 
 
 @at_turn(
-    0,
+    3,
     4,
     "system/test_programs.py::test_program_gets_the_credentials_of_a_secured_cluster_that_already_runs",
 )

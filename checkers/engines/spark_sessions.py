@@ -27,6 +27,8 @@ HALF_OF_MEMORY_MB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 
 FOR_LITTLE: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
+    # Broadcasting a few rows to this process takes a job of its own.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 FOR_MUCH: Mapping[str, str] = {
     # Hashing parts of this size is faster than sorting them.

@@ -9,7 +9,6 @@ from checkers.engines.spark_sessions import local_spark_session
 from tests.support.require import require
 
 PLANS_ARE_ALL: Final = {
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.shuffle.partitions": "1",

@@ -232,8 +232,10 @@ AS_IN_TESTS = (
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
+    *("--conf", "spark.sql.autoBroadcastJoinThreshold=-1"),
+    *("--conf", "spark.sql.constraintPropagation.enabled=false"),
 )
-"""Nothing is compiled for the few rows of a test: that takes three times as long."""
+"""Nothing is compiled or broadcast for the few rows of a test: that takes three times as long."""
 
 
 @pytest.mark.slow
@@ -257,7 +259,7 @@ def test_spark_job(settings: tuple[str, ...], run_dir: Path, tmp_path: Path) -> 
         [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
          "--conf", "spark.driver.bindAddress=127.0.0.1",
          "--conf", "spark.driver.host=127.0.0.1",
-         "--conf", "spark.sql.shuffle.partitions=2", *settings, job, run_dir, "--out", output],
+         "--conf", "spark.sql.shuffle.partitions=1", *settings, job, run_dir, "--out", output],
         capture_output=True, text=True, timeout=900, check=False,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip

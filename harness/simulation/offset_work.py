@@ -49,6 +49,7 @@ class OffsetKeeper:
         *,
         partitions: int,
         expires: bool,
+        deletions_stay: bool,
         rng: random.Random,
         stop: asyncio.Event,
         report: Callable[[InvariantBroken], None],
@@ -56,7 +57,7 @@ class OffsetKeeper:
         self._cluster = cluster
         self._name = name
         self._partitions = range(min(partitions, MAX_PARTITIONS))
-        self._expires = expires
+        self._make_kept = partial(KeptOffsets, expires=expires, deletions_stay=deletions_stay)
         self._rng = rng
         self._stop = stop
         self._report = report
@@ -68,7 +69,7 @@ class OffsetKeeper:
         while not self._stop.is_set():
             self._groups += 1
             name = f"{self._name}-{self._groups}"
-            group = _Group(self._cluster, name, expires=self._expires)
+            group = _Group(self._cluster, self._make_kept(name))
             producer = TransactionalProducer(self._cluster, name, TIMEOUT_S, second=True)
             try:
                 await until_answered(producer.init, self._stop)
@@ -135,11 +136,11 @@ class _Group:
     """The requests about one group. Each raises Unavailable, and those that change something are
     made once."""
 
-    def __init__(self, cluster: Cluster, name: str, *, expires: bool) -> None:
-        self.kept = KeptOffsets(name, expires=expires)
+    def __init__(self, cluster: Cluster, kept: KeptOffsets) -> None:
+        self.kept = kept
         self._topic = cluster.topic
-        self._coordinator = Coordinator(cluster, name, GROUP)
-        settings = GroupSettings(group=name, partitions={}, session_s=0, rebalance_s=0)
+        self._coordinator = Coordinator(cluster, kept.group, GROUP)
+        settings = GroupSettings(group=kept.group, partitions={}, session_s=0, rebalance_s=0)
         self._offsets = GroupOffsets(settings, self._coordinator)
 
     async def commit(self, partition: int, offset: int) -> None:

@@ -60,8 +60,8 @@ class UnrecordedClients:
         surely: Callable[[InvariantBroken], None],
     ) -> None:
         self.transactions = Transactions()
-        retention_ms = int(plan.broker.get(DELETE_RETENTION, LONG_MS))
-        self.keyed = KeyedValues(deletions_stay=retention_ms >= LONG_MS)
+        self._deletions_stay = int(plan.broker.get(DELETE_RETENTION, LONG_MS)) >= LONG_MS
+        self.keyed = KeyedValues(deletions_stay=self._deletions_stay)
         self.commits: list[Commits] = []
         self.batches = [*map(SentBatches, range(plan.simulated.unusual_producers))]
         self._plan = plan
@@ -219,6 +219,7 @@ class UnrecordedClients:
             f"keeper-{number}",
             partitions=topic.partitions,
             expires=OFFSET_RETENTION in self._plan.broker,
+            deletions_stay=self._deletions_stay,
             rng=world.rng,
             stop=stop,
             report=self._report,

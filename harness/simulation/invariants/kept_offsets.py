@@ -5,8 +5,14 @@ offset counts by its place in the log: one that was sent in a transaction does n
 was committed after it, whenever the transaction ends. A deletion removes what is pending, too.
 
 A reader that asks for stable offsets is told none that an open transaction may change (KIP-447).
+
+A replica that lags for longer than delete.retention.ms misses the tombstones and the markers that
+were compacted away meanwhile. When it leads, what they removed may be back; Kafka has the same
+limit. So if deletions do not stay for the whole run, a partition without an offset may have any of
+its earlier ones, and one with an offset those of aborted transactions that came after it.
 """
 
+from collections import defaultdict
 from collections.abc import Collection
 
 from harness.simulation.invariants.broken import InvariantBroken
@@ -16,17 +22,26 @@ NAME, STABLE = "commits-stay", "stable-offsets-stay"
 
 
 class KeptOffsets:
-    """The offsets of one group. expires: old offsets may be removed without a request."""
+    """The offsets of one group.
 
-    def __init__(self, group: str, *, expires: bool) -> None:
+    expires: old offsets may be removed without a request. deletions_stay: no tombstone and no end
+    of a transaction is compacted away in this run.
+    """
+
+    def __init__(self, group: str, *, expires: bool, deletions_stay: bool = True) -> None:
         self.group = group
         self._expires = expires
+        self._deletions_stay = deletions_stay
         self._committed: dict[int, int] = {}
         self._pending: dict[int, int] = {}
         self._superseded: set[int] = set()
         """The partitions with a pending offset that got another one after it."""
         self._told: dict[int, int] = {}
         """What readers were told of partitions that have an offset pending."""
+        self._written: dict[int, set[int]] = defaultdict(set)
+        """All offsets that each partition ever had, committed or pending."""
+        self._aborted: dict[int, set[int]] = defaultdict(set)
+        """Those of aborted transactions that came after the committed offset."""
 
     @property
     def partitions(self) -> Collection[int]:
@@ -35,13 +50,19 @@ class KeptOffsets:
 
     def committed(self, partition: int, offset: int) -> None:
         """A commit was acknowledged."""
-        self._committed[partition] = offset
         self._superseded.add(partition)
+        self._written[partition].add(offset)
+        self._commit(partition, offset)
+
+    def _commit(self, partition: int, offset: int) -> None:
+        self._committed[partition] = offset
+        self._aborted.pop(partition, None)
 
     def sent(self, partition: int, offset: int) -> None:
         """The open transaction has an offset."""
         self._pending[partition] = offset
         self._superseded.discard(partition)
+        self._written[partition].add(offset)
 
     def deleted(self, *partitions: int) -> None:
         """The offsets of these partitions were deleted."""
@@ -52,10 +73,13 @@ class KeptOffsets:
     def ended(self, *, commit: bool) -> None:
         """The end of the transaction was acknowledged. Raises InvariantBroken."""
         told = {p: offset for p, offset in self._told.items() if p in self._pending}
-        if commit:
-            for partition, offset in self._pending.items():
-                if partition not in self._superseded:
-                    self._committed[partition] = offset
+        for partition, offset in self._pending.items():
+            if partition in self._superseded:
+                continue
+            if commit:
+                self._commit(partition, offset)
+            else:
+                self._aborted[partition].add(offset)
         self._pending, self._told = {}, {}
         self._superseded.clear()
         if commit and told:
@@ -73,9 +97,16 @@ class KeptOffsets:
         known = self._committed.get(partition, NOTHING)
         if offset == NOTHING and self._expires:
             self._committed.pop(partition, None)
-        elif offset != known:
+        elif offset != known and not self._may_be_back(partition, offset):
             raise InvariantBroken(
                 NAME,
                 f"group {self.group}, partition {partition}: the committed offset is {offset}, and "
                 f"its only client committed {known}",
             )
+
+    def _may_be_back(self, partition: int, offset: int) -> bool:
+        """Whether a replica that lagged may have this offset."""
+        if self._deletions_stay:
+            return False
+        removed = self._expires or partition not in self._committed
+        return offset in (self._written if removed else self._aborted)[partition]

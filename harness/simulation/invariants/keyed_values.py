@@ -5,8 +5,9 @@ unknown end leaves two values possible: its own, and the one before. A deletion 
 and means the same as a key that was never written.
 
 A replica that lags for longer than delete.retention.ms misses the deletions that were compacted
-away meanwhile. When it leads, the keys have their earlier values again; Kafka has the same limit.
-So if deletions do not stay for the whole run, earlier values are possible, too.
+away meanwhile, and the values before them that it did not have yet. When it leads, the keys have
+earlier values again; Kafka has the same limit. So if deletions do not stay for the whole run, a key
+that was deleted may have any of its earlier values.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +57,7 @@ class KeyedValues:
         for each in reversed(self.begun):
             if key in each.values and each.end is not End.ABORTED:
                 found.append(each.values[key])
-                stays = self._deletions_stay or found[-1] is not None
+                stays = self._deletions_stay or None not in found
                 if each.end is End.COMMITTED and stays:
                     return found
         return [*found, None]

@@ -9,9 +9,11 @@ from harness.simulation.invariants.commits import NOTHING
 from harness.simulation.invariants.kept_offsets import KeptOffsets
 
 
-def kept(*steps: Callable[[KeptOffsets], None], expires: bool = False) -> KeptOffsets:
+def kept(
+    *steps: Callable[[KeptOffsets], None], expires: bool = False, deletions_stay: bool = True
+) -> KeptOffsets:
     """The offsets after these steps; offset 5 of partition 0 was committed before."""
-    made = KeptOffsets("g", expires=expires)
+    made = KeptOffsets("g", expires=expires, deletions_stay=deletions_stay)
     made.committed(0, 5)
     for step in steps:
         step(made)
@@ -71,6 +73,49 @@ def test_old_offsets_may_expire_and_do_not_come_back() -> None:
     made.read(0, NOTHING)
     with pytest.raises(InvariantBroken, match="commits-stay"):
         made.read(0, 5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "back"),
+    [
+        ((), set()),
+        ((commit(6),), set()),
+        ((delete,), {5}),
+        ((commit(6), delete), {5, 6}),
+        ((delete, commit(6)), set()),
+        ((send(6), end(commit=False)), {6}),
+        ((send(6), end(commit=False), commit(7)), set()),
+        ((send(6), end(commit=False), send(7), end(commit=True)), set()),
+        ((send(6), commit(7), end(commit=False)), set()),
+        ((send(6), delete, end(commit=True)), {5, 6}),
+        ((send(6), commit(7), delete, end(commit=False)), {5, 6, 7}),
+    ],
+)
+def test_what_a_removal_that_was_compacted_away_removed_may_be_back(
+    steps: tuple[Callable[[KeptOffsets], None], ...], back: set[int]
+) -> None:
+    """If deletions do not stay: a replica that lagged misses tombstones and markers."""
+    (right,) = {NOTHING, 5, 6, 7, 8} - _refused(kept(*steps), {NOTHING, 5, 6, 7, 8})
+    lasting = _refused(kept(*steps, deletions_stay=False), {NOTHING, 5, 6, 7, 8})
+    assert lasting == {NOTHING, 5, 6, 7, 8} - {right} - back
+
+
+def _refused(made: KeptOffsets, offsets: set[int]) -> set[int]:
+    """Those of these offsets that may not be read."""
+    refused = set()
+    for offset in offsets:
+        try:
+            made.read(0, offset)
+        except InvariantBroken:
+            refused.add(offset)
+    return refused
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_an_offset_that_may_have_expired_may_have_an_earlier_one_behind_it(*, stay: bool) -> None:
+    """Nobody read before the tombstone was compacted away."""
+    made = kept(commit(6), expires=True, deletions_stay=stay)
+    assert _refused(made, {5, 7}) == ({5, 7} if stay else {7})
 
 
 def test_an_offset_that_was_told_as_stable_may_not_change() -> None:

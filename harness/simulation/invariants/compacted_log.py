@@ -43,13 +43,20 @@ Entry = LogRecord | Ended
 
 
 def read_entries(log: Log) -> Iterator[Entry]:
-    """Yield the records and markers of the whole log, in order."""
+    """Yield the records and markers of the whole log, in order.
+
+    A marker whose record was removed counts as one that aborts. A replica that lagged may have
+    records of its transaction: they were aborted, or newer records of their keys follow.
+    """
     offset = log.start_offset
     while offset < log.end_offset:
         data = log.read(offset, READ_BYTES, log.end_offset)
         for at, header in iter_batches(data):
             offset = header.next_offset
             yield from entries_of(data, at, header)
+            if header.is_control and header.producer_id >= 0 and not header.record_count:
+                stamp = ProducerStamp(header.producer_id, header.producer_epoch)
+                yield Ended(header.base_offset, header.max_timestamp, stamp, committed=False)
 
 
 def entries_of(data: bytes, at: int, header: BatchHeader) -> Iterator[Entry]:

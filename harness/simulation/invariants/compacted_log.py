@@ -104,16 +104,20 @@ def aborted_offsets(entries: Iterable[Entry]) -> set[Offset]:
 
 def abort_markers(entries: Iterable[Entry]) -> dict[Offset, Offset]:
     """Return the offset of the marker of each record of an aborted transaction, by the record's."""
+    markers = markers_of(entries)
+    return {offset: each.offset for offset, each in markers.items() if not each.committed}
+
+
+def markers_of(entries: Iterable[Entry]) -> dict[Offset, Ended]:
+    """Return the marker of each record of a transaction that has ended, by the record's offset."""
     written: dict[int, list[Offset]] = {}
-    markers: dict[Offset, Offset] = {}
+    markers: dict[Offset, Ended] = {}
     for each in entries:
         if isinstance(each, LogRecord):
             if each.producer is not None:
                 written.setdefault(each.producer.producer_id, []).append(each.offset)
             continue
-        offsets = written.pop(each.producer.producer_id, [])
-        if not each.committed:
-            markers |= dict.fromkeys(offsets, each.offset)
+        markers |= dict.fromkeys(written.pop(each.producer.producer_id, []), each)
     return markers
 
 

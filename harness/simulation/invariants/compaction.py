@@ -12,9 +12,13 @@ had before, and with what was ever appended:
   horizon.
 - Nothing is removed at or above the first open transaction, the high watermark, or what is flushed.
 - The last batch of each producer that the broker remembers is in the log (KAFKA-5490), and a reader
-  of committed records is told of each aborted transaction whose records are left (KAFKA-13727). A
-  replica that lags for longer than delete.retention.ms may never get the marker of such a
-  transaction: its leader has removed it, with the records that this replica still has.
+  of committed records is told of each aborted transaction whose records are left (KAFKA-13727).
+
+A replica that lags for longer than delete.retention.ms may never get the marker of a transaction:
+its leader has removed it, with the records that this replica still has. Then it cannot know how the
+transaction ended. The next marker of the producer ends it here, so an aborted record may supersede
+others; or the batch that is left of the marker does, so a committed record may count as aborted.
+Kafka has the first limit, too.
 
 The cleaner is not asked: its rules are not used here.
 """
@@ -29,6 +33,7 @@ from harness.simulation.invariants.compacted_log import (
     LogRecord,
     abort_markers,
     aborted_offsets,
+    markers_of,
 )
 from harness.simulation.invariants.log_copy import Content, Copy
 from harness.simulation.invariants.partition_history import NEVER
@@ -94,12 +99,13 @@ class CompactionChecker:
             if isinstance(each, LogRecord) and each.offset < limit and each.offset not in aborted:
                 last[each.key] = each
         left = {each.key for each in now.entries.values() if isinstance(each, LogRecord)}
+        unmarked = _last_unmarked(before, now, known)
         for entry in gone:
             if entry.offset >= limit:
                 self._broken(BELOW, f"it removed {entry}; only what is below {limit} is stable")
             if isinstance(entry, Ended):
                 self._check_marker(entry, before, now, known)
-            elif entry.offset not in aborted:
+            elif entry.offset not in aborted and entry.offset > unmarked.get(entry.key, NEVER):
                 latest = last[entry.key]
                 if latest.value is not None and latest.offset not in before.entries:
                     # Its leader had removed it: a later record, not on the disk here, follows.
@@ -201,6 +207,19 @@ class CompactionChecker:
         raise InvariantBroken(
             name, f"{copy.history.name}: node {copy.node} compacted its log: {sentence}"
         )
+
+
+def _last_unmarked(before: Content, now: Content, known: list[Entry]) -> dict[bytes, Offset]:
+    """The last record of each key that this replica had without the marker of its transaction,
+    though its log has the place of that.
+    """
+    found: dict[bytes, Offset] = {}
+    for offset, marker in markers_of(known).items():
+        entry = before.entries.get(offset)
+        there = marker.offset in before.entries or marker.offset in now.entries
+        if isinstance(entry, LogRecord) and not there:
+            found[entry.key] = max(offset, found.get(entry.key, offset))
+    return found
 
 
 def _last_here(entry: LogRecord, before: Content, limit: int, aborted: set[Offset]) -> LogRecord:

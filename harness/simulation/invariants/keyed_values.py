@@ -7,7 +7,9 @@ and means the same as a key that was never written.
 A replica that lags for longer than delete.retention.ms misses the deletions that were compacted
 away meanwhile, and the values before them that it did not have yet. When it leads, the keys have
 earlier values again; Kafka has the same limit. So if deletions do not stay for the whole run, a key
-that was deleted may have any of its earlier values.
+that was deleted may have any of its earlier values. Such a replica may miss that a transaction was
+aborted, too: the producer's next marker ends the transaction there. Then its values are possible
+until a later one is committed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +32,8 @@ class KeyedTransaction:
 
 
 class KeyedValues:
-    """All that was written to one topic. deletions_stay: none is compacted away in this run."""
+    """All that was written to one topic. deletions_stay: no deletion, and no end of a
+    transaction, is compacted away in this run."""
 
     def __init__(self, *, deletions_stay: bool = True) -> None:
         self._deletions_stay = deletions_stay
@@ -55,7 +58,7 @@ class KeyedValues:
         """Return the values that a key may have, the last written one first."""
         found: list[Value] = []
         for each in reversed(self.begun):
-            if key in each.values and each.end is not End.ABORTED:
+            if key in each.values and (each.end is not End.ABORTED or not self._deletions_stay):
                 found.append(each.values[key])
                 stays = self._deletions_stay or None not in found
                 if each.end is End.COMMITTED and stays:

@@ -67,3 +67,18 @@ def test_the_values_before_a_deletion_of_unknown_end_may_be_back() -> None:
         each = made.begin()
         each.values[b"k"], each.end = value, end
     assert set(made.possible(b"k")) == {b"1", b"2", None}
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_values_of_an_aborted_transaction_may_be_shown_if_its_marker_may_be_missed(
+    *, stay: bool
+) -> None:
+    """By the leader, until another value is committed."""
+    made = KeyedValues(deletions_stay=stay)
+    for value, end in ((b"1", End.COMMITTED), (b"2", End.ABORTED)):
+        each = made.begin()
+        each.values[b"k"], each.end = value, end
+    assert made.possible(b"k") == ([b"1"] if stay else [b"2", b"1"])
+    each = made.begin()
+    each.values[b"k"], each.end = b"3", End.COMMITTED
+    assert made.possible(b"k") == [b"3"]

@@ -11,8 +11,10 @@ had before, and with what was ever appended:
 - The marker of a transaction stays as long as a record of the transaction, and until its delete
   horizon.
 - Nothing is removed at or above the first open transaction, the high watermark, or what is flushed.
-- The last batch of each producer that the broker remembers is in the log (KAFKA-5490), and a reader
-  of committed records is told of each aborted transaction whose records are left (KAFKA-13727).
+- The last batch of each producer that the broker remembers stays (KAFKA-5490), and a reader of
+  committed records is told of each aborted transaction whose records are left (KAFKA-13727). A
+  start or a truncation may bring a producer back that the broker had forgotten, or whose later
+  batches are lost: what went before that is not judged again.
 
 A replica that lags for longer than delete.retention.ms may never get the marker of a transaction:
 its leader has removed it, with the records that this replica still has. Then it cannot know how the
@@ -40,6 +42,7 @@ from harness.simulation.invariants.partition_history import NEVER
 from harness.simulation.invariants.wall_clock import Clock
 from nodes.coordinators.machine import ProducerStamp
 from nodes.ids import Offset
+from nodes.log.batch import BatchHeader
 from nodes.log.log import Log
 
 KEEPS, CHANGES = "compaction-keeps-the-latest", "compaction-changes-nothing"
@@ -65,14 +68,15 @@ class CompactionChecker:
         now, before = copy.content, copy.earlier_content
         if before is None or now is self._judged or not copy.history.compacted:
             return
-        self._judged = now
+        at_start, self._judged = self._judged is None, now
         known = [each for batch in copy.batches.values() for each in batch.entries or ()]
         if any(batch.entries is None for batch in copy.batches.values()):
             return  # the topic was not compacted when they were appended
         self._check_content(now, known)
         if copy.history.reset_epoch == NEVER and copy.lost_before is None:
             self._check_removed(before, now, known)
-        self._check_producers(now, known)
+        if not at_start:  # what was removed by then, other producers were remembered for
+            self._check_producers(before, now, known)
         self._check_aborted(now, known)
 
     def _check_content(self, now: Content, known: list[Entry]) -> None:
@@ -167,24 +171,22 @@ class CompactionChecker:
                 self._broken(MARKERS, f"it removed {marker}, but not {now.entries[offset]}")
         self._check_time(MARKERS, marker, before)
 
-    def _check_producers(self, now: Content, known: list[Entry]) -> None:
-        """The state of each producer can be read from the log: its last batch, or the marker that
+    def _check_producers(self, before: Content, now: Content, known: list[Entry]) -> None:
+        """What is gone tells the state of no producer: its last batch does, or the marker that
         tells its epoch.
         """
-        log = self._log
-        there = [header for header in now.headers.values() if not header.is_filler]
-        ends = {(each.producer_id, each.last_offset) for each in there}
-        markers = {(each.producer_id, each.producer_epoch) for each in there if each.is_control}
+        log, end = self._log, self._copy.end
+        ends = _last_offsets(before, end) - _last_offsets(now, end)
+        markers = _marked_epochs(before, end) - _marked_epochs(now, end)
         written = {each.producer for each in known if isinstance(each, Ended)}
         for producer_id, producer in log.producers.items():
             epoch = producer_id, producer.epoch
             if producer.batches:
                 last = producer.batches[-1].last_offset
-                inside = log.start_offset <= last < self._copy.end
-                if inside and (producer_id, last) not in ends:
+                if last >= log.start_offset and (producer_id, last) in ends:
                     what = f"the last batch of producer {producer_id}, at {last}"
                     self._broken(PRODUCERS, f"it removed {what}")
-            elif ProducerStamp(*epoch) in written and epoch not in markers:
+            elif ProducerStamp(*epoch) in written and epoch in markers:
                 what = f"the marker with epoch {producer.epoch} of producer {producer_id}"
                 self._broken(PRODUCERS, f"it removed {what}")
 
@@ -220,6 +222,22 @@ def _last_unmarked(before: Content, now: Content, known: list[Entry]) -> dict[by
         if isinstance(entry, LogRecord) and not there:
             found[entry.key] = max(offset, found.get(entry.key, offset))
     return found
+
+
+def _last_offsets(content: Content, end: int) -> set[tuple[int, int]]:
+    """The producer and the last offset of each batch below `end`: what is above was truncated."""
+    return {(each.producer_id, each.last_offset) for each in _of_producers(content, end)}
+
+
+def _marked_epochs(content: Content, end: int) -> set[tuple[int, int]]:
+    """The producer and the epoch of each marker below `end`."""
+    there = _of_producers(content, end)
+    return {(each.producer_id, each.producer_epoch) for each in there if each.is_control}
+
+
+def _of_producers(content: Content, end: int) -> list[BatchHeader]:
+    headers = content.headers.values()
+    return [each for each in headers if not each.is_filler and each.next_offset <= end]
 
 
 def _last_here(entry: LogRecord, before: Content, limit: int, aborted: set[Offset]) -> LogRecord:

@@ -10,57 +10,31 @@ import pytest
 from harness.simulation.invariants import coordinated_groups, coordinators
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import Ended, read_entries
-from harness.simulation.invariants.compaction import CompactionChecker
-from harness.simulation.invariants.log_copy import Copy
-from harness.simulation.invariants.partition_history import PartitionHistory
-from harness.simulation.invariants.wall_clock import Clock
 from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.groups.offsets import OffsetKey
 from nodes.coordinators.groups.records import CommitEncoder
 from nodes.coordinators.groups.settings import GroupSettings
 from nodes.coordinators.groups.topics import TopicsView
 from nodes.coordinators.machine import ProducerStamp
-from nodes.ids import Epoch, Offset, TopicPartition
-from nodes.log.batch import HEADER_BYTES, TRANSACTIONAL_BIT, assemble, patch, read_header
+from nodes.ids import Offset, TopicPartition
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.key_values import encode_key_values
 from nodes.log.log import Log
-from nodes.log.transactions.markers import Marker, encode_marker
 from nodes.server.coordinators.loading import replay
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.batches import open_log
-from tests.support.nodes.cleaning import (
-    COMPACTED,
-    cleaning,
-    committed_pairs,
-    do,
-    keyed,
-    pairs_of,
-    roll,
+from tests.support.nodes.cleaning import COMPACTED, cleaning, do, pairs_of, roll
+from tests.support.simulation.cleanings import (
+    Judged,
+    append,
+    compacted_partition,
+    follow,
+    mark,
+    write,
 )
 
-EPOCH = Epoch(1)
 KEEPER = 71
 """A producer of offsets."""
-
-
-def append(log: Log, batch: bytes) -> None:
-    """Append a batch of the leader epoch EPOCH."""
-    placed = bytearray(batch)
-    patch(placed, 0, base_offset=log.end_offset, leader_epoch=EPOCH)
-    log.append_as_follower(bytes(placed))
-
-
-def mark(log: Log, producer_id: int, epoch: int, *, committed: bool) -> None:
-    """Append a marker."""
-    append(log, encode_marker(Marker(producer_id, epoch, 1, committed), 1000))
-
-
-def follow(leader: Log, follower: Log) -> None:
-    """Copy what the follower lacks."""
-    while follower.end_offset < leader.end_offset:
-        found = leader.read(follower.end_offset, 1 << 20, leader.end_offset)
-        follower.append_as_follower(found)
 
 
 # -- offsets of groups
@@ -89,7 +63,7 @@ def lagging_coordinator(*, committed: bool) -> Log:
         commit(leader, f"other-{number}", 1)
     commit(leader, "g", 6, (KEEPER, 0))
     follow(leader, lagging)
-    mark(leader, KEEPER, 1, committed=committed)
+    mark(leader, (KEEPER, 1), committed=committed)
     if committed:
         commit(leader, "g", 7)
     for now_ms in range(5000, 9000, 1000):
@@ -164,83 +138,45 @@ WRITER, OTHER = 81, 82
 KEY = b"k"
 
 
-class Judged:
-    """A replica of a compacted partition, whose cleanings are judged."""
-
-    def __init__(self, history: PartitionHistory, node: int, now_ms: list[int]) -> None:
-        self.log = open_log(MemoryDisk(), config=COMPACTED)
-        self.copy = Copy(history, node)
-        self.copy.open(self.log)
-        self._now_ms = now_ms
-        self._checker = CompactionChecker(
-            self.copy, self.log, lambda: Clock(now_ms[0], changed=False)
-        )
-
-    def look(self) -> None:
-        """Read what is new, and judge it."""
-        self.copy.read()
-        self.copy.flushed = self.log.flushed_offset
-        self._checker.check()
-
-    def clean(self) -> None:
-        """Clean the log."""
-        roll(self.log)
-        do(cleaning(self.log, now_ms=self._now_ms[0]), self.log.segments.disk)
-        self.look()
-
-    def values(self) -> dict[bytes | None, bytes | None]:
-        """The last value of each key, for readers of committed records."""
-        return {key: value for _, key, value in committed_pairs(self.log)}
-
-
 class Pair:
     """A leader, and a replica that lags; everything that the leader has is committed."""
 
     def __init__(self) -> None:
-        self._history = PartitionHistory("t-0")
-        self._history.compact()
-        self._now_ms = [5000]
-        self.leader = Judged(self._history, 1, self._now_ms)
-        self.lagging = Judged(self._history, 2, self._now_ms)
+        history = compacted_partition()
+        self.leader, self.lagging = Judged(history, 1), Judged(history, 2)
         self._other_epoch = 0
 
-    def _look(self) -> None:
-        copy = self.leader.copy
-        copy.read()
-        assert copy.last is not None
-        self._history.commit(copy.last, EPOCH, 1)
-        self.leader.look()
-
-    def write(self, epoch: int, value: bytes | None, key: bytes = KEY, by: int = WRITER) -> None:
+    def write(self, epoch: int, value: bytes | None, key: bytes = KEY) -> None:
         """Append a record of a transaction."""
-        end = self.leader.log.end_offset
-        plain = keyed((key, value), producer=(by, epoch, 0), base_offset=end, epoch=EPOCH)
-        header = read_header(plain)._replace(attributes=TRANSACTIONAL_BIT)
-        self.leader.log.append_as_follower(assemble(header, plain[HEADER_BYTES:]))
-        self._look()
+        write(self.leader.log, (WRITER, epoch), key, value)
+        self.leader.look(commits=True)
 
-    def end(self, epoch: int, *, committed: bool, by: int = WRITER) -> None:
-        """Append a marker of the epoch after the transaction's."""
-        mark(self.leader.log, by, epoch, committed=committed)
-        self._look()
-
-    def write_other(self) -> None:
-        """Append a transaction of the other producer."""
-        epoch, self._other_epoch = self._other_epoch, self._other_epoch + 1
-        self.write(epoch, b"2", b"other", by=OTHER)
-        self.end(epoch + 1, committed=True, by=OTHER)
+    def end(self, epoch: int, *, committed: bool) -> None:
+        """Append a marker, of the epoch after the transaction's."""
+        mark(self.leader.log, (WRITER, epoch), committed=committed)
+        self.leader.look(commits=True)
 
     def clean_leader(self, times: int) -> None:
-        """Clean the leader's log several times, so that what may go is gone."""
-        for _ in range(times):
+        """Clean the leader's log several times, so that what may go is gone; another producer
+        writes meanwhile.
+        """
+        for number in range(times):
+            self.leader.roll()
             self.leader.clean()
-            self._now_ms[0] += 1000
-            self.write_other()
+            write(self.leader.log, (OTHER, number), b"other", b"2")
+            mark(self.leader.log, (OTHER, number + 1), committed=True)
+            self.leader.look(commits=True)
+        self.lagging.now_ms = self.leader.now_ms
 
     def follow(self) -> None:
         """Copy what the lagging replica lacks."""
         follow(self.leader.log, self.lagging.log)
         self.lagging.look()
+
+    def clean_lagging(self) -> None:
+        """Clean the log of the replica that lags."""
+        self.lagging.roll()
+        self.lagging.clean()
 
 
 def aborted_write(*, missed: bool) -> Pair:
@@ -267,7 +203,7 @@ def test_aborted_record_whose_marker_was_missed_supersedes_others() -> None:
     pair = aborted_write(missed=True)
     assert pair.leader.values()[KEY] == b"old"
     assert pair.lagging.values()[KEY] == b"aborted"
-    pair.lagging.clean()
+    pair.clean_lagging()
     assert [value for _, key, value in pairs_of(pair.lagging.log) if key == KEY] == [b"aborted"]
 
 
@@ -277,7 +213,7 @@ def test_other_lost_records_are_found(*, missed: bool, monkeypatch: pytest.Monke
     pair = aborted_write(missed=missed)
     monkeypatch.setattr(RecordFilter, "retained", lambda self, header, fates: bytearray(len(fates)))
     with pytest.raises(InvariantBroken, match="is the last of its key") as broken:
-        pair.lagging.clean()
+        pair.clean_lagging()
     assert f"key={b'x' if missed else KEY!r}" in str(broken.value)
 
 
@@ -295,6 +231,6 @@ def test_deletion_whose_bare_marker_aborts_it_goes(*, missed: bool) -> None:
     pair.clean_leader(6)
     pair.follow()
     assert pair.lagging.values()[KEY] == (b"old" if missed else None)
-    pair.lagging.clean()
+    pair.clean_lagging()
     left = [value for _, key, value in pairs_of(pair.lagging.log) if key == KEY]
     assert left == ([b"old"] if missed else [None])

@@ -117,9 +117,13 @@ class CompactionChecker:
                 self._check_record(entry, latest, before, now, left)
 
     def _limit(self, known: list[Entry]) -> int:
-        """Everything below is committed, part of no open transaction, and on the disk."""
-        top = self._copy.history.last_committed()
-        committed = 0 if top is None else top.end
+        """Everything below is committed, part of no open transaction, and on the disk. What a
+        leader with an unreadable log commits is not known: it may be all that the log has.
+        """
+        history, committed = self._copy.history, self._copy.end
+        if history.knows_commits:
+            top = history.last_committed()
+            committed = 0 if top is None else top.end
         return min(first_undecided(known, committed), self._copy.flushed)
 
     def _check_record(

@@ -212,6 +212,13 @@ class PartitionHistory:
         """Record that the log of the leader of `epoch` is damaged and cannot be read."""
         self._unread.add(epoch)
 
+    @property
+    def knows_commits(self) -> bool:
+        """Whether all that leaders committed is known: a leader with a readable log has committed
+        something since the last unreadable one.
+        """
+        return not self._unread or max(self._unread) < self._top_epoch
+
     def follower_committed(self, node: int, end: int, batch: Batch | None, epoch: int) -> None:
         """Check a follower: `node` follows the leader of `epoch`, and believes that everything
         below `end` is committed.

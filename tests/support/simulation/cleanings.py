@@ -55,21 +55,22 @@ class Judged:
     def __init__(self, history: PartitionHistory, node: int) -> None:
         self.now_ms = 5000
         self._disk = MemoryDisk()
-        self._copy = Copy(history, node)
+        self.history = history
+        self.copy = Copy(history, node)
         self._open(open_log(self._disk, config=COMPACTED))
 
     def _open(self, log: Log) -> None:
         self.log = log
-        self._copy.open(log)
-        self._checker = CompactionChecker(self._copy, log, lambda: Clock(self.now_ms, False))
+        self.copy.open(log)
+        self._checker = CompactionChecker(self.copy, log, lambda: Clock(self.now_ms, False))
 
     def look(self, *, commits: bool = False) -> None:
         """Read what is new, and judge it; a leader `commits` all of it."""
-        self._copy.read()
+        self.copy.read()
         if commits:
-            assert self._copy.last is not None
-            self._copy.history.commit(self._copy.last, EPOCH, self._copy.node)
-        self._copy.flushed = self.log.flushed_offset
+            assert self.copy.last is not None
+            self.history.commit(self.copy.last, EPOCH, self.copy.node)
+        self.copy.flushed = self.log.flushed_offset
         self._checker.check()
 
     def roll(self) -> None:
@@ -87,7 +88,7 @@ class Judged:
 
     def start_again(self) -> None:
         """Kill the process, and start it."""
-        self._copy.close()
+        self.copy.close()
         point = self.log.flushed_offset
         self._open(open_log(self._disk, config=COMPACTED, clean=False, recovery_point=point))
         self.look()

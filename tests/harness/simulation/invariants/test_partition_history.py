@@ -88,6 +88,22 @@ def test_followers_of_a_leader_with_an_unreadable_log_are_not_judged() -> None:
         history.follower_committed(1, 1, first, 2)
 
 
+def test_what_an_unreadable_leader_commits_is_not_known() -> None:
+    """Until a leader of a later epoch commits, and so all that is below."""
+    history = PartitionHistory("t-0")
+    first, second = appended(history, 1, header(0, 1), header(1, 1))
+    assert history.knows_commits
+    history.commit(first, 1, 1)
+    assert history.knows_commits
+    history.leader_is_unreadable(1)
+    assert not history.knows_commits
+    history.commit(second, 2, 2)
+    assert history.knows_commits
+    history.leader_is_unreadable(4)
+    history.commit(second, 3, 2)
+    assert not history.knows_commits
+
+
 def test_reset_permits_other_records_and_ignores_earlier_leaders() -> None:
     """After a reset another record may be committed at the offset."""
     history = PartitionHistory("t-0")

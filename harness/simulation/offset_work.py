@@ -40,7 +40,8 @@ NO_MEMBER: Final = ("", -1)
 
 class OffsetKeeper:
     """One client of a topic with so many partitions. The ids of its groups begin with `name`, and
-    each is a transactional id, too."""
+    each is a transactional id, too. `may_have_expired` tells whether offsets may be removed that
+    are at most so many seconds old."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class OffsetKeeper:
         name: str,
         *,
         partitions: int,
-        expires: bool,
+        may_have_expired: Callable[[float], bool],
         deletions_stay: bool,
         rng: random.Random,
         stop: asyncio.Event,
@@ -57,7 +58,8 @@ class OffsetKeeper:
         self._cluster = cluster
         self._name = name
         self._partitions = range(min(partitions, MAX_PARTITIONS))
-        self._make_kept = partial(KeptOffsets, expires=expires, deletions_stay=deletions_stay)
+        self._may_have_expired = may_have_expired
+        self._deletions_stay = deletions_stay
         self._rng = rng
         self._stop = stop
         self._report = report
@@ -69,7 +71,7 @@ class OffsetKeeper:
         while not self._stop.is_set():
             self._groups += 1
             name = f"{self._name}-{self._groups}"
-            group = _Group(self._cluster, self._make_kept(name))
+            group = _Group(self._cluster, self._kept(name))
             producer = TransactionalProducer(self._cluster, name, TIMEOUT_S, second=True)
             try:
                 await until_answered(producer.init, self._stop)
@@ -82,6 +84,16 @@ class OffsetKeeper:
                 self._report(broken)
             except (Fenced, Refused, Unavailable):
                 await asyncio.sleep(self._rng.uniform(*PAUSE_S))
+
+    def _kept(self, group: str) -> KeptOffsets:
+        """Return what is known of a new group, whose offsets are younger than it."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        return KeptOffsets(
+            group,
+            may_have_expired=lambda: self._may_have_expired(loop.time() - begun_s),
+            deletions_stay=self._deletions_stay,
+        )
 
     async def _step(self, group: "_Group", producer: TransactionalProducer) -> None:
         if self._rng.random() < 0.5:

@@ -152,7 +152,11 @@ class Simulation:
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
         self._unrecorded = UnrecordedClients(
-            plan, self._client_environment, self._unless_excused, self._surely
+            plan,
+            self._client_environment,
+            self._unless_excused,
+            self._surely,
+            clocks_changed=lambda: self.cluster.clocks_changed,
         )
         self._seen: list[InvariantBroken] = []
         """What unrecorded clients saw in a run without invariants."""
@@ -298,8 +302,7 @@ class Simulation:
             self.recording.finished.append("settle")
 
     def _check_unrecorded(self) -> None:
-        """Judge what brokers answered, and what unrecorded clients wrote unless a fault may have
-        damaged it."""
+        """Judge all answers, and what unrecorded clients wrote if no fault may have damaged it."""
         self._refusals.check(self.recording.faults.named())
         if self._certain:
             raise self._certain[0]
@@ -308,8 +311,7 @@ class Simulation:
         if self._seen:
             raise self._seen[0]
         if self._unrecorded.wrote:
-            bootstrap = self._system.bootstrap
-            self._task_runner.call(partial(self._unrecorded.check, bootstrap))
+            self._task_runner.call(partial(self._unrecorded.check, self._system.bootstrap))
 
     def _unless_excused(self, broken: InvariantBroken) -> None:
         """End the run, unless records were lost with permission: then anything may be missing.

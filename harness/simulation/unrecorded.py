@@ -40,6 +40,7 @@ FIRST_CLIENT: Final = 500
 KEEPERS_WAIT_S: Final = (3.0, 30.0)
 """How long a client waits for an answer: as the other clients, or as Kafka's own by default."""
 OFFSET_RETENTION: Final = "offsets.retention.minutes"
+CLOCK_ERROR_S: Final = 0.1
 DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
 
 Environment = Callable[[str], ClientEnvironment]
@@ -49,7 +50,7 @@ class UnrecordedClients:
     """See the module. `environment` gives each client its randomness, by its purpose.
 
     `report` takes what is wrong unless records were lost with permission, `surely` what is wrong in
-    any case.
+    any case. `clocks_changed` tells whether a fault ever changed a node's clock.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class UnrecordedClients:
         environment: Environment,
         report: Callable[[InvariantBroken], None],
         surely: Callable[[InvariantBroken], None],
+        *,
+        clocks_changed: Callable[[], bool],
     ) -> None:
         self.transactions = Transactions()
         self._deletions_stay = int(plan.broker.get(DELETE_RETENTION, LONG_MS)) >= LONG_MS
@@ -69,6 +72,7 @@ class UnrecordedClients:
         self._environment = environment
         self._report = report
         self._surely = surely
+        self._clocks_changed = clocks_changed
         self._connected = 0
 
     def topics(self) -> tuple[Topic, ...]:
@@ -218,7 +222,7 @@ class UnrecordedClients:
             cluster,
             f"keeper-{number}",
             partitions=topic.partitions,
-            expires=OFFSET_RETENTION in self._plan.broker,
+            may_have_expired=self._may_have_expired,
             deletions_stay=self._deletions_stay,
             rng=world.rng,
             stop=stop,
@@ -226,6 +230,15 @@ class UnrecordedClients:
         )
         await keeper.run()
         await cluster.close()
+
+    def _may_have_expired(self, age_s: float) -> bool:
+        """Whether offsets that are at most so old may be removed: coordinators go by wall clocks,
+        which show whole milliseconds.
+        """
+        minutes = self._plan.broker.get(OFFSET_RETENTION)
+        if minutes is None:
+            return False
+        return self._clocks_changed() or age_s > 60 * int(minutes) - CLOCK_ERROR_S
 
     async def _unusual_producer(self, sent: SentBatches, stop: asyncio.Event) -> None:
         world = self._environment(f"unusual batches {sent.partition}")

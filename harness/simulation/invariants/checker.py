@@ -123,8 +123,8 @@ class Invariants:
 
     def clock(self, node: int) -> Clock:
         """Return the node's wall clock."""
-        nodes = self.cluster.nodes
-        return Clock(nodes[node].clock.shown_ms, any(h.clock.changed for h in nodes.values()))
+        cluster = self.cluster
+        return Clock(cluster.nodes[node].clock.shown_ms, cluster.clocks_changed)
 
 
 class _InvariantDiskObserver(DiskObserver):

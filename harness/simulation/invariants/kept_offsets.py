@@ -13,7 +13,7 @@ its earlier ones, and one with an offset those of aborted transactions that came
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.commits import NOTHING
@@ -24,13 +24,16 @@ NAME, STABLE = "commits-stay", "stable-offsets-stay"
 class KeptOffsets:
     """The offsets of one group.
 
-    expires: old offsets may be removed without a request. deletions_stay: no tombstone and no end
-    of a transaction is compacted away in this run.
+    may_have_expired: whether offsets may have been removed without a request by now, because of
+    their age. deletions_stay: no tombstone and no end of a transaction is compacted away in this
+    run.
     """
 
-    def __init__(self, group: str, *, expires: bool, deletions_stay: bool = True) -> None:
+    def __init__(
+        self, group: str, *, may_have_expired: Callable[[], bool], deletions_stay: bool = True
+    ) -> None:
         self.group = group
-        self._expires = expires
+        self._may_have_expired = may_have_expired
         self._deletions_stay = deletions_stay
         self._committed: dict[int, int] = {}
         self._pending: dict[int, int] = {}
@@ -95,7 +98,7 @@ class KeptOffsets:
             self._told[partition] = offset
             return
         known = self._committed.get(partition, NOTHING)
-        if offset == NOTHING and self._expires:
+        if offset == NOTHING and self._may_have_expired():
             self._committed.pop(partition, None)
         elif offset != known and not self._may_be_back(partition, offset):
             raise InvariantBroken(
@@ -108,5 +111,5 @@ class KeptOffsets:
         """Whether a replica that lagged may have this offset."""
         if self._deletions_stay:
             return False
-        removed = self._expires or partition not in self._committed
+        removed = partition not in self._committed or self._may_have_expired()
         return offset in (self._written if removed else self._aborted)[partition]

@@ -56,6 +56,8 @@ class SimCluster:
         """The configuration of each node."""
         self._overrides = overrides or {}
         self._disk = disk
+        self._clock_changed = False
+        """Whether a fault ever changed the clock of a machine that was removed."""
         self._configs: dict[int, NodeConfig] = {}
         for node in layout.nodes:
             self._make(node)
@@ -91,10 +93,16 @@ class SimCluster:
     def remove_node(self, node: int) -> None:
         """End the node, and remove its machine and its disk."""
         host = self.nodes.pop(node)
+        self._clock_changed |= host.clock.changed
         host.kill("power")
         self.network.detach(host)
         self.layout = self.layout.without(node)
         del self._configs[node], self.properties[node]
+
+    @property
+    def clocks_changed(self) -> bool:
+        """Whether a fault ever changed the clock of any node."""
+        return self._clock_changed or any(host.clock.changed for host in self.nodes.values())
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:

@@ -12,11 +12,12 @@ from harness.simulation.invariants import InvariantBroken
 from harness.simulation.invariants.commits import Commits
 from harness.simulation.invariants.kept_offsets import KeptOffsets
 from harness.simulation.invariants.transactions import End, Transactions
-from harness.simulation.later_draws import GROUP_TIMES, TRANSACTION_TIMES
+from harness.simulation.later_draws import GROUP_TIMES, OFFSETS_EXPIRE, TRANSACTION_TIMES
 from harness.simulation.run import Simulation
 from harness.workloads.clients.own.transactions import TransactionalProducer
 from nodes.coordinators.groups import composition
 from nodes.coordinators.groups.classic import checks
+from nodes.coordinators.groups.expiry import OffsetExpiry
 from nodes.coordinators.groups.offsets import OffsetKey, Offsets
 from nodes.coordinators.groups.records import OFFSET_COMMIT
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -58,6 +59,7 @@ def simulation(
     nemesis: Any = KILLS,
     impatient: int = 0,
     invariants: bool = True,
+    broker: dict[str, str] | None = None,
     **simulated: Any,
 ) -> Simulation:
     """A run in which each node is killed once, or the faults of `nemesis` happen. The coordinators
@@ -80,6 +82,7 @@ def simulation(
                 "offsets.topic.num.partitions": "2",
                 "transaction.state.log.num.partitions": "2",
                 **({"transaction.state.log.replication.factor": "1"} if impatient else {}),
+                **(broker or {}),
             },
         ),
         invariants=invariants,
@@ -305,6 +308,27 @@ def test_offsets_of_a_deleted_group_are_found(
     monkeypatch.setattr(composition, "tombstones", lambda keys: ())
     made = simulation(groups=0, producers=0, offset_keepers=2, invariants=invariants)
     assert broken_by(made) == "commits-stay"
+
+
+@pytest.mark.parametrize("clock_changed", [False, True])
+def test_offsets_that_expire_early_are_found(
+    clock_changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that nobody could know to be older than their retention, unless a clock changed."""
+    is_old = OffsetExpiry._is_old
+
+    def early(self: Any, key: OffsetKey, kind: Any, retention: Any, now_wall_ms: int) -> bool:
+        return is_old(self, key, kind, retention, now_wall_ms + self.retention_ms)
+
+    monkeypatch.setattr(OffsetExpiry, "_is_old", early)
+    made = simulation(
+        groups=0, producers=0, offset_keepers=2, nemesis={"events": []}, broker=OFFSETS_EXPIRE
+    )
+    if clock_changed:
+        made.cluster.nodes[1].clock.skew("test", 0)
+        assert made.run().failure is None
+    else:
+        assert broken_by(made) == "commits-stay"
 
 
 def test_what_a_client_saw_excuses_a_broker_that_lost_power(

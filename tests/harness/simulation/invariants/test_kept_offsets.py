@@ -13,7 +13,7 @@ def kept(
     *steps: Callable[[KeptOffsets], None], expires: bool = False, deletions_stay: bool = True
 ) -> KeptOffsets:
     """The offsets after these steps; offset 5 of partition 0 was committed before."""
-    made = KeptOffsets("g", expires=expires, deletions_stay=deletions_stay)
+    made = KeptOffsets("g", may_have_expired=lambda: expires, deletions_stay=deletions_stay)
     made.committed(0, 5)
     for step in steps:
         step(made)

@@ -129,3 +129,14 @@ def test_separate_controllers_work_with_a_wrong_wall_clock() -> None:
         assert world.run_until(cluster.run_client(main), 60)
         cluster.close()
     assert cluster.clients.number == CLIENTS
+
+
+def test_a_changed_clock_is_known_after_its_machine_was_removed() -> None:
+    """What the node wrote by that clock is still there."""
+    cluster = SimCluster(World(7), Layout.split(controllers=1, brokers=2, racks=("a",)))
+    assert not cluster.clocks_changed
+    cluster.nodes[2].clock.skew("test", 0)
+    cluster.nodes[2].clock.unskew("test")
+    assert cluster.clocks_changed
+    cluster.remove_node(2)
+    assert cluster.clocks_changed

@@ -281,8 +281,13 @@ class PartitionHistory:
     def commit_again(self, last: Batch | None, epoch: int, node: int) -> None:
         """Commit given-up batches again: `node` begins to lead `epoch` with its high watermark at
         the end of `last`. After an unclean election another one may bring records back.
+
+        Commit, too, what a leader with an unreadable log may have committed: nobody knew it then.
         """
-        if last in self._given_up:
+        if last is None:
+            return
+        unread = any(last.epoch <= each < epoch for each in self._unread)
+        if unread or last in self._given_up:
             self.commit(last, epoch, node)
 
     # -- leaders

@@ -104,6 +104,24 @@ def test_what_an_unreadable_leader_commits_is_not_known() -> None:
     assert not history.knows_commits
 
 
+def test_a_later_leader_knows_what_a_leader_with_an_unreadable_log_committed() -> None:
+    """It begins with its high watermark there. Its own records are no such ones."""
+    history = PartitionHistory("t-0")
+    zero, one, own = appended(history, 1, header(0, 0), header(1, 1), header(2, 2))
+    history.commit(zero, 0, 1)
+    history.commit_again(one, 2, 2)
+    assert history.last_committed() is zero
+    history.leader_is_unreadable(1)
+    history.commit_again(own, 2, 2)
+    history.commit_again(one, 1, 1)
+    assert history.last_committed() is zero
+    history.commit_again(one, 2, 2)
+    history.follower_committed(3, 2, one, 2)
+    assert history.last_committed() is one
+    with pytest.raises(InvariantBroken, match="follower-high-watermark"):
+        history.follower_committed(3, 3, own, 2)
+
+
 def test_reset_permits_other_records_and_ignores_earlier_leaders() -> None:
     """After a reset another record may be committed at the offset."""
     history = PartitionHistory("t-0")

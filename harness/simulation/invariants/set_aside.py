@@ -52,7 +52,9 @@ def check_set_aside(
     """
     if past.damaged:
         return
-    flushed = max((copy.flushed for copy in copies if not copy.retired), default=0)
+    # An empty log that begins at its leader's start is flushed up to there.
+    kept = (copy for copy in copies if not copy.retired and copy.flushed > copy.start)
+    flushed = max((copy.flushed for copy in kept), default=0)
     if marked or not past.lost_power:
         why = "no fault damaged its disk"
     elif flushed:

@@ -12,6 +12,7 @@ sync under another leader. The mark is written before the directory is renamed.
 
 After a power loss, a log that was never flushed may have lost its topic's id. It is set aside too,
 but without a mark: it lacks no more than any replica that lost its unflushed records, and may lead.
+Its recovery point is 0, or its start if it began where its leader's log began.
 
 The checkpoints on the disk never claim more of a log than is true:
 - A recovery point is lowered before the log is truncated below it.
@@ -211,7 +212,11 @@ class LogDirectory:
             if stored and not self._clean:  # its records were just made durable: so must this be
                 with opened.health.failing():
                     _sync_metadata_file(self._disk, str(partition))
-            elif not (self._clean or recovery_point or opened.end_offset == opened.start_offset):
+            elif not (
+                self._clean
+                or recovery_point not in (0, opened.start_offset)
+                or opened.end_offset == opened.start_offset
+            ):
                 opened.close()
                 log.warning(
                     "%s was never flushed, and a power loss took its topic id: set aside as %s",

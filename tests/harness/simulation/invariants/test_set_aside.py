@@ -14,10 +14,10 @@ from harness.zoo.schedules.stage import TOPIC, MessageSchedule, Stage
 SOUND, DAMAGED, UNPOWERED = DiskPast(False, False), DiskPast(True, False), DiskPast(False, True)
 
 
-def copy(flushed: int, *, retired: bool = False) -> Copy:
+def copy(flushed: int, *, start: int = 0, retired: bool = False) -> Copy:
     """What is known of a log of node 1."""
     made = Copy(PartitionHistory("t-0"), 1)
-    made.flushed, made.retired = flushed, retired
+    made.flushed, made._start, made.retired = flushed, start, retired
     return made
 
 
@@ -28,13 +28,15 @@ def copy(flushed: int, *, retired: bool = False) -> Copy:
         (DAMAGED, [copy(7)], False),
         (UNPOWERED, [copy(0)], False),
         (UNPOWERED, [copy(7, retired=True), copy(0)], False),
+        (UNPOWERED, [copy(7, start=7)], False),
         (UNPOWERED, [], False),
     ],
 )
 def test_reason_permits_to_set_a_log_aside(
     past: DiskPast, copies: list[Copy], *, marked: bool
 ) -> None:
-    """A fault damaged the disk, or the power failed before the first flush."""
+    """A fault damaged the disk, or the power failed before the first flush. A new log that begins
+    at its leader's start is flushed up to there."""
     check_set_aside(1, "t-0", past, copies, marked=marked)
 
 
@@ -45,6 +47,8 @@ def test_reason_permits_to_set_a_log_aside(
         (SOUND, [copy(0)], False),
         (UNPOWERED, [copy(0)], True),
         (UNPOWERED, [copy(7)], False),
+        (UNPOWERED, [copy(8, start=7)], False),
+        (UNPOWERED, [copy(7, start=7)], True),
     ],
 )
 def test_log_set_aside_without_a_reason_breaks_undamaged_logs_stay(

@@ -87,6 +87,25 @@ def test_log_that_was_never_flushed_and_lost_its_topic_id_is_set_aside_without_a
     assert logs.must_refetch(T0) is flushed
 
 
+@pytest.mark.parametrize(("recovery_point", "flushed"), [(0, False), (7, False), (8, True)])
+def test_log_that_began_at_its_leaders_start_was_flushed_only_beyond_it(
+    recovery_point: int, *, flushed: bool
+) -> None:
+    """Its start is its recovery point before it has records: that is no sign of a flush."""
+    disk = MemoryDisk()
+    new = Log.open(disk, "t-0", LogConfig(), clean=True)
+    new.truncate_fully(Offset(7))
+    for _ in range(2):
+        new.append_as_leader(batch(1), Epoch(0))
+    OffsetCheckpoint(disk, RECOVERY_POINTS).write({T0: Offset(recovery_point)})
+    logs = recovered(disk)
+    if flushed:
+        logs.keep_aside(T0)
+    assert logs.find(T0) is None
+    assert disk.exists("t-0.1-corrupt")
+    assert logs.must_refetch(T0) is flushed
+
+
 def test_truncation_lowers_a_high_watermark_above_the_log_end() -> None:
     """After an unclean election a follower may have to truncate committed records."""
     disk = MemoryDisk()

@@ -11,6 +11,7 @@ from uuid import UUID
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import Entry, entries_of
 from harness.simulation.invariants.partition_history import (
+    NEVER,
     Batch,
     Forgets,
     PartitionHistory,
@@ -67,6 +68,8 @@ class Copy:
         """Whether damage makes the log unreadable, in this incarnation."""
         self.retired = False
         """Whether the node was told to remove the replica: it may begin again with an empty log."""
+        self.epoch = NEVER
+        """The leader epoch that the replica knew after the last event."""
         self._start = 0
         self._log: Log | None = None
         self._segment: Segment | None = None
@@ -103,7 +106,7 @@ class Copy:
         if self.retired:
             self.retired, self.lost_before, self.damaged = False, None, False
             self.batches, self.flushed, self.content = {}, 0, Content()
-        self.unreadable = False
+        self.unreadable, self.epoch = False, NEVER
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
         if gone and not (set_aside and self.lost_before is not None):
@@ -135,7 +138,7 @@ class Copy:
         self.history.start = max(self.history.start, log.start_offset)
         segments = log._segments
         if self.history.compacted and self._was_cleaned(segments.all):
-            self.history.removed(self.node, self._read_again())
+            self.history.removed(self.node, self._read_again(), self.epoch)
         elif segments.cuts == self._cuts and segments.active is self._segment:
             self._scan(segments.active, self._position)
         elif segments.cuts == self._cuts and self._segment in segments.all:
@@ -144,7 +147,7 @@ class Copy:
             for segment in segments.all[first + 1 :]:
                 self._scan(segment, 0)
         else:
-            self.history.removed(self.node, self._read_again())
+            self.history.removed(self.node, self._read_again(), self.epoch)
             self.flushed = min(self.flushed, self.end)
         self._segments = segments.all[:-1] if self.history.compacted else []
 

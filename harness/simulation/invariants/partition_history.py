@@ -246,8 +246,12 @@ class PartitionHistory:
         tops = (batch for epoch, batch in self._tops.items() if epoch < before_epoch)
         return max(tops, key=_end, default=None)
 
-    def removed(self, node: int, batches: Iterable[Batch]) -> None:
-        """Record that a running replica truncated these batches."""
+    def removed(self, node: int, batches: Iterable[Batch], epoch: int = NEVER) -> None:
+        """Record that a running replica, which knows the leader epoch `epoch`, truncated these
+        batches. It may follow a leader whom nobody has to follow any more.
+        """
+        if NEVER < epoch < self.reset_epoch:
+            return
         for batch in batches:
             if batch.end > self.start and self.are_committed([batch]):
                 raise InvariantBroken(

@@ -90,6 +90,7 @@ class ReplicaChecker:
         `image` is the node's own image; `settled` tells that its roles are those of the image.
         """
         state, log = self.replica.state, self.replica.log
+        self.copy.epoch = state.leader_epoch
         excuse = ""
         if not self.copy.unreadable and self._committed_before_its_end(state):
             epoch = self._last_move.epoch

@@ -173,6 +173,18 @@ def test_old_leader_that_leads_again_brings_its_commits_back() -> None:
     history.follower_committed(2, 2, one, Epoch(4))
 
 
+def test_follower_of_a_past_leader_may_truncate_what_is_committed() -> None:
+    """The leader was deposed by an unclean election. From its epoch on, nobody may."""
+    history = PartitionHistory("t-0")
+    _, one = appended(history, 1, header(0, 0), header(1, 0))
+    history.commit(one, 0, 1)
+    history.ignore_leaders_before(4)
+    history.removed(3, [one], 3)
+    for epoch in (4, -1):  # the metadata log has no leader epochs here
+        with pytest.raises(InvariantBroken, match="committed-stays"):
+            history.removed(3, [one], epoch)
+
+
 def test_second_leader_of_an_epoch_breaks_one_leader() -> None:
     """Any node may report the second leader."""
     history = PartitionHistory("t-0")

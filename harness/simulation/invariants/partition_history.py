@@ -185,7 +185,7 @@ class PartitionHistory:
         of `last`. What retention or DeleteRecords removed may have been another batch here.
         """
         if epoch < self.reset_epoch:
-            self._given_up[last] = None
+            self._give_up(last)
             return
         new: list[Batch] = []
         batch: Batch | None = last
@@ -207,6 +207,17 @@ class PartitionHistory:
         if top is None or last.end > top.end:
             self._tops[epoch] = last
         self._top_epoch = max(self._top_epoch, epoch)
+
+    def _give_up(self, last: Batch) -> None:
+        """Give up a batch, and all before it that are not committed. One move of a high watermark
+        may commit several batches.
+        """
+        batch: Batch | None = last
+        while batch is not None and batch not in self._given_up:
+            if self.committed.get(batch.end) is batch:
+                return
+            self._given_up[batch] = None
+            batch = batch.before
 
     def leader_is_unreadable(self, epoch: int) -> None:
         """Record that the log of the leader of `epoch` is damaged and cannot be read."""

@@ -173,6 +173,24 @@ def test_old_leader_that_leads_again_brings_its_commits_back() -> None:
     history.follower_committed(2, 2, one, Epoch(4))
 
 
+def test_a_past_leader_may_commit_several_batches_at_once() -> None:
+    """Its follower may know of the first only, and lead later."""
+    history = PartitionHistory("t-0")
+    zero, one, two, three = appended(
+        history, 1, header(0, 0), header(1, 0), header(2, 0), header(3, 0)
+    )
+    history.commit(zero, 0, 1)
+    history.ignore_leaders_before(2)
+    history.commit(two, 0, 1)
+    history.reset(zero, 4)
+    history.commit_again(one, 4, 2)
+    history.follower_committed(3, 2, one, Epoch(4))
+    assert history.last_committed() is one
+    history.commit_again(three, 4, 2)
+    with pytest.raises(InvariantBroken, match="follower-high-watermark"):
+        history.follower_committed(3, 4, three, Epoch(4))
+
+
 def test_follower_of_a_past_leader_may_truncate_what_is_committed() -> None:
     """The leader was deposed by an unclean election. From its epoch on, nobody may."""
     history = PartitionHistory("t-0")

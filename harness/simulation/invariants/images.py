@@ -99,6 +99,8 @@ class Images:
         """The properties that all nodes have in their files."""
 
         self.partitions: dict[PartitionOf, Partition] = {}
+        self.deleted: set[UUID] = set()
+        """The topics that the newest image has no more. A node that lags behind may have them."""
         self._first: dict[int, ClusterImage] = {}
         """The first image that was seen at each offset."""
         self._offsets: deque[int] = deque()
@@ -179,6 +181,7 @@ class Images:
                 self._check_fenced(image, topic.name, number, partition)
         for topic_id in before.topics:
             if topic_id not in image.topics:
+                self.deleted.add(topic_id)
                 for number in before.topics[topic_id].partitions:
                     self.partitions.pop((topic_id, number), None)
 

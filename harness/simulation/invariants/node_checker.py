@@ -264,9 +264,9 @@ class NodeChecker:
     def _check_acknowledged(self) -> None:
         acknowledged, self._acknowledged = self._acknowledged, []
         for replica, end in acknowledged:
-            topic, number = replica.partition.topic, replica.partition.partition
-            found = self._images.partition(topic, replica.topic_id, number)
-            check_acknowledged(found, self.node, end)
+            checker = self.replica_checkers.get(replica.partition)
+            if checker is not None and checker.replica is replica:  # else its topic was deleted
+                check_acknowledged(checker.partition, self.node, end)
 
     def _check_set_aside(self) -> None:
         set_aside, self._set_aside = self._set_aside, []
@@ -315,7 +315,8 @@ class NodeChecker:
             if hosted.get(partition) is not replica_checker.replica:
                 self._drop(partition, replica_checker)
         for partition, replica in hosted.items():
-            if partition not in self.replica_checkers:
+            known = partition in self.replica_checkers
+            if not known and replica.topic_id not in self._images.deleted:
                 self._add(partition, replica)
 
     def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:

@@ -95,6 +95,10 @@ class Invariants:
         """The node has a new broker, which has not registered yet."""
         self._incarnations[node].append(incarnation)
 
+    def incarnations(self, node: int) -> frozenset[UUID]:
+        """Return the broker incarnations that the node has had."""
+        return frozenset(self._incarnations[node])
+
     def node_ended(self, node: int) -> None:
         """The node's incarnation is gone: drop its checker, so that no object outlives the
         incarnation.
@@ -105,7 +109,7 @@ class Invariants:
             self._touched.pop(checker, None)
 
     def _mark_lost(self, node: int, *, everything: bool) -> None:
-        before = frozenset(self._incarnations[node])
+        before = self.incarnations(node)
         for partition in self.images.partitions.values():
             if node in partition.copies:
                 partition.copies[node].mark_lost(before, everything=everything)

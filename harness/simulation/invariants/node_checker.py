@@ -67,6 +67,10 @@ class ClusterInvariants(Protocol):
     def broker_created(self, node: int, incarnation: UUID) -> None:
         """The node has a new broker, which has not registered yet."""
 
+    def incarnations(self, node: int) -> frozenset[UUID]:
+        """Return the broker incarnations that the node has had."""
+        ...
+
     def disk_past(self, node: int) -> DiskPast:
         """Return what happened to the node's disk."""
         ...
@@ -104,6 +108,7 @@ class NodeChecker:
         self._set_aside: list[tuple[str, str]] = []
         self._acknowledged: list[Acknowledged] = []
         self._wrong_answer: InvariantBroken | None = None
+        self._earlier = invariants.incarnations(node)
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
 
@@ -134,10 +139,24 @@ class NodeChecker:
         """A file or a directory has a new name."""
         if is_set_aside(target):
             self._set_aside.append((source, target))
+            self._note_damage(source, target)
             self._invariants.touch(self)
         copy = self._by_directory.get(target.partition("/")[0])
         if copy is not None and target.endswith(".log"):  # a compaction
             self._read_later(copy)
+
+    def _note_damage(self, partition: str, directory: str) -> None:
+        """Note that a log is lost because of damage that was found only now: until then it may have
+        seemed to be whole. Whether there can be damage is judged later.
+        """
+        if partition not in self._by_directory and has_mark(self._disk, directory):
+            for copy in self._copies(partition):
+                copy.mark_lost(self._earlier, everything=True)
+
+    def _copies(self, partition: str) -> list[Copy]:
+        """Return the node's logs of that name."""
+        named = [p for p in self._images.partitions.values() if p.history.name == partition]
+        return [p.copies[self.node] for p in named if self.node in p.copies]
 
     def _on_parts(self) -> None:
         self._parts_changed = True
@@ -271,11 +290,9 @@ class NodeChecker:
     def _check_set_aside(self) -> None:
         set_aside, self._set_aside = self._set_aside, []
         for partition, directory in set_aside:
-            named = [p for p in self._images.partitions.values() if p.history.name == partition]
-            copies = [p.copies[self.node] for p in named if self.node in p.copies]
             past = self._invariants.disk_past(self.node)
             marked = has_mark(self._disk, directory)
-            check_set_aside(self.node, partition, past, copies, marked=marked)
+            check_set_aside(self.node, partition, past, self._copies(partition), marked=marked)
 
     def _find_parts(self) -> None:
         raft, broker = self._node_created.raft, self._node_created.broker

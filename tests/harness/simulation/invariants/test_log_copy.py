@@ -11,7 +11,9 @@ from harness.zoo.schedules.stage import MessageSchedule, Stage
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch
 from nodes.log.config import LogConfig
+from nodes.log.errors import LogError
 from nodes.log.log import Log
+from nodes.log.segment import Segment
 from nodes.log.segments import Segments
 from nodes.storage.memory import MemoryDisk
 
@@ -59,6 +61,57 @@ def test_a_truncation_that_a_full_disk_ends_has_removed_its_records(
             log.truncate_fully(Offset(24))
     copy.close()
     assert opened(disk, copy).end_offset == 0
+
+
+def test_a_log_that_has_caught_up_since_it_was_set_aside_loses_nothing() -> None:
+    """The mark of the old one may be there still."""
+    copy = Copy(PartitionHistory("t-0"), 1)
+    copy.mark_lost(frozenset(), everything=True)
+    written(MemoryDisk(), copy)
+    assert copy.last is not None
+    assert copy.caught_up(copy.last)
+    copy.close()
+    log = Log.open(MemoryDisk(), "t-0", LogConfig(), clean=False)
+    with pytest.raises(InvariantBroken, match="a-restart-loses-nothing"):
+        copy.open(log, set_aside=True)
+
+
+def test_nobody_knows_what_an_unreadable_log_has() -> None:
+    """Neither what is before the damage: the node may remove it unseen."""
+    disk, copy = MemoryDisk(), Copy(PartitionHistory("t-0"), 1)
+    log = written(disk, copy)
+    first = log.end_offset
+    position = len(disk.read("t-0/00000000000000000000.log"))
+    log.append_as_leader(encode_batch([Record(value=b"y")], timestamp_ms=1), EPOCH)
+    log.flush()
+    copy.read()
+    copy.close()
+    copy.mark_lost(frozenset(), everything=True)
+    disk.corrupt("t-0/00000000000000000000.log", position + 19)
+    copy.open(Log.open(disk, "t-0", LogConfig(), clean=True))
+    assert copy.unreadable
+    assert not copy.batches
+    copy.close()
+    again = Log.open(MemoryDisk(), "t-0", LogConfig(), clean=True)
+    assert again.end_offset < first
+    copy.open(again)
+
+
+def test_what_cannot_be_read_any_more_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica with a damaged log truncates it, and then nobody can read it."""
+    copy = Copy(PartitionHistory("t-0"), 1)
+    log = written(MemoryDisk(), copy)
+    assert copy.last is not None
+    copy.history.commit(copy.last, 0, 1)
+    copy.damaged = True
+
+    def fail(segment: Segment, position: int) -> None:
+        raise LogError
+
+    log._segments.cuts += 1
+    monkeypatch.setattr(copy, "_scan", fail)
+    copy.read()
+    assert copy.unreadable
 
 
 @pytest.mark.parametrize("epoch", [2, 4])

@@ -9,7 +9,8 @@ from harness.simulation.invariants import InvariantBroken
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import PartitionHistory
 from harness.simulation.invariants.set_aside import DiskPast, check_set_aside
-from harness.zoo.schedules.stage import TOPIC, MessageSchedule, Stage
+from harness.zoo.schedules.stage import TOPIC, MessageSchedule, Stage, disk
+from nodes.log.checkpoints import RECOVERY_POINTS
 
 SOUND, DAMAGED, UNPOWERED = DiskPast(False, False), DiskPast(True, False), DiskPast(False, True)
 
@@ -116,3 +117,44 @@ def test_node_that_sets_an_undamaged_log_aside_is_found(
 def test_node_with_a_damaged_disk_may_set_a_log_aside() -> None:
     """The fault may have damaged any of its files."""
     _set_aside_after(_damage)
+
+
+def _found_later(*, damaged: bool) -> None:
+    """Damage below the recovery point of node 3 is found when it starts without a recovery point,
+    as after a truncation."""
+
+    async def play(stage: Stage) -> None:
+        await stage.make_topic([2, 3, 4], segment_bytes="1000")
+        await stage.send(count=3)
+        stage.host(3).terminate()
+        await stage.until("node 3 stops", lambda: not stage.host(3).running)
+        disk(stage.host(3)).content.corrupt(f"{TOPIC}/00000000000000000000.log", 70)
+        if damaged:
+            stage.invariants.damaged(3)
+        await _back_with_its_records(stage)
+        await stage.send()
+        await stage.await_replication()
+        await stage.until("node 3 is in sync", lambda: 3 in stage.partition.isr)
+        copy = stage.copy(3)
+        assert copy.lost_before is None
+        earlier = stage.invariants.incarnations(3)
+        stage.cluster.kill(3)
+        disk(stage.host(3)).content.unlink(RECOVERY_POINTS)
+        stage.cluster.start(3)
+        await stage.until("it begins anew", lambda: copy.set_aside)
+        assert copy.lost_before == earlier
+        assert copy.damaged
+        await stage.until("it caught up", lambda: not copy.set_aside)
+
+    Stage(MessageSchedule(play=play, settles_s=0), 1).run()
+
+
+def test_damage_may_be_found_at_a_later_start() -> None:
+    """The log had everything before, as far as anybody could tell."""
+    _found_later(damaged=True)
+
+
+def test_what_no_fault_damaged_is_not_found_at_a_later_start() -> None:
+    """The node loses what it had, and has no reason."""
+    with pytest.raises(InvariantBroken, match=r"a-restart-loses-nothing|undamaged-logs-stay"):
+        _found_later(damaged=False)

@@ -219,9 +219,13 @@ class PartitionHistory:
             self._given_up[batch] = None
             batch = batch.before
 
-    def leader_is_unreadable(self, epoch: int) -> None:
-        """Record that the log of the leader of `epoch` is damaged and cannot be read."""
+    def leader_is_unreadable(self, epoch: int) -> bool:
+        """Record that the log of the leader of `epoch` is damaged and cannot be read. Return
+        whether the epoch is new: neither this leader nor a later one is known to have committed.
+        """
+        new = epoch > max(self._top_epoch, *self._unread, NEVER)
         self._unread.add(epoch)
+        return new
 
     @property
     def knows_commits(self) -> bool:

@@ -18,7 +18,7 @@ from harness.simulation.invariants.images import Partition, knows_of_loss
 from harness.simulation.invariants.log_copy import Copy
 from harness.simulation.invariants.partition_history import Batch
 from harness.simulation.invariants.stable_offsets import StableOffsetChecker
-from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET
+from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch
 from nodes.metadata.image import ClusterImage
 from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE
 from nodes.replication.partition import PartitionState, Role
@@ -99,7 +99,7 @@ class ReplicaChecker:
             self._check_commit(image, settled=settled)
         if state.role is Role.OFFLINE or self.copy.unreadable:
             if state.role is Role.LEADER:
-                self.partition.history.leader_is_unreadable(state.leader_epoch)
+                excuse = self._note_unreadable(state.leader_epoch, image) or excuse
             self._role, self._high_watermark = Role.OFFLINE, state.high_watermark
             return excuse
         if not log.start_offset <= state.high_watermark <= log.end_offset:
@@ -152,28 +152,58 @@ class ReplicaChecker:
         if partition.is_past_unclean_leader(epoch):
             return ""
         begun = partition.unclean_by(epoch)
-        unclean = begun is not None
         partition.judged_epoch = max(partition.judged_epoch, epoch)
         if top is None or self.copy.has(top):
-            if unclean:
+            if begun is not None:
                 partition.history.ignore_leaders_before(epoch)
             return ""
-        eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
-        last_one = self.copy.lost_before is not None and not eligible
-        # A replica whose log was set aside must not lead, unless any replica may. A tail that was
-        # cut off where nothing was known to be on the disk looks like a loss of power.
-        anybody = begun is not None and not partition.unclean[begun]
-        anybody = anybody or (last_one and self._may_be_unclean(image))
-        if not (anybody or ((unclean or last_one) and not self.copy.set_aside)):
+        if not self._may_lack(begun, image):
             raise InvariantBroken(
                 "leader-has-all-committed",
                 f"{self._name(Role.LEADER, epoch)}: its log ends at {self.copy.end} with "
                 f"{self.copy.last}, but {top} is committed",
             )
-        kept = self._last_committed()
-        count = partition.history.reset(kept, epoch)
+        return self._give_up_after(self._last_committed(), epoch)
+
+    def _note_unreadable(self, epoch: int, image: ClusterImage) -> str:
+        """Note that the leader of `epoch` has an unreadable log; return a permitted loss: if it may
+        lack committed records, it has those that its leader epochs show.
+        """
+        new = self.partition.history.leader_is_unreadable(epoch)
+        if not new or epoch <= self.partition.judged_epoch:
+            return ""
+        top, kept = self.partition.history.last_committed(), self._last_shown()
+        if top is kept or not self._may_lack(self.partition.unclean_by(epoch), image):
+            return ""
+        return self._give_up_after(kept, epoch)
+
+    def _give_up_after(self, kept: Batch | None, epoch: int) -> str:
+        count = self.partition.history.reset(kept, epoch)
         who = self._name(Role.LEADER, epoch)
         return f"{who}: {count} committed batches after {kept} are given up"
+
+    def _may_lack(self, begun: int | None, image: ClusterImage) -> bool:
+        """Whether the replica may lead without all committed records. `begun` is the unclean epoch
+        that permits it, if there is one.
+        """
+        eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
+        last_one = self.copy.lost_before is not None and not eligible
+        # A replica whose log was set aside must not lead, unless any replica may. A tail that was
+        # cut off where nothing was known to be on the disk looks like a loss of power.
+        anybody = begun is not None and not self.partition.unclean[begun]
+        anybody = anybody or (last_one and self._may_be_unclean(image))
+        return anybody or ((begun is not None or last_one) and not self.copy.set_aside)
+
+    def _last_shown(self) -> Batch | None:
+        """Return the last committed batch that the log has by its leader epochs, which decide what
+        followers truncate.
+        """
+        log = self.replica.log
+        for end, batch in sorted(self.partition.history.committed.items(), reverse=True):
+            epoch, epoch_end = log.end_offset_for_epoch(Epoch(batch.epoch))
+            if end <= log.start_offset or (epoch == batch.epoch and end <= epoch_end):
+                return batch
+        return None
 
     def _last_committed(self) -> Batch | None:
         committed, batch = self.partition.history.committed, self.copy.last

@@ -122,6 +122,20 @@ def test_a_later_leader_knows_what_a_leader_with_an_unreadable_log_committed() -
         history.follower_committed(3, 3, own, 2)
 
 
+def test_leader_with_an_unreadable_log_is_new_before_it_or_a_later_one_commits() -> None:
+    """It may hear of its election late."""
+    history = PartitionHistory("t-0")
+    (first,) = appended(history, 1, header(0, 0))
+    assert history.leader_is_unreadable(0)
+    assert history.leader_is_unreadable(2)
+    assert not history.leader_is_unreadable(2)
+    assert not history.leader_is_unreadable(1)
+    history.commit(first, 4, 1)
+    assert not history.leader_is_unreadable(3)
+    assert not history.leader_is_unreadable(4)
+    assert history.leader_is_unreadable(5)
+
+
 def test_reset_permits_other_records_and_ignores_earlier_leaders() -> None:
     """After a reset another record may be committed at the offset."""
     history = PartitionHistory("t-0")

@@ -5,7 +5,7 @@ that stays.
 - A member's state (epoch, vote, leader) is on its disk after the event that changed it. On one disk
   the epoch never goes back, and the vote and the leader of an epoch never change.
 - A leader's high watermark never goes back, ends behind a record of its own epoch (KAFKA-12619),
-  and is fsynced at a majority of the voters.
+  and is fsynced at a majority of the voters. Only a damaged disk may have lost what was fsynced.
 - A leader has everything that leaders of earlier epochs committed.
 - A follower believes only committed records to be committed.
 """
@@ -127,7 +127,7 @@ class QuorumMemberChecker:
             )
         voters = [quorum_record.copy(voter.node_id) for voter in quorum.voters.voters]
         holding = held_by(voters, batch)
-        excused = [each.node for each in voters if each.lost_before is not None]
+        excused = [each.node for each in voters if each.damaged]
         if len({*holding, *excused}) < quorum.voters.majority:
             raise InvariantBroken(
                 "majority-has-committed",

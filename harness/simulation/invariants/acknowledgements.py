@@ -43,17 +43,24 @@ def watch_acknowledgements(handler: ProduceHandler, note: Callable[[Acknowledged
 def check_acknowledged(partition: Partition, node: int, end: int) -> None:
     """Raise InvariantBroken unless everything below `end` is committed.
 
-    After an unclean election nobody has to know what is committed. What a node with an unreadable
-    log commits is not known.
+    After an unclean election nobody has to know what earlier leaders committed: then only batches
+    of later epochs are judged. What a node with an unreadable log commits is not known.
     """
-    history = partition.history
-    if history.reset_epoch != NEVER or partition.copy(node).unreadable:
+    history, copy = partition.history, partition.copy(node)
+    if copy.unreadable:
         return
     top = history.last_committed()
-    if top is None or top.end < end:
-        committed = "nothing" if top is None else f"only what is below {top.end}"
+    if history.reset_epoch != NEVER:
+        batch = copy.batches.get(end)
+        if batch is None or batch.epoch < history.reset_epoch or end <= history.start:
+            return
+        committed = history.are_committed([batch])
+    else:
+        committed = top is not None and top.end >= end
+    if not committed:
+        only = "nothing" if top is None else f"only what is below {top.end}"
         raise InvariantBroken(
             "acknowledged-is-committed",
-            f"{history.name}: node {node} acknowledges everything below {end}, and {committed} is "
+            f"{history.name}: node {node} acknowledges everything below {end}, and {only} is "
             "committed",
         )

@@ -271,6 +271,9 @@ class NodeChecker:
             return []
         image = manager.image
         settled = manager.applied_offset == image.offset
+        if settled and image.offset == self._images.newest.offset:
+            for each in states:
+                each.copy.retired = False  # or it was added again before this node removed it
         return [text for each in states if (text := each.check(image, settled=settled))]
 
     def _see_images(self, publisher: MetadataPublisher) -> None:

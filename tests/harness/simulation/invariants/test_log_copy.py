@@ -1,6 +1,7 @@
 """What a node's log must still have when its next incarnation opens it."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from nodes.log.errors import LogError
 from nodes.log.log import Log
 from nodes.log.segment import Segment
 from nodes.log.segments import Segments
+from nodes.server.replicas.manager import ReplicaManager
 from nodes.storage.memory import MemoryDisk
 
 EPOCH = Epoch(0)
@@ -144,5 +146,27 @@ def test_the_copy_of_a_replica_knows_its_leader_epoch() -> None:
         stage.cluster.kill(2)
         await stage.until("node 4 knows", lambda: stage.replica(4).state.leader_epoch == 1)
         assert stage.copy(4).epoch == 1
+
+    Stage(MessageSchedule(play=play, settles_s=0), 1).run()
+
+
+@pytest.mark.parametrize("late", ["", "image", "roles"])
+def test_a_replica_that_is_added_again_before_its_node_knows_keeps_its_log(
+    monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """Then its next start must find the log. While its node does not know the newest image, or has
+    not applied it, it may still have to remove the log."""
+
+    async def play(stage: Stage) -> None:
+        await stage.make_topic([2, 3, 4])
+        copy, images = stage.copy(4), stage.invariants.images
+        copy.retired = True
+        if late == "image":
+            images.newest = replace(images.newest, offset=Offset(images.newest.offset + 1000))
+        if late == "roles":
+            monkeypatch.setattr(ReplicaManager, "_applied", lambda manager, offset: None)
+        stage.cluster.kill(2)
+        await stage.until("node 4 knows", lambda: stage.replica(4).state.leader_epoch == 1)
+        assert copy.retired is bool(late)
 
     Stage(MessageSchedule(play=play, settles_s=0), 1).run()

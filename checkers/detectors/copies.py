@@ -1,7 +1,8 @@
 """Did a group copy each record that it committed, once, and in order?
 
 A copy is a send that names the record from which it was made (`copies`) and the group that read the
-record (`group`). Copies count when the final log has them.
+record (`group`). Copies count when the final log has them, and it is not known that they failed: of
+a copy that came back although its transaction was aborted, aborted-read tells.
 """
 
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
         F.col("value").alias("copies"),
         "in_log",
     )
-    kept = copies.where(F.col("final_offset").isNotNull())
+    # An aborted copy that is there is an aborted-read, and has that one's causes.
+    kept = copies.where(F.col("final_offset").isNotNull() & (F.col("type") != F.lit("fail")))
     known = _with_deliveries(frames, left_join(kept, sources, on=["copies"]))
     yield from _twice(frames, known)
     yield from _out_of_order(frames, known)

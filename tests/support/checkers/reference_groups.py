@@ -148,7 +148,7 @@ def _copies(history: list[Row], found: Counts) -> None:
     lines = defaultdict(list)
     kept = defaultdict(list)
     for copy in copies:
-        if copy["value"] in log:
+        if copy["value"] in log and copy["type"] != "fail":
             kept[copy["group"], copy["copies"]].append(copy)
     for key, several in kept.items():
         aspect = "delivered-again" if key in repeated else None

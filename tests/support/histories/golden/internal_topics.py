@@ -18,7 +18,7 @@ BECAUSE = "became leader of __consumer_offsets-0"
 FORGOTTEN_OPEN = "which its coordinator may have forgotten: __transaction_state-0 lost records)"
 
 
-def _lose(s: Story, topic: str = OFFSETS_TOPIC, **broker: str) -> None:
+def lose(s: Story, topic: str = OFFSETS_TOPIC, **broker: str) -> None:
     """The partition loses what was written to it before 9.6 s."""
     s.plan["broker"] = {name.replace("_", "."): value for name, value in broker.items()}
     led(s, topic, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1,)), (10, 1, 1, (1,)), (16, 1, 1, (1, 2, 3)))
@@ -41,21 +41,21 @@ def _commit(s: Story, at_s: float = 9) -> None:
 @golden("VALID", FORGOTTEN, cause=BECAUSE)
 def commit_was_lost_with_power(s: Story) -> None:
     """The only replica in sync had it in memory."""
-    _lose(s)
+    lose(s)
     _commit(s)
 
 
 @golden("INVALID", HELD_AGAINST)
 def commit_came_after_the_loss_of_power(s: Story) -> None:
     """Near miss: it was written in the next epoch."""
-    _lose(s)
+    lose(s)
     _commit(s, 11)
 
 
 @golden("INVALID", HELD_AGAINST)
 def commit_was_gone_before_the_loss_of_power(s: Story) -> None:
     """Near miss: the power was lost after the other member had begun."""
-    _lose(s)
+    lose(s)
     s.row("offset-commit", FIRST, 5, offset=7, generation=1, **HERE)
     _go_on(s, 7)
 
@@ -63,21 +63,21 @@ def commit_was_gone_before_the_loss_of_power(s: Story) -> None:
 @golden("INVALID", HELD_AGAINST)
 def commit_was_flushed(s: Story) -> None:
     """Near miss: brokers flush before they acknowledge."""
-    _lose(s, log_flush_interval_messages="1")
+    lose(s, log_flush_interval_messages="1")
     _commit(s)
 
 
 @golden("INVALID", HELD_AGAINST)
 def commit_was_on_two_replicas(s: Story) -> None:
     """Near miss: min.insync.replicas=2, and one node lost power."""
-    _lose(s, min_insync_replicas="2")
+    lose(s, min_insync_replicas="2")
     _commit(s)
 
 
 @golden("INVALID", HELD_AGAINST)
 def commit_was_lost_without_a_loss_of_power(s: Story) -> None:
     """Near miss: the record shows the leaders of the topic, and nothing that it could have lost."""
-    _lose(s)
+    lose(s)
     s.faults.pop()
     _commit(s)
 
@@ -85,7 +85,7 @@ def commit_was_lost_without_a_loss_of_power(s: Story) -> None:
 @golden("INVALID", HELD_AGAINST)
 def commit_belongs_to_another_partition(s: Story) -> None:
     """Near miss: the topic has two partitions, and the other one lost its records."""
-    _lose(s)
+    lose(s)
     other = [
         row | {"partition": 1, "isr": [1, 2, 3]}
         for row in s.cluster
@@ -102,7 +102,7 @@ def commit_belongs_to_another_partition(s: Story) -> None:
 @golden("VALID", FORGOTTEN, cause="node 2 replaced node 1 as leader")
 def commit_was_lost_by_an_unclean_election(s: Story) -> None:
     """Node 2 was not in sync."""
-    _lose(s, unclean_leader_election_enable="true")
+    lose(s, unclean_leader_election_enable="true")
     s.faults.pop()
     led(s, OFFSETS_TOPIC, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1,)), (10, 2, 1, (2,)))
     _commit(s)
@@ -111,7 +111,7 @@ def commit_was_lost_by_an_unclean_election(s: Story) -> None:
 @golden("INVALID", HELD_AGAINST)
 def commit_was_lost_by_a_clean_election(s: Story) -> None:
     """Near miss: node 2 was in sync."""
-    _lose(s, unclean_leader_election_enable="true")
+    lose(s, unclean_leader_election_enable="true")
     s.faults.pop()
     led(s, OFFSETS_TOPIC, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 2)), (10, 2, 1, (2,)))
     _commit(s)
@@ -120,7 +120,7 @@ def commit_was_lost_by_a_clean_election(s: Story) -> None:
 @golden("VALID", FORGOTTEN, cause="became leader of __transaction_state-0")
 def commit_was_lost_with_its_transaction(s: Story) -> None:
     """Nobody knows any more that its transaction was committed."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _commit(s)
     (commit,) = s.rows("offset-commit")
     commit.update(txn=1, transactional_id=ID)
@@ -141,7 +141,7 @@ def _went_back(s: Story) -> None:
 )
 def generation_was_lost_with_power(s: Story) -> None:
     """The coordinator has an older one."""
-    _lose(s)
+    lose(s)
     _went_back(s)
 
 
@@ -151,7 +151,7 @@ def generation_was_lost_with_power(s: Story) -> None:
 )
 def generation_went_back_without_a_loss(s: Story) -> None:
     """Near miss: the record shows the leaders of the topic, and nothing that it could have lost."""
-    _lose(s)
+    lose(s)
     s.faults.pop()
     _went_back(s)
 
@@ -160,21 +160,21 @@ def generation_went_back_without_a_loss(s: Story) -> None:
 def transaction_hangs_after_its_state_was_lost(s: Story) -> None:
     """Its coordinator has forgotten it, so nobody ends it."""
     hang(s, begun_s=9)
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
 
 
 @golden("INVALID", {("hanging-transaction", None): (F, 1)})
 def transaction_hangs_that_began_after_the_loss(s: Story) -> None:
     """Near miss: its coordinator had it in the next epoch."""
     hang(s)
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
 
 
 @golden("INVALID", {("hanging-transaction", None): (F, 1)})
 def transaction_hangs_though_two_replicas_had_its_state(s: Story) -> None:
     """Near miss: transaction.state.log.min.isr is 2 by default, and one node lost power."""
     hang(s, begun_s=9)
-    _lose(s, TRANSACTIONS_TOPIC)
+    lose(s, TRANSACTIONS_TOPIC)
 
 
 def _end(s: Story, end: str, outcome: str, *, begun_s: float = 9.0, read: bool = False) -> None:
@@ -190,14 +190,14 @@ def _end(s: Story, end: str, outcome: str, *, begun_s: float = 9.0, read: bool =
 @golden("VALID", {("lost-write", "tail"): (P, 1)}, cause="__transaction_state-0")
 def committed_transaction_was_forgotten(s: Story) -> None:
     """The decision was lost before a marker was written."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _end(s, "commit-transaction", "ok")
 
 
 @golden("INVALID", {("lost-write", "tail"): (F, 1)})
 def committed_transaction_was_lost_after_the_loss(s: Story) -> None:
     """Near miss: it began in the next epoch."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _end(s, "commit-transaction", "ok", begun_s=11)
 
 
@@ -212,7 +212,7 @@ def _in_transaction(s: Story, number: int, at_s: float, offset: int, *, kept: bo
 
 def _aborted_before(s: Story, at_s: float) -> None:
     """A transaction is aborted; its write got no answer. The coordinator loses its state."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     columns = {"txn": 1, "transactional_id": ID}
     s.send(ALL, 96, None, at_s, type="fail", error="INVALID_PRODUCER_EPOCH", **columns)
 
@@ -242,7 +242,7 @@ def write_of_a_later_epoch_was_appended(s: Story) -> None:
 @golden("VALID", {("false-abort", None): (P, 1), ("aborted-read", "transaction"): (P, 1)})
 def refused_commit_had_been_decided(s: Story) -> None:
     """The producer asked again, and the coordinator did not know the transaction any more."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _end(s, "commit-transaction", "fail", read=True)
 
 
@@ -259,12 +259,12 @@ def _fence(s: Story, init_s: float = 9) -> None:
 @golden("VALID", {("zombie-write", None): (P, 1)}, cause="__transaction_state-0")
 def epoch_of_a_producer_was_forgotten(s: Story) -> None:
     """The coordinator does not know that it fenced the first producer."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _fence(s)
 
 
 @golden("INVALID", {("zombie-write", None): (F, 1)})
 def producer_was_fenced_after_the_loss(s: Story) -> None:
     """Near miss: the coordinator wrote the epoch afterwards."""
-    _lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _fence(s, 11)

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
-from checkers.detectors.cut_inputs import around, with_cuts, written_before
+from checkers.detectors.consumers import known_committed
+from checkers.detectors.cut_inputs import around, deliveries, with_cuts, written_before
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.frames.ownership import commits, lost_ranges, ownership
+from checkers.frames.ownership import GROUP, commits, lost_ranges, ownership
 from checkers.history.history import TP
 
 UNCOPIED: Final = "uncopied"
@@ -28,7 +29,9 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
     the end. A record at an offset at which the group got another value does not count, nor does one
     that was sent when the group had already got one above it: the log was cut and its offsets were
-    used again, which inconsistent-offset and truncated-read tell.
+    used again, which inconsistent-offset and truncated-read tell. A record that the group did not
+    get does not count if its transaction is not known to be committed: the group may have passed
+    over it as aborted, before the log lost the marker.
 
     kind copied-twice: the log has more copies of a value by one group than the input has records
     with that value (other_op, other_offset: another copy); a producer may have written it twice.
@@ -88,13 +91,25 @@ def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
         F.col("final_offset").isNotNull() | (F.col("type") == F.lit("ok")) | unsure
     ).select("group", F.col("copies").alias("value"))
     found = frames.none_if_empty(below.join(there, on=["group", "value"], how="left_anti"))
-    if found is not None:
-        found = frames.none_if_empty(_at_offsets_used_once(frames, found))
-    if found is not None:
-        found = frames.none_if_empty(written_before(frames, found, around(frames, found)))
+    for but_excused in (_at_offsets_used_once, _got_or_committed, _written_in_time):
+        if found is not None:
+            found = frames.none_if_empty(but_excused(frames, found))
     if found is not None:
         other = F.col("committed_offset")
         yield evidence(engine, found, kind=F.lit(UNCOPIED), other_offset=other)
+
+
+def _got_or_committed(frames: Frames, records: Frame) -> Frame:
+    """Return the records that the group got, and those that it had to get (`known_committed`)."""
+    place = [*GROUP, "offset", "value"]
+    got = deliveries(frames).select(*place)
+    passed = frames.engine.materialize(records.join(got, on=place, how="left_anti"))
+    given = records.join(got, on=place, how="left_semi")
+    return given.unionByName(known_committed(frames, passed))
+
+
+def _written_in_time(frames: Frames, records: Frame) -> Frame:
+    return written_before(frames, records, around(frames, records))
 
 
 def _at_offsets_used_once(frames: Frames, records: Frame) -> Frame:

@@ -126,6 +126,12 @@ def _copies(history: list[Row], found: Counts) -> None:
         for r in history
         if r["f"] == "poll" and r.get("group") and r["value"] is not None
     }
+    ended = any(r["f"] in ("commit-transaction", "abort-transaction") for r in history)
+    doubtful = {
+        r["value"]
+        for r in history
+        if ended and r["f"] == "send" and r.get("txn") is not None and r["type"] != "ok"
+    }
     topics = {(c["group"], r["topic"]) for c in copies for r in rows if r["value"] == c["copies"]}
     for end in history:
         if end["f"] == "final-committed" and (end["group"], end["topic"]) in topics:
@@ -134,6 +140,7 @@ def _copies(history: list[Row], found: Counts) -> None:
                 place = (end["group"], *_at(row), row["offset"])
                 again = any(each[:-1] == place and each[-1] != row["value"] for each in got)
                 again = again or _sent_too_late(end["group"], row, history)
+                again = again or ((*place, row["value"]) not in got and row["value"] in doubtful)
                 if below and (end["group"], row["value"]) not in known and not again:
                     found["uncopied", None, *_at(row)] += 1
     polls = {

@@ -2,7 +2,7 @@
 
 from tests.support.histories.golden.base import INFO, F, P, golden
 from tests.support.histories.golden.state_losses import taken
-from tests.support.histories.story import ALL, CONSUMER, ONE, S, Story, v
+from tests.support.histories.story import ALL, CONSUMER, ONE, PRODUCER, S, Story, v
 
 GROUP = "copiers"
 LATE = 98
@@ -78,6 +78,43 @@ def record_was_sent_when_the_group_had_passed_it(s: Story) -> None:
     s.row("start", LATE, 20.4)
     sent.update(client=LATE, type="info", offset=None, **late)
     s.row("end", LATE, 21)
+
+
+def _in_a_transaction(s: Story, outcome: str) -> None:
+    """The second record was sent in a transaction that the producer aborted."""
+    ended = {"txn": 1, "transactional_id": "input"}
+    (sent,) = [row for row in s.rows("send", ONE) if row["value"] == v(ONE, 2)]
+    sent |= {"type": "fail" if outcome == "ok" else outcome, "offset": None, **ended}
+    s.row("abort-transaction", PRODUCER[ONE], 1.2, type=outcome, **ended)
+
+
+def _passed_over(s: Story) -> None:
+    """The group did not get the second record."""
+    place = ("poll", 31, 1)
+    s.history = [r for r in s.history if (r["f"], r["client"], r.get("offset")) != place]
+
+
+@golden("INVALID", {("aborted-read", "transaction"): (F, 1), ("false-abort", None): (F, 1)})
+def group_did_not_copy_an_aborted_record_that_came_back(s: Story) -> None:
+    """Near miss: it passed over it before the log lost the marker."""
+    _copier(s, "exactly-once", (1, 3))
+    _passed_over(s)
+    _in_a_transaction(s, "ok")
+
+
+@golden("VALID")
+def group_did_not_copy_a_record_of_a_transaction_of_unknown_end(s: Story) -> None:
+    """Near miss: nobody was told that the transaction was aborted, but it may have been."""
+    _copier(s, "exactly-once", (1, 3))
+    _passed_over(s)
+    _in_a_transaction(s, "info")
+
+
+@golden("INVALID", {("uncopied", None): (F, 1)})
+def group_got_a_record_of_a_transaction_of_unknown_end(s: Story) -> None:
+    """It was given the record, so it had to copy it."""
+    _copier(s, "exactly-once", (1, 3))
+    _in_a_transaction(s, "info")
 
 
 @golden("INVALID", {("copied-twice", None): (F, 1)})

@@ -11,10 +11,12 @@ from typing import Final
 from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
 from checkers.detectors.consumers import known_committed
 from checkers.detectors.cut_inputs import around, deliveries, with_cuts, written_before
+from checkers.detectors.vanished_copies import copies_that_vanished
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.ownership import GROUP, commits, lost_ranges, ownership
+from checkers.frames.send_outcomes import SEND
 from checkers.history.history import TP
 
 UNCOPIED: Final = "uncopied"
@@ -27,11 +29,12 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     """kind uncopied: a record of the final log below the final committed offset of a group that
     copies its topic, without a copy that was acknowledged or that the log has. topic, partition,
     value, offset: of the record. A copy of unknown outcome counts if its partition was not read to
-    the end. A record at an offset at which the group got another value does not count, nor does one
-    that was sent when the group had already got one above it: the log was cut and its offsets were
-    used again, which inconsistent-offset and truncated-read tell. A record that the group did not
-    get does not count if its transaction is not known to be committed: the group may have passed
-    over it as aborted, before the log lost the marker.
+    the end, or may have been removed (`copies_that_vanished`). A record at an offset at which the
+    group got another value does not count, nor does one that was sent when the group had already
+    got one above it: the log was cut and its offsets were used again, which inconsistent-offset and
+    truncated-read tell. A record that the group did not get does not count if its transaction is
+    not known to be committed: the group may have passed over it as aborted, before the log lost the
+    marker.
 
     kind copied-twice: the log has more copies of a value by one group than the input has records
     with that value (other_op, other_offset: another copy); a producer may have written it twice.
@@ -46,9 +49,7 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     copies = frames.none_if_empty(rows.select("op", "copies", "group"))
     if copies is None:
         return
-    outcomes = frames.send_outcomes.select(
-        "op", "client", "type", "invoke_ns", "complete_ns", *TP, "value", "acks", "final_offset"
-    )
+    outcomes = frames.send_outcomes.select(*SEND, "final_offset")
     copies = engine.materialize(outcomes.join(copies, on="op", how="inner"))
     yield from _uncopied(frames, copies)
     place = engine.window.partitionBy("value").orderBy(*TP, "offset")
@@ -91,7 +92,12 @@ def _uncopied(frames: Frames, copies: Frame) -> Iterator[Frame]:
         F.col("final_offset").isNotNull() | (F.col("type") == F.lit("ok")) | unsure
     ).select("group", F.col("copies").alias("value"))
     found = frames.none_if_empty(below.join(there, on=["group", "value"], how="left_anti"))
-    for but_excused in (_at_offsets_used_once, _got_or_committed, _written_in_time):
+
+    def not_copied(frames: Frames, records: Frame) -> Frame:
+        vanished = copies_that_vanished(frames, records, copies)
+        return records.join(vanished, on=["group", "value"], how="left_anti")
+
+    for but_excused in (_at_offsets_used_once, _got_or_committed, _written_in_time, not_copied):
         if found is not None:
             found = frames.none_if_empty(but_excused(frames, found))
     if found is not None:

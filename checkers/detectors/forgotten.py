@@ -79,7 +79,7 @@ def with_lost_transactions(frames: Frames, evidence: Frame) -> Frame:
     joined = left_join(engine.materialize(evidence), engine.materialize(found), on=["op", *TP])
     if "cause_id" not in evidence.columns:
         return joined.withColumnRenamed("forgotten", "cause_id")
-    enough = _taking_committed(frames, evidence)
+    enough = taking_committed(frames, evidence)
     cause = F.when(F.col("cause_id").isin(*enough), F.col("cause_id")).otherwise(
         F.coalesce("forgotten", "cause_id")
     )
@@ -140,7 +140,7 @@ def with_forgotten_transactions(frames: Frames, reads: Frame) -> Frame:
     return reads if found is None else left_join(reads, found, on=["op", *TP])
 
 
-def _taking_committed(frames: Frames, evidence: Frame) -> list[int]:
+def taking_committed(frames: Frames, evidence: Frame) -> list[int]:
     """Return the causes in evidence that took committed records; never an empty list."""
     named = frames.engine.rows(evidence.select("cause_id").distinct())
     numbers = [row["cause_id"] for row in named if row["cause_id"] is not None]

@@ -241,6 +241,9 @@ BEYOND = {
     "retention_overtakes_the_final_read",
     "record_was_copied_again_after_its_input_lost_power",
     "record_was_sent_again_in_another_transaction",
+    "copies_of_unknown_outcome_went_with_power",
+    "retention_removed_copies_of_unknown_outcome",
+    "transaction_of_copies_was_forgotten",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
 COARSE = {"deposed": None, "advanced": None, "bereft": None, "overtaken": None, "outlasted": None,

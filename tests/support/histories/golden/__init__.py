@@ -36,6 +36,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     unclean,
     unknown_producers,
     unread,
+    vanished_copies,
 )
 from tests.support.histories.golden.base import ALL_GOLDEN, Golden
 

@@ -66,8 +66,9 @@ class Subscribed:
         """Set when there is something to take."""
         self.member = member
         self.over = False
-        """Whether this member must not go on: a commit got no answer and may arrive later, or a
-        broker does not have its position."""
+        """Whether this member must not go on: a commit got no answer and may arrive later, a broker
+        does not have its position, or the committed offsets that it has to go back to are not
+        known."""
         self.positions: dict[TopicPartition, int] = {}
         """The next offset to take of each partition that the member owns."""
         self._reads = reads

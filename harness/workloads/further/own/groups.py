@@ -96,7 +96,8 @@ class _Reader:
         got = [each for each in taken if results[each.place] is Outcome.OK]
         subscribed.record(got)
         if len(got) < len(taken) and not subscribed.over:
-            await subscribed.go_back()
+            # Its positions are behind records that nobody got, and the next commit would pass them.
+            subscribed.over = not await subscribed.go_back()
 
     async def before_revocation(self, partitions: Collection[TopicPartition]) -> None:
         """Commit the positions of partitions that the member gives up."""

@@ -261,7 +261,7 @@ def _anomaly(
     elif cause_id is not None:
         explanation = frames.explanations[cause_id]
         cause, text = explanation.judged, explanation.text
-        if cause.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        if cause.topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or kind == HANGING:
             kept = cause.topic, cause.partition
     start = frames.log_starts.get((topic, partition)) if group["aspect"] == PREFIX else None
     whole_run = frames.settings(topic)
@@ -353,7 +353,7 @@ def _settings(
     internal = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
     if internal and cause is None:
         first_ns = 0
-    elif cause is not None and (internal or kind in _EXPLAINED_BY_TIME):
+    elif cause is not None and (internal or kind in (*_EXPLAINED_BY_TIME, HANGING)):
         # The loss is seen after its cause.
         first_ns = min(first_ns, cause.from_ns)
     return frames.settings(topic, first_ns, over_ns)

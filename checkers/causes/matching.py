@@ -24,6 +24,8 @@ CLEAN = 3
 
 MARKER = "marker_until"
 """A column of evidence: see `possible_causes`."""
+STAYED = ("kept_offset", "seen_ns")
+"""Columns of evidence: see `possible_causes`."""
 NEIGHBOURS = ("after_offset", "before_offset")
 """Columns of evidence: see `possible_causes`."""
 
@@ -37,7 +39,8 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     leader_epoch, node. Reads also have written_ns: when the record was sent (if that is known, and
     before invoke_ns); a state loss may come between the two. Sends also have after_offset and
     before_offset: where in the final log the nearest records are that the same client sent before
-    and after.
+    and after. Rows about a record that stayed while the marker behind it was lost have kept_offset:
+    where the record is, so the loss began above; and seen_ns: when the loss was seen.
 
     Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
     offset, or after which nothing of the old leader's terms is left. The old leader must be able to
@@ -57,7 +60,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     F = engine.functions
     key = ["op", *TP, "value"]
     columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
-    optional = ("written_ns", MARKER, *NEIGHBOURS)
+    optional = ("written_ns", MARKER, *STAYED, *NEIGHBOURS)
     columns += [name for name in optional if name in evidence.columns]
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     unacknowledged = F.coalesce(
@@ -118,6 +121,12 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
     )
     # What a reader got may have been waiting in the reader for long.
     lived = (F.col("acks") != F.lit(1)) | (F.col("invoke_ns") <= F.col("dead_from_ns"))
+    if set(STAYED) <= set(columns):
+        kept, seen_ns = (F.col(name) for name in STAYED)
+        of_quorum = F.col("epoch") == F.lit(LAST_EPOCH)
+        beyond = beyond & ((kept < F.col("start_offset")) | of_quorum)
+        vanished = vanished & (kept < F.col("start_offset"))
+        lived = lived & (F.col("elected_ns") <= seen_ns + F.lit(VIEW_SLACK_NS))
     return (
         F.col("offset").isNotNull()
         & F.coalesce(lived, F.lit(True))

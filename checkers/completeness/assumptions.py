@@ -15,6 +15,7 @@ from checkers.frames.frames import Frames
 from checkers.frames.read_ends import held_up
 from checkers.history.history import TP
 from checkers.history.plan_file import EXTERNAL, IMPORTED, planned_partitions
+from checkers.history.settings import TRANSACTIONS_TOPIC
 from checkers.verdict import Assumption
 
 TYPES = ("ok", "fail", "info")
@@ -269,7 +270,10 @@ def _why_open(frames: Frames, cause_id: int | None) -> str:
     if cause_id is None:
         return ""
     lost = frames.explanations[cause_id].judged
-    return f", which its coordinator may have forgotten: {lost.topic}-{lost.partition} lost records"
+    why = "which its coordinator may have forgotten"
+    if lost.topic != TRANSACTIONS_TOPIC:
+        why = "and its marker may be lost"
+    return f", {why}: {lost.topic}-{lost.partition} lost records"
 
 
 def _nobody_refused(frames: Frames) -> Assumption:

@@ -7,7 +7,6 @@ Sources: the Kafka documentation of delivery semantics; KIP-98 (transactions), K
 are sent to a transaction with the generation of the group).
 """
 
-from dataclasses import replace
 from typing import Final
 
 from checkers.contract import permissions
@@ -31,6 +30,7 @@ from checkers.contract.rules import (
     forgotten_rules,
     open_forgotten_rules,
     rule,
+    when,
 )
 from checkers.history.settings import (
     AT_LEAST_ONCE,
@@ -110,18 +110,6 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
     )  # fmt: skip
 
 
-def _when(condition: Condition, rows: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """Return the rows for the case that the condition holds, too."""
-    return tuple(
-        replace(
-            row,
-            configuration=f"{condition.text}, {row.configuration}",
-            applies=(condition & Condition(row.configuration, row.applies)).holds,
-        )
-        for row in rows
-    )
-
-
 def _forgotten(anomaly: str, what: str) -> tuple[Rule, ...]:
     """The rows for a coordinator that forgot what its topic had lost, or may have lost."""
     return (
@@ -167,7 +155,7 @@ _DELIVERIES = (
         "-",
     ),
     _after_a_cut(DELIVERED),
-    *_when(_IS_BELOW_COMMIT, _forgotten(DELIVERED, "the commit")),
+    *when(_IS_BELOW_COMMIT, _forgotten(DELIVERED, "the commit")),
     rule(
         _IS_BELOW_COMMIT, DELIVERED, _FORBIDDEN,
         "a member goes on from the last commit of its group",
@@ -247,7 +235,7 @@ PROCESSING_RULES: tuple[Rule, ...] = (
         permissions.NO_GROUP_METADATA,
     ),
     *forgotten_rules(STALE_COMMIT, OFFSETS_TOPIC, "the later generation"),
-    *_when(
+    *when(
         Condition("the generation went back", lambda c: c.aspect == WENT_BACK),
         open_forgotten_rules(STALE_COMMIT, OFFSETS_TOPIC, "the later generation"),
     ),

@@ -88,6 +88,18 @@ def rule(
     )
 
 
+def when(condition: Condition, rows: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rows for the case that the condition holds, too."""
+    return tuple(
+        replace(
+            row,
+            configuration=f"{condition.text}, {row.configuration}",
+            applies=(condition & Condition(row.configuration, row.applies)).holds,
+        )
+        for row in rows
+    )
+
+
 def state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tuple[Rule, ...]:
     """The rows for the case that all replicas which held a record lost it."""
 

@@ -29,6 +29,7 @@ from checkers.contract.rules import (
     open_rules,
     rule,
     state_loss_rules,
+    when,
 )
 from checkers.history.settings import TRANSACTIONS_TOPIC
 
@@ -58,6 +59,35 @@ def _forgotten_rules(anomaly: str) -> tuple[Rule, ...]:
     return forgotten_rules(anomaly, TRANSACTIONS_TOPIC, "the transaction")
 
 
+MARKER_LOST: Final = Condition(
+    "the partition itself may have lost the marker",
+    lambda c: c.cause is not None and c.cause.topic != TRANSACTIONS_TOPIC,
+)
+
+
+def _marker_rules(anomaly: str) -> tuple[Rule, ...]:
+    """The rules for a partition that lost the marker of a transaction, and kept its records."""
+    reason = "the partition lost the marker, so the transaction is open again there"
+    return when(
+        MARKER_LOST,
+        (
+            rule(
+                UNCLEAN_ELECTION, anomaly, _PERMITTED,
+                f"{reason}: a replica outside the in-sync replicas was elected",
+                "Kafka: unclean.leader.election.enable; KIP-664",
+                permissions.UNCLEAN,
+            ),
+            rule(
+                MIN_ISR_1 & ONLY_IN_SYNC_REPLICA_LOST, anomaly, _PERMITTED,
+                f"{reason}: the only in-sync replica was lost",
+                "Kafka: min.insync.replicas; KIP-966; KIP-664",
+                permissions.ONE_IN_SYNC,
+            ),
+            *state_loss_rules(anomaly, reason),
+        ),
+    )  # fmt: skip
+
+
 TRANSACTION_RULES: tuple[Rule, ...] = (
     rule(
         UNCLEAN_ELECTION, "torn-transaction", _PERMITTED,
@@ -80,6 +110,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "KIP-98",
     ),
     _delayed_rule("false-abort"),
+    *_marker_rules("false-abort"),
     *_forgotten_rules("false-abort"),
     rule(
         ANY, "false-abort", _FORBIDDEN,
@@ -92,6 +123,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "a marker can be written only when the partition has a leader",
         "-",
     ),
+    *_marker_rules(HANGING),
     *_forgotten_rules(HANGING),
     *open_forgotten_rules(HANGING, TRANSACTIONS_TOPIC, "the transaction"),
     rule(
@@ -121,6 +153,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
             lambda c: c.aspect in (IN_TRANSACTION, OPEN) and DELAYED_REQUEST.holds(c),
         ),
     ),
+    *_marker_rules("aborted-read"),
     *_forgotten_rules("aborted-read"),
     rule(
         Condition(

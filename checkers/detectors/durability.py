@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from checkers.causes.matching import NEIGHBOURS
 from checkers.contract.conditions import AT_READ_UNCOMMITTED, IN_TRANSACTION
 from checkers.detectors.forgotten import since_last_kept, with_lost_transactions
+from checkers.detectors.lost_markers import with_lost_markers
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -177,7 +178,8 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     if found is not None:
         inside = F.when(F.col("txn").isNotNull(), F.lit(IN_TRANSACTION))
         aspect = inside.otherwise(F.lit(None)).alias("aspect")
-        found = with_lost_transactions(frames, found.select(*found.columns, aspect))
+        found = with_lost_markers(frames, found.select(*found.columns, aspect))
+        found = with_lost_transactions(frames, found)
         yield evidence(engine, found, kind=kind, offset=offset)
     early = frames.ended_transactions.uncommitted_reads
     if early is not None:

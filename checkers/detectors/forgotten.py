@@ -9,6 +9,7 @@ import pyarrow as pa
 from checkers.causes.coordinators import forgetting
 from checkers.causes.matching import NUMBERS
 from checkers.causes.state_loss import VIEW_SLACK_NS
+from checkers.detectors.lost_markers import holding_up
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.frames import Frames
 from checkers.history.history import TP
@@ -127,7 +128,8 @@ def since_last_kept(frames: Frames, missing: Frame) -> Frame:
 
 def with_forgotten_transactions(frames: Frames, reads: Frame) -> Frame:
     """Fill `cause_id` of final reads that a transaction holds up: the coordinator of a transaction
-    in the partition may have forgotten it. reads: op, topic, partition, complete_ns."""
+    in the partition may have forgotten it, or the partition may have lost its marker
+    (`holding_up`). reads: op, topic, partition, offset, complete_ns."""
     F, engine = frames.engine.functions, frames.engine
     sends = frames.history.where(
         (F.col("f") == F.lit("send")) & F.col("transactional_id").isNotNull()
@@ -137,7 +139,14 @@ def with_forgotten_transactions(frames: Frames, reads: Frame) -> Frame:
     cases = reads.select("op", *TP, F.col("complete_ns").alias("seen_ns"))
     cases = engine.materialize(cases.join(begun, on=TP, how="inner"))
     found = _first_causes(frames, TRANSACTIONS_TOPIC, cases, ["op", *TP])
-    return reads if found is None else left_join(reads, found, on=["op", *TP])
+    unmarked = holding_up(frames, reads)
+    if found is None or unmarked is None:
+        only = unmarked if found is None else found
+        return reads if only is None else left_join(reads, only, on=["op", *TP])
+    unmarked = unmarked.withColumnRenamed("cause_id", "unmarked")
+    both = left_join(engine.materialize(left_join(reads, found, on=["op", *TP])), unmarked,
+                     on=["op", *TP])  # fmt: skip
+    return both.withColumn("cause_id", F.coalesce("cause_id", "unmarked")).drop("unmarked")
 
 
 def taking_committed(frames: Frames, evidence: Frame) -> list[int]:

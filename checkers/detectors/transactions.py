@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from checkers.detectors.forgotten import since_last_kept, with_lost_transactions
+from checkers.detectors.lost_markers import with_lost_markers
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -63,7 +64,7 @@ def false_aborts(frames: Frames) -> Iterator[Frame]:
     found = frames.none_if_empty(told.join(whole, on="op", how="left_semi"))
     if found is not None:
         kind, offset = F.lit(FALSE_ABORT), F.col("final_offset")
-        found = with_lost_transactions(frames, found)
+        found = with_lost_transactions(frames, with_lost_markers(frames, found))
         yield evidence(frames.engine, found, kind=kind, offset=offset)
 
 

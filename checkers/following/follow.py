@@ -157,17 +157,25 @@ def forbidden(
 
 
 def _may_be_forgotten(frames: Frames, anomaly: Anomaly) -> bool:
-    """Whether the coordinator of a transaction may have forgotten it with permission, as far as is
-    known: the leaders of the internal topic, which decide that, are mostly recorded after the run.
-    """
+    """Whether the coordinator of a transaction may have forgotten it with permission, or the
+    partition may have lost its marker, as far as is known: the leaders and epochs, which decide
+    that, are mostly recorded after the run."""
     told = anomaly.kind != "aborted-read" or anomaly.aspect in (IN_TRANSACTION, OPEN)
     if anomaly.kind not in _OF_TRANSACTIONS or not told:
         return False
+    place = anomaly.topic, anomaly.partition
+    if place not in frames.causes.recorded and _may_lose(frames, *place):
+        return True  # perhaps the marker
     recorded = any(topic == TRANSACTIONS_TOPIC for topic, _ in frames.causes.led)
     if recorded and anomaly.kind not in _LOSSES:
         return False
-    settings = in_force(frames.settings(TRANSACTIONS_TOPIC))
-    lost = frames.state_losses.certain(TRANSACTIONS_TOPIC, None)
+    return _may_lose(frames, TRANSACTIONS_TOPIC, None)
+
+
+def _may_lose(frames: Frames, topic: str | None, partition: int | None) -> bool:
+    """Whether any event of the run permits the loss of committed records of the partition."""
+    settings = in_force(frames.settings(topic))
+    lost = frames.state_losses.certain(topic, partition)
     return replace(settings, state_lost=lost).may_lose_committed
 
 

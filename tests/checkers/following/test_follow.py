@@ -102,9 +102,14 @@ KNOWN_AT_THE_END = {
     "copies_of_unknown_outcome_were_sent_after_the_loss_of_power",
     "retention_left_older_records_than_the_copies",
     "transaction_of_copies_began_after_the_loss",
+    "records_were_read_before_their_marker_was_lost",
+    "records_were_aborted_above_the_cut",
+    "marker_lies_below_what_was_cut",
+    "marker_was_on_a_replica_that_kept_power",
 }
-"""Only the end of a log shows that it was not cut. Until then it excuses who was told so. And only
-there it is seen that copies of unknown outcome are not in it."""
+"""Only the end of a log shows that it was not cut. Until then it excuses who was told so. Only
+there it is seen that copies of unknown outcome are not in it. And only the leader epochs, which are
+read in the end, show that no marker was lost."""
 OF_GROUPS = [name for name, golden in sorted(ALL_GOLDEN.items()) if of_groups(golden.story())]
 
 

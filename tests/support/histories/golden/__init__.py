@@ -19,6 +19,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     last_standing,
     leadership,
     losses,
+    lost_markers,
     order,
     outputs,
     progress,

@@ -1,0 +1,140 @@
+"""Markers that a partition lost while the records of the transaction stayed, and near misses.
+
+Nodes 1 and 2, which are in sync, lose power by 9.6 s. The partition is cut at offset 10.
+"""
+
+from checkers.history.settings import TRANSACTIONS_TOPIC
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.state_losses import led, taken, wiped
+from tests.support.histories.story import ALL, PRODUCER, S, Story, v
+
+ID = "writer"
+EXCUSED = {("aborted-read", "transaction"): (P, 2), ("false-abort", None): (P, 1)}
+ACCUSED = {("aborted-read", "transaction"): (F, 2), ("false-abort", None): (F, 1)}
+
+
+def _transaction(s: Story, number: int, values: set[int], end: str, at_s: float) -> None:
+    """These sends of the topic's producer are one transaction."""
+    ended = {"txn": number, "transactional_id": ID}
+    for row in s.rows("send", ALL):
+        if row["value"] in {v(ALL, each) for each in values}:
+            row |= ended
+            if end == "abort-transaction":
+                row |= {"type": "fail", "offset": None}
+    s.row(end, PRODUCER[ALL], at_s, **ended)
+
+
+def _cut(s: Story, *nodes: int) -> None:
+    """The nodes lose power, and readers ask for committed records."""
+    wiped(s)
+    taken(s, *nodes)
+    s.history = [r for r in s.history if r.get("value") != v(ALL, 99)]
+    for row in (*s.rows("poll", ALL), *s.rows("final-read", ALL)):
+        row["isolation"] = 1
+
+
+def _come_back(s: Story, *nodes: int, aborted: set[int], next_: int = 11) -> None:
+    """A transaction is aborted, and the next one of the producer commits its records, too. Nobody
+    had got them before that."""
+    _cut(s, *nodes)
+    (committed,) = [row for row in s.rows("send", ALL) if row["value"] == v(ALL, next_)]
+    _transaction(s, 1, aborted, "abort-transaction", max(aborted) / 2 + 0.01)
+    _transaction(s, 2, {next_}, "commit-transaction", committed["invoke_ns"] / S + 0.01)
+    values = {v(ALL, each) for each in aborted}
+    s.history = [r for r in s.history if r["f"] != "poll" or r.get("value") not in values]
+
+
+@golden("VALID", EXCUSED, cause="lost power by 9.600 s")
+def records_came_back_since_their_marker_was_lost(s: Story) -> None:
+    """The marker was at 10, or behind the end of what stayed."""
+    _come_back(s, 1, 2, aborted={9, 10})
+
+
+@golden("INVALID", ACCUSED)
+def marker_was_on_a_replica_that_kept_power(s: Story) -> None:
+    """Near miss: one power loss is too few."""
+    _come_back(s, 1, aborted={9, 10})
+
+
+@golden("INVALID", ACCUSED)
+def marker_lies_below_what_was_cut(s: Story) -> None:
+    """Near miss: the producer's next record stayed, and the marker comes before it."""
+    _come_back(s, 1, 2, aborted={8, 9}, next_=10)
+
+
+@golden("INVALID", ACCUSED)
+def records_were_aborted_above_the_cut(s: Story) -> None:
+    """Near miss: they were appended by the next leader, and so was their marker."""
+    _come_back(s, 1, 2, aborted={11, 12}, next_=13)
+    for row in s.rows("send", ALL):
+        if row["value"] in (v(ALL, 11), v(ALL, 12)):
+            row["invoke_ns"] = round(9.3 * S)
+
+
+@golden("INVALID", ACCUSED)
+def records_were_read_before_their_marker_was_lost(s: Story) -> None:
+    """Near miss: a reader of committed records had got them already."""
+    _come_back(s, 1, 2, aborted={9, 10})
+    s.row("start", 99, 1)
+    s.poll(ALL, 6, {8: v(ALL, 9), 9: v(ALL, 10)}, client=99, isolation=1)
+    s.row("end", 99, 9)
+
+
+@golden("INVALID", {("aborted-read", None): (F, 2), ("poll-skip", None): (F, 1)})
+def refused_records_without_a_transaction_need_no_marker(s: Story) -> None:
+    """Near miss: they were not in a transaction."""
+    _come_back(s, 1, 2, aborted={9, 10})
+    for row in s.rows("send", ALL):
+        if row["type"] == "fail":
+            row |= {"txn": None, "transactional_id": None}
+    s.history = [r for r in s.history if r["f"] != "abort-transaction"]
+
+
+def _hang(s: Story, *nodes: int, stable: int) -> None:
+    """The last two records that stayed are of a committed transaction. The final read ends at the
+    last stable offset. The topic with the states of transactions lost nothing."""
+    _cut(s, *nodes)
+    led(s, TRANSACTIONS_TOPIC, (0, 3, 0, (1, 2, 3)), (16, 3, 0, (1, 2, 3)))
+    s.row("init-producer", PRODUCER[ALL], 0.2, transactional_id=ID)
+    _transaction(s, 1, {9, 10}, "commit-transaction", 5.01)
+    s.history = [
+        r
+        for r in s.history
+        if r["f"] not in ("poll", "final-read") or r["topic"] != ALL or r["offset"] < stable
+    ]
+    s.rows("final-read-end", ALL)[0].update(
+        type="info", offset=stable, isolation=1, error="timeout"
+    )
+
+
+HANGING = ("hanging-transaction", None)
+UNREAD = "readers of committed records stop at offset 8: a transaction is open"
+
+
+@golden("UNKNOWN", {HANGING: (P, 1), ("unseen", None): (U, 12)},
+        because=f"{UNREAD}, and its marker may be lost: all-0 lost records")  # fmt: skip
+def transaction_hangs_since_its_marker_was_lost(s: Story) -> None:
+    """It begins below the cut, and nobody with its producer id wrote there again."""
+    _hang(s, 1, 2, stable=8)
+
+
+@golden("UNKNOWN", {HANGING: (P, 1), ("unseen", None): (U, 12)},
+        because=f"{UNREAD}, and its marker may be lost: all-0 lost records")  # fmt: skip
+def transaction_hangs_since_the_lone_replica_lost_its_marker(s: Story) -> None:
+    """The topic had min.insync.replicas=1 for a while. That of transaction states has 2."""
+    _hang(s, 1, stable=8)
+    details = {"topic": ALL, "name": "min.insync.replicas", "value": "1"}
+    taken(s, fault="config", by_s=9.2, details=details)
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1,)), (10, 1, 1, (1,)), (16, 1, 1, (1, 2, 3)))
+
+
+@golden("INVALID", {HANGING: (F, 1), ("unseen", None): (U, 12)}, because=f"{UNREAD})")
+def transaction_hangs_though_its_marker_was_kept(s: Story) -> None:
+    """Near miss: one power loss is too few."""
+    _hang(s, 1, stable=8)
+
+
+@golden("INVALID", {HANGING: (F, 1), ("unseen", None): (U, 8)})
+def transaction_hangs_that_begins_above_the_cut(s: Story) -> None:
+    """Near miss: its marker came after the loss, too."""
+    _hang(s, 1, 2, stable=12)

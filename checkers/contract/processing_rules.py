@@ -102,6 +102,10 @@ def _repetition_rules(anomaly: str) -> tuple[Rule, ...]:
             "KIP-447",
             permissions.NO_GROUP_METADATA,
         ),
+        *when(
+            Condition("the record was delivered again", lambda c: c.aspect == DELIVERED_AGAIN),
+            forgotten_rules(anomaly, OFFSETS_TOPIC, "the commit"),
+        ),
         rule(
             otherwise("any other processing"), anomaly, _FORBIDDEN,
             "the group copies each record once, and a partition in order",

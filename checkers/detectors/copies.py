@@ -11,6 +11,7 @@ from typing import Final
 from checkers.contract.conditions import COMMIT_LOST, DELIVERED_AGAIN
 from checkers.detectors.consumers import known_committed
 from checkers.detectors.cut_inputs import around, deliveries, with_cuts, written_before
+from checkers.detectors.forgotten import with_lost_state
 from checkers.detectors.vanished_copies import copies_that_vanished
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
@@ -42,7 +43,8 @@ def judged_copies(frames: Frames) -> Iterator[Frame]:
     the same partition (other_value: the copy of the later record). Only the first copy of each
     record counts. Both: topic, partition, value, offset of the copy. aspect commit-lost: the group
     got the record again because a commit was lost (lost-commit); input-cut: because the input was
-    cut below its place; delivered-again: a member of the group got it more than once.
+    cut below its place; delivered-again: a member of the group got it more than once. cause_id:
+    what may have made a coordinator forget the commit that belongs to the copy before.
     """
     F, engine = frames.engine.functions, frames.engine
     rows = frames.history.where((F.col("f") == F.lit("send")) & F.col("copies").isNotNull())
@@ -190,6 +192,7 @@ def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:
     line = copies.select(
         *copies.columns,
         F.lag("op").over(order).alias("other_op"),
+        F.lag("invoke_ns").over(order).alias("since_ns"),
         F.lag("final_offset").over(order).alias("other_offset"),
         F.row_number().over(order).alias("copy_number"),
     )
@@ -199,7 +202,40 @@ def _twice(frames: Frames, copies: Frame) -> Iterator[Frame]:
     )
     found = frames.none_if_empty(line.where(F.col("copy_number") > written))
     if found is not None:
+        found = _with_forgotten(frames, found.withColumn("before_op", F.col("other_op")))
         yield evidence(frames.engine, found, kind=F.lit(TWICE), offset=F.col("final_offset"))
+
+
+def _with_forgotten(frames: Frames, again: Frame) -> Frame:
+    """Fill `cause_id` of copies of records that the group got again: a coordinator may have
+    forgotten the commit that belongs to an earlier copy, or its transaction.
+
+    The cause came after that copy was sent (before_op, since_ns), and before the last delivery of
+    the record that this copy can be of.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    concerned = frames.none_if_empty(again.where(F.col("aspect") == F.lit(DELIVERED_AGAIN)))
+    if concerned is None:
+        return again
+    names = frames.history.where(F.col("f") == F.lit("send")).select(
+        F.col("op").alias("before_op"), "transactional_id"
+    )
+    names = names.join(concerned.select("before_op"), on="before_op", how="left_semi")
+    cases = left_join(concerned, engine.materialize(names), on=["before_op"])
+    got = deliveries(frames).select(
+        "group", F.col("value").alias("copies"), F.col("invoke_ns").alias("got_ns")
+    )
+    seen = cases.select("op", "group", "copies", "invoke_ns").join(got, on=["group", "copies"])
+    seen = seen.where(F.col("got_ns") <= F.col("invoke_ns")).groupBy("op")
+    seen = engine.materialize(seen.agg(F.max("got_ns").alias("seen_ns")))
+    cases = cases.join(seen, on="op", how="inner")
+    cases = engine.materialize(
+        cases.select("op", "group", "transactional_id", "since_ns", "seen_ns")
+    )
+    caused = with_lost_state(frames, cases, ["op"], of_transactions=True)
+    if "cause_id" not in caused.columns:
+        return again
+    return left_join(engine.materialize(again), caused.select("op", "cause_id"), on=["op"])
 
 
 def _out_of_order(frames: Frames, copies: Frame) -> Iterator[Frame]:
@@ -213,8 +249,10 @@ def _out_of_order(frames: Frames, copies: Frame) -> Iterator[Frame]:
         *firsts.columns,
         F.lag("source_offset").over(order).alias("before"),
         F.lag("value").over(order).alias("other_value"),
+        F.lag("op").over(order).alias("before_op"),
+        F.lag("invoke_ns").over(order).alias("since_ns"),
     )
     found = frames.none_if_empty(line.where(F.col("source_offset") < F.col("before")))
     if found is not None:
         kind, offset = F.lit(OUT_OF_ORDER), F.col("final_offset")
-        yield evidence(frames.engine, found, kind=kind, offset=offset)
+        yield evidence(frames.engine, _with_forgotten(frames, found), kind=kind, offset=offset)

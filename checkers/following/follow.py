@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from checkers.causes.matching import MARKER
 from checkers.check import judged
-from checkers.contract.conditions import IN_TRANSACTION, OPEN
+from checkers.contract.conditions import DELIVERED_AGAIN, IN_TRANSACTION, OPEN
 from checkers.contract.contract import Judgement, in_force
 from checkers.detectors.outputs import TORN, UNKNOWN, program_of
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
@@ -32,7 +32,7 @@ from checkers.frames.transactions import ANYWHERE
 from checkers.history import arrow
 from checkers.history.history import HISTORY, RunSources, conform
 from checkers.history.segments import segment_of
-from checkers.history.settings import TRANSACTIONS_TOPIC
+from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
@@ -44,6 +44,8 @@ _AT_ONCE = (
 """The kinds of suspects that no row of another writer may excuse."""
 _OF_TRANSACTIONS = ("torn-transaction", "false-abort", "zombie-write", "aborted-read")
 """The kinds that a coordinator may cause that has forgotten a transaction."""
+_OF_COPIES = ("copied-twice", "copied-out-of-order")
+_COORDINATORS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 _LOSSES = ("lost-write", "torn-transaction")
 _FINDINGS = pa.schema(
     [
@@ -157,9 +159,12 @@ def forbidden(
 
 
 def _may_be_forgotten(frames: Frames, anomaly: Anomaly) -> bool:
-    """Whether the coordinator of a transaction may have forgotten it with permission, or the
-    partition may have lost its marker, as far as is known: the leaders and epochs, which decide
-    that, are mostly recorded after the run."""
+    """Whether the coordinator of a transaction or of a group may have forgotten it with permission,
+    or the partition may have lost its marker, as far as is known: the leaders and epochs, which
+    decide that, are mostly recorded after the run."""
+    if anomaly.kind in _OF_COPIES and anomaly.aspect == DELIVERED_AGAIN:
+        led = {topic for topic, _ in frames.causes.led}
+        return any(_may_lose(frames, topic, None) for topic in {*_COORDINATORS} - led)
     told = anomaly.kind != "aborted-read" or anomaly.aspect in (IN_TRANSACTION, OPEN)
     if anomaly.kind not in _OF_TRANSACTIONS or not told:
         return False

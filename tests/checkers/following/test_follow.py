@@ -106,10 +106,14 @@ KNOWN_AT_THE_END = {
     "records_were_aborted_above_the_cut",
     "marker_lies_below_what_was_cut",
     "marker_was_on_a_replica_that_kept_power",
+    "copies_were_first_made_after_the_loss",
+    "member_was_not_told_of_a_cut",
+    "member_went_back_before_its_commit_was_forgotten",
 }
 """Only the end of a log shows that it was not cut. Until then it excuses who was told so. Only
-there it is seen that copies of unknown outcome are not in it. And only the leader epochs, which are
-read in the end, show that no marker was lost."""
+there it is seen that copies of unknown outcome are not in it. And only the leaders of internal
+topics and the leader epochs, which are read in the end, show that no commit and no marker was
+lost."""
 OF_GROUPS = [name for name, golden in sorted(ALL_GOLDEN.items()) if of_groups(golden.story())]
 
 

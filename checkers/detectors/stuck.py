@@ -10,6 +10,7 @@ import pyarrow as pa
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.ownership import ASSIGNED, LOST, REVOKED
 from checkers.history.history import TP
 from checkers.history.plan_file import IMPORTED
 
@@ -32,9 +33,10 @@ def stuck(frames: Frames) -> Iterator[Frame]:
     aspect producer: a client sent to a partition after the last heal, and until the client ended no
     such send, and no send that was open at the heal, was acknowledged. The acknowledgement of a
     send counts although its transaction was aborted. aspect consumer: from the last heal until it
-    ended, a consumer got no record although there was one. aspect election: a partition had no
-    leader until its final read. aspect reassignment: a partition had more replicas than planned
-    until its final read, and nothing changed. Nothing is judged while a fault is in force.
+    ended, or gave the partition up, a consumer got no record although there was one. aspect
+    election: a partition had no leader until its final read. aspect reassignment: a partition had
+    more replicas than planned until its final read, and nothing changed. Nothing is judged while a
+    fault is in force.
     """
     healed_ns = _healed_ns(frames)
     if healed_ns is None:
@@ -107,7 +109,36 @@ def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     written = frames.sends_in_place.where(F.col("acks") == F.lit(-1)).select(
         *TP, "offset", "value", F.col("complete_ns").alias("since_ns")
     )
-    return last.join(written, on=[*TP, "offset"], how="inner").join(ends, on="client", how="inner")
+    missed = last.join(written, on=[*TP, "offset"], how="inner")
+    missed = frames.engine.materialize(missed.join(ends, on="client", how="inner"))
+    return _while_owned(frames, missed)
+
+
+def _while_owned(frames: Frames, missed: Frame) -> Frame:
+    """Return the rows for the time for which the client owned the partition: since its last
+    assignment, and no longer than until it gave the partition up after that. A client that names no
+    assignments owned it all the time."""
+    F, engine = frames.engine.functions, frames.engine
+    calls = frames.rare_rows.where(F.col("f").isin(ASSIGNED, REVOKED, LOST))
+    calls = calls.where(F.col("type") != F.lit("fail"))
+    along = engine.window.partitionBy("client", *TP).orderBy(F.col("op").desc())
+    last = calls.select(
+        "client", *TP, "f", "invoke_ns",
+        F.coalesce("complete_ns", "invoke_ns").alias("assigned_ns"),
+        F.row_number().over(along).alias("place"),
+    ).where(F.col("place") == F.lit(1))  # fmt: skip
+    owned = F.col("f") == F.lit(ASSIGNED)
+    last = last.select(
+        "client", *TP,
+        F.when(owned, F.col("assigned_ns")).alias("assigned_ns"),
+        F.when(~owned, F.col("invoke_ns")).alias("gave_up_ns"),
+    )  # fmt: skip
+    known = left_join(missed, engine.materialize(last), on=["client", *TP])
+    return known.select(
+        *(name for name in missed.columns if name not in ("since_ns", "complete_ns")),
+        F.greatest("since_ns", F.coalesce("assigned_ns", "since_ns")).alias("since_ns"),
+        F.least("complete_ns", F.coalesce("gave_up_ns", "complete_ns")).alias("complete_ns"),
+    )
 
 
 def _elections(frames: Frames) -> Frame:

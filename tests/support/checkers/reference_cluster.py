@@ -230,7 +230,19 @@ def _stuck(
                 and r["offset"] == after
                 and (after, r["value"]) in log
             ]  # fmt: skip
-            if acked and over - max(healed, min(acked)) >= PATIENCE_NS:
+            calls = [
+                r for r in history
+                if r["client"] == client and r["type"] != "fail"
+                and r["f"] in ("assigned", "revoked", "lost")
+            ]  # fmt: skip
+            since, until = healed, over
+            if calls:
+                call = max(calls, key=lambda r: r["op"])
+                if call["f"] == "assigned":
+                    since = max(since, call["complete_ns"] or call["invoke_ns"])
+                else:
+                    until = min(until, call["invoke_ns"])
+            if acked and until - max(since, min(acked)) >= PATIENCE_NS:
                 yield "stuck", "consumer"
     read = [r["complete_ns"] for r in history if r["f"] == "final-read-end"]
     rows = [r for r in cluster if r["kind"] == "leader" and read and r["at_ns"] <= max(read)]

@@ -85,6 +85,41 @@ def consumer_had_no_time_to_recover(s: Story) -> None:
     _polls_once(s, until_s=23.9)
 
 
+def _member(s: Story, *callbacks: tuple[str, float]) -> None:
+    """A member of a group gets the first five records of the partition, and lives on."""
+    where = {"topic": ALL, "partition": 0, "group": "g", "generation": 1}
+    s.row("start", OTHER, 0)
+    s.row("assigned", OTHER, 1, offset=0, **where)
+    s.poll(ALL, 6, {offset: v(ALL, offset + 1) for offset in range(5)}, client=OTHER, group="g")
+    for f, at_s in callbacks:
+        s.row(f, OTHER, at_s, offset=5 if f == "assigned" else None, **where)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID")
+def member_gave_its_partition_up(s: Story) -> None:
+    """Near miss: another member has to get what comes next."""
+    _member(s, ("revoked", 7))
+
+
+@golden("VALID")
+def member_was_given_its_partition_back_in_the_end(s: Story) -> None:
+    """Near miss: it had it for seconds only."""
+    _member(s, ("lost", 7), ("assigned", 55))
+
+
+@golden("UNKNOWN", {("stuck", "consumer"): (U, 1)})
+def member_gave_its_partition_up_too_late(s: Story) -> None:
+    """It owned the partition for long enough after the heal at 14 s."""
+    _member(s, ("revoked", 26))
+
+
+@golden("UNKNOWN", {("stuck", "consumer"): (U, 1)})
+def member_was_given_its_partition_back(s: Story) -> None:
+    """It had it for half a minute, and got nothing."""
+    _member(s, ("revoked", 7), ("assigned", 30))
+
+
 @golden("UNKNOWN", {("stuck", "election"): (U, 1)}, because="failed check: the cluster settled")
 def election_never_ends(s: Story) -> None:
     """From 20 s on nobody leads."""

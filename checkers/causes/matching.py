@@ -22,8 +22,8 @@ NUMBERS = 1 << 31
 CLEAN = 3
 """The strength of a clean election."""
 
-MARKER = "marker_until"
-"""A column of evidence: see `possible_causes`."""
+MARKER, NEXT_NS = "marker_until", "next_ns"
+"""Columns of evidence: see `possible_causes`."""
 STAYED = ("kept_offset", "seen_ns")
 """Columns of evidence: see `possible_causes`."""
 NEIGHBOURS = ("after_offset", "before_offset")
@@ -39,7 +39,10 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     leader_epoch, node. Reads also have written_ns: when the record was sent (if that is known, and
     before invoke_ns); a state loss may come between the two. Sends also have after_offset and
     before_offset: where in the final log the nearest records are that the same client sent before
-    and after. Rows about a record that stayed while the marker behind it was lost have kept_offset:
+    and after. Writes in transactions also have marker_until: the greatest offset at which the
+    marker may have been, if the producer's next transaction was written behind it; and next_ns:
+    when that next transaction's writes were over.
+    Rows about a record that stayed while the marker behind it was lost have kept_offset:
     where the record is, so the loss began above; and seen_ns: when the loss was seen.
 
     Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
@@ -60,7 +63,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     F = engine.functions
     key = ["op", *TP, "value"]
     columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
-    optional = ("written_ns", MARKER, *STAYED, *NEIGHBOURS)
+    optional = ("written_ns", MARKER, NEXT_NS, *STAYED, *NEIGHBOURS)
     columns += [name for name in optional if name in evidence.columns]
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     unacknowledged = F.coalesce(
@@ -115,6 +118,12 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
         was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
     last = F.coalesce(MARKER, "offset") if MARKER in columns else F.col("offset")
     beyond = F.col("start_offset") <= last
+    if NEXT_NS in columns:
+        # The next leader may have written the next transaction where the marker had been.
+        in_its_place = (F.col("start_offset") == last + F.lit(1)) & (
+            F.col("from_ns") <= F.col(NEXT_NS)
+        )
+        beyond = beyond | F.coalesce(in_its_place, F.lit(False))
     vanished = F.col("vanished_ns") <= F.col("complete_ns")
     until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
         F.col("until_ns")

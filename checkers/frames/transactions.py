@@ -6,7 +6,7 @@ A transaction is written completely or not at all, and a producer writes to a pa
 
 from typing import Final
 
-from checkers.causes.matching import MARKER
+from checkers.causes.matching import MARKER, NEXT_NS
 from checkers.engines.engine import Engine, Frame, left_join
 from checkers.history.history import TP
 
@@ -54,7 +54,8 @@ def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
 
 
 def with_marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame:
-    """Return `evidence` with marker_until, unless it has that already: see `_marker_bounds`."""
+    """Return `evidence` with MARKER and NEXT_NS, unless it has MARKER already: see
+    `_marker_bounds`."""
     if MARKER in evidence.columns:
         return evidence
     bounds = _marker_bounds(engine, send_outcomes, evidence)
@@ -62,16 +63,17 @@ def with_marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) ->
 
 
 def _marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Frame | None:
-    """Return topic, partition, value, marker_until of the rows of `evidence` (topic, partition,
+    """Return topic, partition, value, MARKER, NEXT_NS of the rows of `evidence` (topic, partition,
     value) that were sent in a transaction; None if there is none.
 
-    marker_until: the greatest offset at which the marker of the transaction may be. It is below the
-    first record of the producer's next transaction in the partition.
+    MARKER: the greatest offset at which the marker of the transaction may be, if the producer's
+    next transaction in the partition was written behind it: below its first record. NEXT_NS: when
+    the last write of that next transaction ended.
     """
     F = engine.functions
     sends = send_outcomes.where(F.col("txn").isNotNull())
     place = F.coalesce("first_offset", "offset").alias("place")
-    sends = sends.select("op", "client", "txn", *TP, "value", place)
+    sends = sends.select("op", "client", "txn", *TP, "value", place, "complete_ns")
     wanted = sends.join(
         evidence.select(*TP, "value").distinct(), on=[*TP, "value"], how="left_semi"
     )
@@ -82,15 +84,25 @@ def _marker_bounds(engine: Engine, send_outcomes: Frame, evidence: Frame) -> Fra
     firsts = (
         sends.join(producers, on=["client", *TP], how="left_semi")
         .groupBy("client", *TP, "txn")
-        .agg(F.min("op").alias("op"), F.min("place").alias("first"))
+        .agg(
+            F.min("op").alias("op"),
+            F.min("place").alias("first"),
+            F.max("complete_ns").alias("over_ns"),
+        )
     )
     order = engine.window.partitionBy("client", *TP).orderBy("op")
     following = engine.materialize(
-        firsts.select("client", *TP, "txn", F.lead("first").over(order).alias("following"))
-    )
+        firsts.select(
+            "client", *TP, "txn",
+            F.lead("first").over(order).alias("following"),
+            F.lead("over_ns").over(order).alias(NEXT_NS),
+        )
+    )  # fmt: skip
     known = wanted.join(following, on=["client", *TP, "txn"], how="inner")
     # After a cut of the log the next transaction may lie below this one.
     bound = F.when(F.col("following") > F.col("place"), F.col("following") - F.lit(1))
     bound = F.coalesce(bound, F.lit(ANYWHERE)).alias("bound")
-    bounds = known.select(*TP, "value", bound).groupBy(*TP, "value")
-    return engine.materialize(bounds.agg(F.max("bound").alias(MARKER)))
+    bounds = known.select(*TP, "value", bound, NEXT_NS).groupBy(*TP, "value")
+    return engine.materialize(
+        bounds.agg(F.max("bound").alias(MARKER), F.max(NEXT_NS).alias(NEXT_NS))
+    )

@@ -22,6 +22,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     lost_markers,
     order,
     outputs,
+    power_losses,
     progress,
     quorum_losses,
     reads,

@@ -42,6 +42,7 @@ from checkers.causes.leadership_terms import (
     first_of_each_epoch,
     has_leader,
     last_of_each_epoch,
+    read_clock_lags,
     read_cluster,
     read_fencing,
 )
@@ -50,6 +51,7 @@ from checkers.causes.quorum_loss import QuorumLoss, read_quorum_losses
 from checkers.causes.state_loss import (
     VIEW_SLACK_NS,
     IsrHistory,
+    ReplicaLoss,
     StateLoss,
     replica_losses,
     state_losses_at,
@@ -143,13 +145,16 @@ def read_causes(
     records = read_cluster(engine, cluster, complete, first_offsets, metadata_lost=lost)
     for partition in contradicted:
         records[partition].starts.clear()
-    fencing = read_fencing(engine, cluster)
+    fencing, clock_lags = read_fencing(engine, cluster), read_clock_lags(engine, cluster)
     elections: list[Cause] = []
     losses: list[Cause] = []
     unacknowledged: list[Cause] = []
     for partition, record in sorted(records.items()):
         elections.extend(_elections(partition, record, in_force))
-        losses.extend(_state_losses(partition, record, known, fencing, settings(partition[0])))
+        promised = settings(partition[0])
+        history = IsrHistory(record.leaders, promised.min_insync_replicas)
+        lost_then = replica_losses(history, known, fencing, of=partition, clock_lags=clock_lags)
+        losses.extend(_state_losses(partition, record, history, lost_then, promised))
         losses.extend(_quorum_loss(partition, record, each) for each in quorum_losses)
         unacknowledged.extend(leader_faults(partition, record, begun))
     unacknowledged.extend(refusals(records, elections, settings))
@@ -380,15 +385,13 @@ def _vanished_ns(
 def _state_losses(
     partition: Partition,
     record: PartitionLeadership,
-    faults: Sequence[Fault],
-    fencing: Sequence[Mapping[str, Any]],
+    isr_history: IsrHistory,
+    losses: Sequence[ReplicaLoss],
     settings: Settings,
 ) -> Iterable[Cause]:
     """Yield one cause for each start of a leadership term and each group of replicas that lacked
     state then."""
-    isr_history = IsrHistory(record.leaders, settings.min_insync_replicas)
-    losses = replica_losses(isr_history, faults, fencing, of=partition)
-    lasting = IntervalIndex((loss.from_ns, loss.back_ns, loss) for loss in losses)
+    lasting = IntervalIndex((loss.dated_from_ns, loss.back_ns, loss) for loss in losses)
     firsts = first_of_each_epoch(record.leaders)
     terms = [(number, row) for number, row in enumerate(firsts) if has_leader(row)]
     for (number_before, before), (number, row) in pairwise(terms):
@@ -428,7 +431,7 @@ def _state_loss(
         leader=row["leader"],
         deposed=before["leader"],
         start_offset=start_offset,
-        elected_ns=row["at_ns"],
+        elected_ns=max(row["at_ns"], *(loss.from_ns for loss in lost.losses)),
         until_ns=lost.first_ns,
         others_until_ns=lost.first_ns,
         lost=lost,

@@ -1,5 +1,6 @@
 """The leadership terms of each partition, from the cluster's table: which node led when, and where
-its leader epochs start in the final log. Also when the controllers fenced which broker.
+its leader epochs start in the final log. Also when the controllers fenced which broker, and whose
+clocks were behind.
 """
 
 from bisect import bisect_left
@@ -9,9 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from checkers.causes.lookup import SuffixMinimum
+from checkers.causes.lookup import IntervalIndex, SuffixMinimum
 from checkers.engines.engine import Engine, Frame
 from checkers.history.history import METADATA_LOG
+from checkers.history.settings import FOREVER_NS
+
+NS_PER_MS = 1_000_000
 
 LAST_EPOCH = 1 << 20
 """More leader epochs than a partition has in any run."""
@@ -203,6 +207,24 @@ def read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:
     fencing = (F.col("kind") == F.lit("fenced")) | (F.col("kind") == F.lit("unfenced"))
     rows = cluster.where(fencing & F.col("log_offset").isNotNull())
     return engine.rows(rows.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
+
+
+def read_clock_lags(engine: Engine, cluster: Frame) -> IntervalIndex[int]:
+    """Return how far behind the true time faults had set the clocks of nodes, in ns, while they
+    had."""
+    F = engine.functions
+    rows = cluster.where((F.col("kind") == F.lit("clock")) & F.col("ahead_ms").isNotNull())
+    clocks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in engine.rows(rows.select("node", "at_ns", "ahead_ms").orderBy("node", "at_ns")):
+        clocks[row["node"]].append(row)
+    lags = []
+    for each in clocks.values():
+        ends_ns = [*(change["at_ns"] for change in each[1:]), FOREVER_NS]
+        for change, end_ns in zip(each, ends_ns, strict=True):
+            if change["ahead_ms"] < 0:
+                lag_ns = round(-change["ahead_ms"] * NS_PER_MS)
+                lags.append((change["at_ns"], end_ns, lag_ns))
+    return IntervalIndex(lags)
 
 
 def first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -16,14 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from checkers.causes.lookup import IntervalIndex
 from checkers.history.recorded_faults import Fault, LogName, LostState, seconds
 from checkers.history.settings import FOREVER_NS, Settings
 
 VIEW_SLACK_NS = 250_000_000
 """A node may report an epoch in its metadata a moment before its replicas act on it, and a change
 of the in-sync replicas may be recorded a moment after it."""
+
+STAMPED_EARLY_NS = 2_000_000_000
+"""How much too early a controller's clock that is behind can date a decision at most. The recorder
+believes no earlier time: it asks the quorum's leader again and again how long the log is."""
 
 
 class AllCopiesLost(StrEnum):
@@ -51,7 +56,8 @@ class Moment(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLoss:
     """One replica that lost state between from_ns and at_ns. registered: when the controllers knew
-    that its node is back. back_ns: when the replica was in sync again."""
+    that its node is back. back_ns: when the replica was in sync again. early_ns: how much too early
+    decisions right after from_ns may be dated."""
 
     node: int
     from_ns: int
@@ -59,6 +65,12 @@ class ReplicaLoss:
     registered: Moment
     back_ns: int
     fault: Fault
+    early_ns: int = 0
+
+    @property
+    def dated_from_ns(self) -> int:
+        """The earliest date of a decision that was made after the loss."""
+        return self.from_ns - self.early_ns
 
     @property
     def lost(self) -> LostState:
@@ -223,25 +235,34 @@ class _Fencing:
         return (row for row in later if row["at_ns"] > fault.effective_ns)
 
 
+NO_LAGS: Final = IntervalIndex[int](())
+"""All clocks were right, or ahead."""
+
+
 def replica_losses(
     isr_history: IsrHistory,
     faults: Sequence[Fault],
     fencing: Sequence[Mapping[str, Any]] = (),
     *,
     of: LogName | tuple[None, None] = (None, None),
+    clock_lags: IntervalIndex[int] = NO_LAGS,
 ) -> list[ReplicaLoss]:
     """Return the state losses of nodes that were in sync or eligible, or about to be, in the order
     of time.
 
     of: the partition of which they lost state; without one, a loss of any counts. fencing: rows of
-    the kinds fenced and unfenced, in the order of the metadata log.
+    the kinds fenced and unfenced, in the order of the metadata log. clock_lags: how far behind the
+    true time the clocks of nodes were, in ns, while they were.
     """
     found, fenced = [], _Fencing(fencing)
     for fault in faults:
+        lags = clock_lags.overlapping(fault.started_ns, fault.started_ns + STAMPED_EARLY_NS)
+        early_ns = min(STAMPED_EARLY_NS, max(lags, default=0))
+        dated_ns = fault.started_ns - early_ns
         for node in sorted(fault.losing(*of)):
             # A node that joins the ISR before it is fenced had caught up before its loss.
             until_ns = fenced.fenced_ns(node, fault) or fault.effective_ns
-            steps = isr_history.between(fault.started_ns - VIEW_SLACK_NS, until_ns)
+            steps = isr_history.between(dated_ns - VIEW_SLACK_NS, until_ns)
             held = [each for each in steps if node in each.in_sync | each.eligible]
             if not held:
                 continue
@@ -251,8 +272,9 @@ def replica_losses(
                     from_ns=fault.started_ns,
                     at_ns=fault.effective_ns,
                     registered=fenced.registered(node, fault),
-                    back_ns=isr_history.back_ns(node, max(fault.started_ns, held[-1].at_ns)),
+                    back_ns=isr_history.back_ns(node, max(dated_ns, held[-1].at_ns)),
                     fault=fault,
+                    early_ns=early_ns,
                 )
             )
     return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
@@ -264,7 +286,7 @@ def state_losses_at(
     """Yield the state losses that overlap at a moment: first all losses together, then the losses
     that remain for writes after the first loss, and so on. Each comes with the in-sync replicas at
     first and later."""
-    open_then = [loss for loss in losses if loss.from_ns <= at_ns <= loss.back_ns]
+    open_then = [loss for loss in losses if loss.dated_from_ns <= at_ns <= loss.back_ns]
     if not open_then:
         return
     replica_sets = _replica_sets(isr_history, open_then, at_ns)

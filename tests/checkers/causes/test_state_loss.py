@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from checkers.causes.lookup import IntervalIndex
 from checkers.causes.state_loss import (
     AllCopiesLost,
     IsrHistory,
@@ -195,3 +196,18 @@ def test_the_controllers_own_rows_come_before_what_was_polled() -> None:
     assert [s.in_sync for s in IsrHistory(polled, 1).between(0, 9)] == [{1, 2}]
     both = [*polled, *rows((0, [1]))]
     assert [s.in_sync for s in IsrHistory(both, 1).between(0, 9)] == [{1}]
+
+
+def test_decisions_of_a_clock_that_is_behind_are_dated_early() -> None:
+    """What left the in-sync replicas after the loss, by its date before it; it is back later."""
+    second = 1_000_000_000
+    isr_history = IsrHistory(rows((0, [1, 2]), (9 * second, [2]), (20 * second, [1, 2])), min_isr=1)
+    lost_power = fault(POWER, 1, from_ns=9_400_000_000, at_ns=9_500_000_000)
+    behind = IntervalIndex([(0, 9_450_000_000, 600_000_000)])
+    [loss] = replica_losses(isr_history, [lost_power], clock_lags=behind)
+    assert (loss.dated_from_ns, loss.back_ns) == (8_800_000_000, 20 * second)
+    assert (loss.node, loss.early_ns) == (1, 600_000_000)
+    assert [*state_losses_at(isr_history, [loss], 9 * second)]
+    assert not [*state_losses_at(isr_history, [loss], 8 * second)]
+    over = IntervalIndex([(0, 9_350_000_000, 600_000_000)])
+    assert not replica_losses(isr_history, [lost_power], clock_lags=over)

@@ -5,8 +5,8 @@ leader's epoch starts at offset 10.
 """
 
 from tests.support.histories.golden.base import F, P, golden
-from tests.support.histories.golden.state_losses import LOST, read_before
-from tests.support.histories.story import ALL, PRODUCER, Story
+from tests.support.histories.golden.state_losses import LOST, led, read_before, taken, wiped
+from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story
 
 ID = "writer"
 
@@ -42,3 +42,56 @@ def next_transaction_begins_below_what_was_lost(s: Story) -> None:
     [_, second] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
     second["start_offset"] = 11
     s.file_by_epochs(ALL)
+
+
+def _dated_too_early(s: Story, at_s: float, behind_ms: float, until_s: float = 12) -> None:
+    """The controller's clock was behind from 9 s on, and it dated the next leader to `at_s`. No
+    other history is to be judged with these clocks."""
+    s.plan["name"] = "clocks"
+    wiped(s)
+    taken(s, 1, 2)
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 2)), (at_s, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    for clock_s, ahead_ms in ((9, -behind_ms), (until_s, 0.0)):
+        s.cluster.append(
+            {"at_ns": round(clock_s * S), "kind": "clock", "node": 3, "ahead_ms": ahead_ms}
+        )
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s")
+def next_leader_is_dated_before_the_power_loss(s: Story) -> None:
+    """It was elected at 9.7 s, by a clock that was half a second behind."""
+    _dated_too_early(s, 9.2, 500)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def next_leader_is_dated_earlier_than_the_clock_was_behind(s: Story) -> None:
+    """Near miss: the clock was only a fifth of a second behind."""
+    _dated_too_early(s, 9.2, 200)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def next_leader_is_dated_earlier_than_a_recorder_believes(s: Story) -> None:
+    """Near miss: the recorder knows better than a clock that is an hour behind."""
+    _dated_too_early(s, 7.4, 3_600_000)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def next_leader_is_dated_before_the_power_loss_by_a_right_clock(s: Story) -> None:
+    """Near miss: the clock was right again before the power was lost."""
+    _dated_too_early(s, 9.2, 500, until_s=9.3)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s")
+def next_leader_is_dated_before_the_power_loss_until_the_clock_is_right(s: Story) -> None:
+    """The clock was behind until right after the power was lost."""
+    _dated_too_early(s, 9.2, 500, until_s=9.55)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s")
+def acks_1_leader_is_dated_to_lead_again_before_its_power_loss(s: Story) -> None:
+    """It answered a moment before its loss: after the date of its next term."""
+    _dated_too_early(s, 9.2, 500)
+    s.history.pop()
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    led(s, ONE, (0, 1, 0, (1, 2, 3)), (9.2, 1, 1, (1, 2, 3)))
+    s.send(ONE, 99, 10, 9.4, node=1)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from checkers import expectations
 from checkers.causes import programs
-from checkers.causes.cause import Cause
+from checkers.causes.cause import SLACK_NS, Cause, CauseKind
 from checkers.causes.coordinators import partition_of
 from checkers.completeness.assumptions import examine
 from checkers.contract.conditions import ACKNOWLEDGED, ANSWERED_AT_ONCE, BELOW_COMMIT
@@ -347,7 +347,8 @@ def _settings(
     examples: Sequence[Mapping[str, Any]],
 ) -> Settings:
     """Return the weakest settings between the first anomaly and the end of its cause; without a
-    cause, until the end of the run."""
+    cause, until the end of the run. What was read had been written before. An election may have
+    taken place before a deposed leader, which does not know, accepts what is lost."""
     first_ns = min((row["invoke_ns"] for row in examples if "invoke_ns" in row), default=0)
     over_ns = FOREVER_NS if cause is None else cause.near_until_ns
     internal = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
@@ -356,7 +357,25 @@ def _settings(
     elif cause is not None and (internal or kind in (*_EXPLAINED_BY_TIME, HANGING)):
         # The loss is seen after its cause.
         first_ns = min(first_ns, cause.from_ns)
+    elif cause is not None and frames.changes:
+        decided_ns = first_ns
+        if cause.kind is CauseKind.ELECTION and cause.elected_ns is not None:
+            decided_ns = cause.elected_ns - SLACK_NS
+        first_ns = min(first_ns, decided_ns, _written_ns(frames, cause, examples))
     return frames.settings(topic, first_ns, over_ns)
+
+
+def _written_ns(frames: Frames, cause: Cause, examples: Sequence[Mapping[str, Any]]) -> int:
+    """Return when the first of the values in examples was sent to the partition of the cause."""
+    F = frames.engine.functions
+    values = {row[name] for row in examples for name in ("value", "other_value") if name in row}
+    sent = frames.sends.where(
+        (F.col("topic") == F.lit(cause.topic))
+        & (F.col("partition") == F.lit(cause.partition))
+        & F.col("value").isin(*values)
+    )
+    first = frames.engine.rows(sent.agg(F.min("invoke_ns").alias("sent_ns"))) if values else []
+    return next((row["sent_ns"] for row in first if row["sent_ns"] is not None), FOREVER_NS)
 
 
 _EXPLAINED_BY_OFFSET = (

@@ -71,6 +71,11 @@ DEFAULT_DELETE_RETENTION_MS = 86_400_000
 FOREVER_NS = 1 << 62
 """A time later than any time of a run; slack can be added to it."""
 
+_OF_BROKERS = (MIN_ISR, FLUSH, FLUSH_OF_BROKER)
+"""The settings that each broker follows by itself, as it learns of them."""
+_LEARNS_NS = 2_000_000_000
+"""How long after the end of a change a broker may go on with what it knew."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -319,7 +324,8 @@ def weakest(
     for change in changes:
         if change.topic not in (None, topic):
             continue
-        if change.from_ns <= until_ns and from_ns <= change.until_ns:
+        followed_ns = change.until_ns + (_LEARNS_NS if change.name in _OF_BROKERS else 0)
+        if change.from_ns <= until_ns and from_ns <= followed_ns:
             settings = _weakened(settings, change)
     return settings
 

@@ -88,9 +88,17 @@ def test_a_change_counts_while_it_lasts(
     topic: str, from_ns: int, until_ns: int, reached: bool
 ) -> None:
     """For its own topic, from its injection to its heal."""
-    details = {"topic": "t", "name": "min.insync.replicas", "value": "1"}
+    details = {"topic": "t", "name": "unclean.leader.election.enable", "value": "true"}
     least = weakest(STRICT, topic, read_changes([changed(details)]), from_ns, until_ns)
-    assert (least.min_insync_replicas == 1) is reached
+    assert least.unclean_election is reached
+
+
+@pytest.mark.parametrize(("from_ns", "reached"), [(2_000_000_020, True), (2_000_000_021, False)])
+def test_brokers_learn_late_that_a_change_is_over(from_ns: int, reached: bool) -> None:
+    """Each goes on with what it knew until it has the metadata log's records."""
+    for name, value in (("min.insync.replicas", "1"), ("flush.messages", "100")):
+        changes = read_changes([changed({"topic": "t", "name": name, "value": value})])
+        assert (weakest(STRICT, "t", changes, from_ns, from_ns) != STRICT) is reached
 
 
 def test_change_counts_for_its_topic_and_only_if_it_may_have_happened() -> None:

@@ -4,11 +4,38 @@ As in `state_losses`, node 1 leads until 9.6 s, when nodes 1 and 2 lose what the
 leader's epoch starts at offset 10.
 """
 
-from tests.support.histories.golden.base import F, P, golden
-from tests.support.histories.golden.state_losses import LOST, led, read_before, taken, wiped
-from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story
+import json
+
+from tests.support.histories.golden.base import F, Found, P, golden
+from tests.support.histories.golden.state_losses import (
+    LOST,
+    configured,
+    led,
+    read_before,
+    taken,
+    wiped,
+)
+from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story, v
 
 ID = "writer"
+
+
+def changed(s: Story, name: str, value: str, from_s: float, until_s: float) -> None:
+    """A setting of the topic with acks=all was another one for a while."""
+    details = {"topic": ALL, "name": name, "value": value}
+    s.faults.append(
+        {
+            "fault_id": len(s.faults),
+            "fault": "config",
+            "label": f"{name}={value}",
+            "targets": json.dumps({"nodes": [], "details": details}),
+            "planned_ms": round(from_s * 1000),
+            "started_ns": round(from_s * S),
+            "effective_ns": round(from_s * S),
+            "healed_ns": round(until_s * S),
+            "took_effect": True,
+        }
+    )
 
 
 def _followed_by_another(s: Story, committed_s: float, written_s: float, offset: int) -> None:
@@ -95,3 +122,38 @@ def acks_1_leader_is_dated_to_lead_again_before_its_power_loss(s: Story) -> None
     led(s, ALL, (0, 1, 0, (1, 2, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
     led(s, ONE, (0, 1, 0, (1, 2, 3)), (9.2, 1, 1, (1, 2, 3)))
     s.send(ONE, 99, 10, 9.4, node=1)
+
+
+def _flushed_since(s: Story, healed_s: float, written_s: float) -> None:
+    """flush.messages was 1 but for some seconds. A consumer reads at 9.4 s what power then
+    takes."""
+    wiped(s)
+    s.history.pop()
+    configured(s, flush_messages="1")
+    s.send(ALL, 99, 20, written_s)
+    s.poll(ALL, 9.4, {20: v(ALL, 99)})
+    taken(s, 1, 2)
+    changed(s, "flush.messages", "1000", 4, healed_s)
+
+
+READ = ("truncated-read", None)
+UNFLUSHED: Found = {READ: (P, 1), ("lost-write", "tail"): (P, 1)}
+FLUSHED: Found = {READ: (F, 1), ("lost-write", "tail"): (F, 1)}
+
+
+@golden("VALID", UNFLUSHED, cause="lost power by 9.600 s")
+def read_since_flush_was_on_again_was_written_before(s: Story) -> None:
+    """Nothing flushed it since."""
+    _flushed_since(s, healed_s=6, written_s=5.5)
+
+
+@golden("VALID", UNFLUSHED, cause="lost power by 9.600 s")
+def written_before_all_brokers_knew_that_flush_is_on_again(s: Story) -> None:
+    """A follower goes on as before until it hears of it."""
+    _flushed_since(s, healed_s=6, written_s=7.5)
+
+
+@golden("INVALID", FLUSHED)
+def written_when_all_brokers_knew_that_flush_is_on_again(s: Story) -> None:
+    """Near miss: it was on the disks."""
+    _flushed_since(s, healed_s=6, written_s=8.5)

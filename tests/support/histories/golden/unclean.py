@@ -1,6 +1,7 @@
 """Elections from outside the in-sync and the eligible replicas, and near misses of them."""
 
 from tests.support.histories.golden.base import F, P, golden
+from tests.support.histories.golden.power_losses import changed
 from tests.support.histories.story import ALL, S, Story
 
 
@@ -142,3 +143,24 @@ def deposed_leaders_write_together_after_an_unclean_election(s: Story) -> None:
 def only_one_of_the_deposed_leaders_did_not_know(s: Story) -> None:
     """Near miss: node 2 knew that it led, so it has nothing that node 1 accepts afterwards."""
     _two_who_do_not_know(s, 9.5)
+
+
+def _allowed_until(s: Story, healed_s: float) -> None:
+    """Unclean elections were allowed for some seconds. Node 2 was elected at 10 s, and node 1,
+    which does not know, accepts a write a second and a half later."""
+    s.leader(ALL, 8, 1, 0, [1, 3])
+    s.send(ALL, 99, 10, 11.5)
+    changed(s, "unclean.leader.election.enable", "true", 4, healed_s)
+    s.faults[0].update(fault="partition.isolate-one", label="isolate node 1")
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
+def unclean_election_while_it_was_allowed_and_written_after(s: Story) -> None:
+    """It was forbidden again when node 1 wrote, but not when node 2 was elected."""
+    _allowed_until(s, 11)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, cause="The new leader was not in sync")
+def unclean_election_after_it_was_allowed(s: Story) -> None:
+    """Near miss: it was forbidden again before node 2 was elected."""
+    _allowed_until(s, 7.5)

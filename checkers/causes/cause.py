@@ -46,6 +46,9 @@ class Cause:
     until_ns: the last moment at which the deposed leader may have accepted a write.
     others_until_ns: the last moment at which any other node may have accepted a write that the
     deposed leader held (an earlier leader that did not know was deposed by another election).
+    shown_until_ns: the last moment at which any node that had led before, and did not know of a
+    later leader, may have shown readers what was gone by then; None if what they read is never
+    taken, or if that is not known.
     dead_from_ns: from when on no process of the deposed leader was left that knew of its term, and
     no earlier leader that did not; None if that is not known.
     left_isr: the new leader was not in the in-sync replicas. sole_isr: the deposed leader was the
@@ -82,6 +85,7 @@ class Cause:
     elected_ns: int | None = None
     until_ns: int | None = None
     others_until_ns: int | None = None
+    shown_until_ns: int | None = None
     dead_from_ns: int | None = None
     left_isr: bool = False
     sole_isr: bool = False

@@ -95,6 +95,7 @@ class Causes:
             ("elected_ns", pa.int64()),
             ("until_ns", pa.int64()),
             ("others_until_ns", pa.int64()),
+            ("shown_until_ns", pa.int64()),
             ("dead_from_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
@@ -150,11 +151,13 @@ def read_causes(
     losses: list[Cause] = []
     unacknowledged: list[Cause] = []
     for partition, record in sorted(records.items()):
-        elections.extend(_elections(partition, record, in_force))
+        changes = _elections(partition, record, in_force)
+        elections.extend(_shown(cause, record, in_force) for cause in changes)
         promised = settings(partition[0])
         history = IsrHistory(record.leaders, promised.min_insync_replicas)
         lost_then = replica_losses(history, known, fencing, of=partition, clock_lags=clock_lags)
-        losses.extend(_state_losses(partition, record, history, lost_then, promised))
+        found = _state_losses(partition, record, history, lost_then, promised)
+        losses.extend(_shown(cause, record, in_force) for cause in found)
         losses.extend(_quorum_loss(partition, record, each) for each in quorum_losses)
         unacknowledged.extend(leader_faults(partition, record, begun))
     unacknowledged.extend(refusals(records, elections, settings))
@@ -224,6 +227,21 @@ def _unbroken(
     return replace(
         cause, others_until_ns=_others_until_ns(cause, record, deposed), dead_from_ns=dead_from_ns
     )
+
+
+def _shown(cause: Cause, record: PartitionLeadership, faults: IntervalIndex[Fault]) -> Cause:
+    """Return the cause with `shown_until_ns`: see `Cause`. Replicas that lost state have nothing to
+    show, and the next leader knows that it leads."""
+    if not (cause.left_isr or cause.lost) or cause.epoch is None or cause.elected_ns is None:
+        return cause
+    at_ns, until_ns = cause.elected_ns, cause.near_until_ns if cause.lost else cause.until_ns or 0
+    in_force = [*faults.overlapping(at_ns, at_ns)]
+    lost = {loss.node for loss in cause.lost.losses} if cause.lost else set()
+    for node, term in record.last_terms(cause.epoch).items():
+        if node != cause.leader and node not in lost:
+            reach = _reach(record, node, term + 1, at_ns, touching(in_force, node))
+            until_ns = max(until_ns, reach[0])
+    return replace(cause, shown_until_ns=until_ns)
 
 
 def _others_until_ns(

@@ -82,6 +82,19 @@ class PartitionLeadership:
         """Whether the node had led in an epoch before this one."""
         return self._first_led.get(node, epoch) < epoch
 
+    @cached_property
+    def _terms(self) -> dict[int, list[int]]:
+        """The leader epochs of each leader, ascending."""
+        terms: dict[int, set[int]] = defaultdict(set)
+        for row in filter(has_leader, self.leaders):
+            terms[row["leader"]].add(row["leader_epoch"])
+        return {node: sorted(epochs) for node, epochs in terms.items()}
+
+    def last_terms(self, epoch: int) -> dict[int, int]:
+        """Return the last epoch before this one of each node that had led before."""
+        places = {node: bisect_left(epochs, epoch) for node, epochs in self._terms.items()}
+        return {node: self._terms[node][place - 1] for node, place in places.items() if place}
+
     def knew_all_by_ns(self, epoch: int, but: int) -> int | None:
         """Return by when all nodes that had led before this epoch, but one, were seen to know it,
         or a later one; None if one of them never was."""

@@ -37,7 +37,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 
     evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
     leader_epoch, node. Reads also have written_ns: when the record was sent (if that is known, and
-    before invoke_ns); a state loss may come between the two. Sends also have after_offset and
+    before invoke_ns); the cause may come between the two. Sends also have after_offset and
     before_offset: where in the final log the nearest records are that the same client sent before
     and after. Writes in transactions also have marker_until: the greatest offset at which the
     marker may have been, if the producer's next transaction was written behind it; and next_ns:
@@ -47,7 +47,9 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 
     Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
     offset, or after which nothing of the old leader's terms is left. The old leader must be able to
-    have answered when the operation began; an acks=1 write it answered while its process lived.
+    have answered when the operation began; an acks=1 write it answered while its process lived. A
+    read of what an election from outside the in-sync replicas, or a state loss, has taken may be
+    answered by any leader before that does not know of its successor.
     Among these elections count the first one of which the final log has records, and those before
     it, of which the final log has none.
 
@@ -112,10 +114,6 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
     """For rows with an offset: the cause may have removed the record there, or its marker."""
     F = engine.functions
-    was_there_ns = F.col("invoke_ns")
-    if "written_ns" in columns:
-        late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
-        was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
     last = F.coalesce(MARKER, "offset") if MARKER in columns else F.col("offset")
     beyond = F.col("start_offset") <= last
     if NEXT_NS in columns:
@@ -125,9 +123,6 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
         )
         beyond = beyond | F.coalesce(in_its_place, F.lit(False))
     vanished = F.col("vanished_ns") <= F.col("complete_ns")
-    until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
-        F.col("until_ns")
-    )
     # What a reader got may have been waiting in the reader for long.
     lived = (F.col("acks") != F.lit(1)) | (F.col("invoke_ns") <= F.col("dead_from_ns"))
     if set(STAYED) <= set(columns):
@@ -140,7 +135,7 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
         F.col("offset").isNotNull()
         & F.coalesce(lived, F.lit(True))
         & (beyond | F.coalesce(vanished, F.lit(False)))
-        & (was_there_ns <= until_ns)
+        & _was_there(engine, columns)
         & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
         & (
             F.col("node").isNull()
@@ -148,6 +143,22 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
             | (F.col("invoke_ns") <= F.col("elected_ns"))
         )
     )
+
+
+def _was_there(engine: Engine, columns: Sequence[str]) -> Column:
+    """For rows with an offset: the record was written before the cause took it, and read while a
+    node that did not know of the cause, or of an earlier one, may have had it."""
+    F = engine.functions
+    until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
+        F.col("until_ns")
+    )
+    if "written_ns" not in columns:
+        return F.col("invoke_ns") <= until_ns
+    late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
+    was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
+    shown = (F.col("written_ns") <= until_ns) & (F.col("invoke_ns") <= F.col("shown_until_ns"))
+    unknown = F.col("shown_until_ns").isNull()
+    return F.when(unknown, was_there_ns <= until_ns).otherwise(shown)
 
 
 def _by_time(engine: Engine) -> Column:

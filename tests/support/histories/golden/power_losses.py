@@ -157,3 +157,33 @@ def written_before_all_brokers_knew_that_flush_is_on_again(s: Story) -> None:
 def written_when_all_brokers_knew_that_flush_is_on_again(s: Story) -> None:
     """Near miss: it was on the disks."""
     _flushed_since(s, healed_s=6, written_s=8.5)
+
+
+def _read_from_an_earlier_leader(s: Story, *known_at_s: float) -> None:
+    """Node 1 was deposed at 8 s, node 2 at 10.5 s, which they know at `known_at_s`. Power takes
+    from nodes 2 and 3 what was written before; a consumer reads it at 17.5 s."""
+    wiped(s)
+    s.history.pop()
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 2, 1, (2, 3)), (10.5, 3, 2, (3,)), (16, 3, 2, (2, 3, 1)))
+    [_, last] = [r for r in s.cluster if (r["kind"], r["topic"]) == ("epoch", ALL)]
+    last["leader_epoch"] = 2
+    s.file_by_epochs(ALL)
+    s.cluster = [r for r in s.cluster if (r["kind"], r["topic"]) != ("view", ALL)]
+    view = {"kind": "view", "topic": ALL, "partition": 0, "source": "story", "leader": 3}
+    for node, at_s in enumerate(known_at_s, 1):
+        s.cluster.append(view | {"node": node, "leader_epoch": 2, "at_ns": round(at_s * S)})
+    taken(s, 2, 3)
+    s.send(ALL, 99, 20, 7.5)
+    s.poll(ALL, 17.5, {20: v(ALL, 99)})
+
+
+@golden("VALID", UNFLUSHED, cause="Nodes 2, 3 lost power by 9.600 s")
+def read_from_an_earlier_leader_after_a_power_loss(s: Story) -> None:
+    """It kept its power, and answers readers."""
+    _read_from_an_earlier_leader(s, 30, 15)
+
+
+@golden("INVALID", {READ: (F, 1), ("lost-write", "tail"): (P, 1)})
+def read_when_the_earlier_leader_had_lost_its_power(s: Story) -> None:
+    """Near miss: node 2 did not know for long, but it had lost its power."""
+    _read_from_an_earlier_leader(s, 15, 30)

@@ -2,7 +2,7 @@
 
 from tests.support.histories.golden.base import F, P, golden
 from tests.support.histories.golden.power_losses import changed
-from tests.support.histories.story import ALL, S, Story
+from tests.support.histories.story import ALL, S, Story, v
 
 
 @golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
@@ -143,6 +143,55 @@ def deposed_leaders_write_together_after_an_unclean_election(s: Story) -> None:
 def only_one_of_the_deposed_leaders_did_not_know(s: Story) -> None:
     """Near miss: node 2 knew that it led, so it has nothing that node 1 accepts afterwards."""
     _two_who_do_not_know(s, 9.5)
+
+
+def _read_from_an_earlier_leader(s: Story, known_at_s: float, written_s: float) -> None:
+    """A consumer reads at 17.5 s what node 3, elected at 10 s, never got. Nodes 2 and 3 know all by
+    15 s; node 1, which led before node 2, has it and knows of neither until `known_at_s`."""
+    _two_who_do_not_know(s, 9.5)
+    s.history.pop()
+    s.send(ALL, 99, 20, written_s)
+    s.poll(ALL, 17.5, {20: v(ALL, 99)})
+    [known] = [r for r in s.cluster if r["kind"] == "view" and r["node"] == 1 and r["topic"] == ALL]
+    known["at_ns"] = round(known_at_s * S)
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (P, 1)},
+        cause="(epoch 2). Writes from offset 10 on")  # fmt: skip
+def read_from_an_earlier_leader_after_an_unclean_election(s: Story) -> None:
+    """It does not know of its successors, and answers readers."""
+    _read_from_an_earlier_leader(s, 30, 8.5)
+
+
+@golden("INVALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (F, 1)})
+def read_when_all_earlier_leaders_knew_of_the_unclean_election(s: Story) -> None:
+    """Near miss: nobody had it any more."""
+    _read_from_an_earlier_leader(s, 15, 8.5)
+
+
+@golden("INVALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (F, 1)})
+def read_when_the_earlier_leader_followed_its_successor(s: Story) -> None:
+    """Near miss: it knew of node 2, and not of node 3, so it answered no reader."""
+    _read_from_an_earlier_leader(s, 30, 8.5)
+    [known] = [r for r in s.cluster if r["kind"] == "view" and r["node"] == 1 and r["topic"] == ALL]
+    s.cluster.append(known | {"leader": 2, "leader_epoch": 1, "at_ns": 15 * S})
+
+
+@golden("INVALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (F, 1)})
+def read_when_the_earlier_leader_was_the_one_without_it(s: Story) -> None:
+    """Near miss: who did not know for long was node 3 itself."""
+    _read_from_an_earlier_leader(s, 30, 8.5)
+    for row in s.cluster:
+        if row["topic"] == ALL and row["kind"] == "view" and row["node"] == 1:
+            row["node"] = 3
+        elif row["topic"] == ALL and row["kind"] == "leader" and row["leader"] == 1:
+            row.update(leader=3, isr=[3, 2])
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 1), ("truncated-read", None): (F, 1)})
+def read_what_was_written_after_the_unclean_election(s: Story) -> None:
+    """Near miss: node 1 cannot have had it, because no other node followed it."""
+    _read_from_an_earlier_leader(s, 30, 16)
 
 
 def _allowed_until(s: Story, healed_s: float) -> None:

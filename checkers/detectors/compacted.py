@@ -142,8 +142,8 @@ def _written(frames: Frames) -> Column:
 
 def _tombstones_stay(frames: Frames) -> Frame:
     """Return topic, partition, stays_ns: how long tombstones stay at least, by the clocks of the
-    replicas, which faults may have set."""
-    shifts = clock_shifts_ns(frames.engine, frames.replica_ends, frames.cluster)
+    nodes that ever held the partition, which faults may have set."""
+    shifts = clock_shifts_ns(frames.engine, frames.holders, frames.cluster)
     rows = [
         {
             "topic": topic,

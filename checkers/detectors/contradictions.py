@@ -71,12 +71,9 @@ def contradicted_evidence(frames: Frames) -> Iterator[Frame]:
 
 
 def _with_changed_bytes(frames: Frames) -> frozenset[tuple[str, int]]:
-    """Return the partitions with a replica in whose log a fault changed bytes."""
+    """Return the partitions that had a replica in whose log a fault changed bytes."""
     changed = with_changed_bytes(frames.fault_rows)
-    if not changed:
-        return frozenset()
-    replicas = frames.replica_ends.where(changed.condition(frames.engine)).select(*TP).distinct()
-    return frozenset((row["topic"], row["partition"]) for row in frames.engine.rows(replicas))
+    return changed.partitions(frames.holders) if changed else frozenset()
 
 
 def _not_decided(frames: Frames) -> list[dict[str, Any]]:

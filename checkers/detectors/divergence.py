@@ -45,7 +45,8 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     The replicas of the metadata log (METADATA_TOPIC) are the nodes' copies; a copy may always lag.
 
     aspect bytes: a batch differs from the reference's batch at the same base offset; damaged: the
-    same, and a fault had flipped a bit in the log of one of the two; extra: a batch that the
+    same, and a fault had flipped a bit in the log of one of the two, or, if the leader epochs
+    differ, of another node that ever held the partition; extra: a batch that the
     reference does not have; missing: a batch that only the reference has; short: the log ends below
     the reference's high watermark and below the end that was known when the nodes were stopped.
     kind unequal-ends: the logs end at other different offsets.
@@ -72,6 +73,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
         for flipped, concerned in _flips(frames, copied):
             either = flipped.condition(frames.engine)
             either |= flipped.condition(frames.engine, "reference")
+            either |= _copied_with_epochs(frames, flipped)
             known = ~F.col("their_digest").isNull()
             aspect = F.when(known & concerned & either, F.lit("damaged")).otherwise(aspect)
         epochs = _epochs(frames, "leader_epoch", "their_epoch")
@@ -91,6 +93,16 @@ def _flips(frames: Frames, copied: Column) -> Iterator[tuple[ChangedLogs, Column
     ):
         if flipped:
             yield flipped, concerned
+
+
+def _copied_with_epochs(frames: Frames, flipped: ChangedLogs) -> Column:
+    """Whether the leader epochs of a partition's batches differ, and a node that ever held it had
+    changed bytes: no checksum covers the leader epoch of a batch, so others may have copied it."""
+    F = frames.engine.functions
+    held = {log: nodes for log, nodes in frames.holders.items() if log[0] != METADATA_TOPIC}
+    names = sorted(f"{topic}-{partition}" for topic, partition in flipped.partitions(held))
+    name = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
+    return (F.col("leader_epoch") != F.col("their_epoch")) & name.isin(*names)
 
 
 def _unlike(frames: Frames, pairs: Frame) -> Frame:

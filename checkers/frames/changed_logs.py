@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.engines.engine import Column, Engine
+from checkers.frames.holders import Holders
 from checkers.history.recorded_faults import LOGS, OTHER_BYTES, kind_of_file, read_fault
 
 
@@ -22,6 +23,14 @@ class ChangedLogs:
     def has(self, node: int, topic: str, partition: int) -> bool:
         """Whether the node's log of the partition is one of them."""
         return node in self.nodes or _log_of(node, topic, partition) in self.named
+
+    def partitions(self, holders: Holders) -> frozenset[tuple[str, int]]:
+        """Return the partitions of which a node that ever held them has one of these logs."""
+        return frozenset(
+            partition
+            for partition, nodes in holders.items()
+            if any(self.has(node, *partition) for node in nodes)
+        )
 
     def condition(self, engine: Engine, node: str = "node") -> Column:
         """The same as a column of a frame with topic, partition and `node`."""

@@ -21,6 +21,7 @@ from checkers.frames.disputes import disputed
 from checkers.frames.ended import Transactions
 from checkers.frames.epoch_answers import Contradiction, read_contradictions
 from checkers.frames.epoch_bumps import EpochBumps
+from checkers.frames.holders import Holders, holders
 from checkers.frames.lost_state import StateLosses
 from checkers.frames.read_ends import read_ends
 from checkers.frames.repeats import split
@@ -377,8 +378,13 @@ class Frames:
         return log_starts.log_starts(
             self.engine, first_offsets=self.first_offsets, ends=self.read_ends,
             sends=self.send_outcomes, replicas=self.replicas, replica_ends=self.replica_ends,
-            cluster=self.cluster,
+            cluster=self.cluster, holders=self.holders,
         )  # fmt: skip
+
+    @cached_property
+    def holders(self) -> Holders:
+        """The nodes that ever held a replica of each partition: see `holders.holders`."""
+        return holders(self.engine, self.cluster, self.replica_ends)
 
     @cached_property
     def complete(self) -> Frame:

@@ -1,10 +1,12 @@
 """Where the final logs start, and what is known of the records before."""
 
+from collections import defaultdict
 from math import ceil
 from typing import Final
 
 from checkers.causes.retention import LogStart
 from checkers.engines.engine import Engine, Frame, left_join
+from checkers.frames.holders import Holders
 from checkers.history.history import TP
 
 PREFIX: Final = "prefix"
@@ -46,9 +48,10 @@ def log_starts(
     replicas: Frame,
     replica_ends: Frame,
     cluster: Frame,
+    holders: Holders,
 ) -> dict[tuple[str, int], LogStart]:
     """Return the start of every log that was read at the end and does not start at 0. sends: with
-    first_offset and final_offset."""
+    first_offset and final_offset. holders: see the module of that name."""
     F = engine.functions
     cut = first_offsets.where(F.col("log_start") > F.lit(0)).select(*TP, "log_start")
     cut = engine.materialize(cut)
@@ -63,7 +66,7 @@ def log_starts(
     ):
         found = left_join(engine.materialize(found), engine.materialize(known), on=TP)
     record_bytes = _record_bytes(engine, replicas)
-    shifts = clock_shifts_ns(engine, replica_ends, cluster)
+    shifts = clock_shifts_ns(engine, holders, cluster)
     return {
         (row["topic"], row["partition"]): LogStart(
             offset=row["log_start"],
@@ -155,19 +158,16 @@ def clock_span_ns(engine: Engine, cluster: Frame) -> int:
     return round((max(0, row["most"] or 0) - min(0, row["least"] or 0)) * MS)
 
 
-def clock_shifts_ns(
-    engine: Engine, replica_ends: Frame, cluster: Frame
-) -> dict[tuple[str, int], int]:
-    """Return how far apart faults set the clocks of each partition's replicas, in ns."""
+def clock_shifts_ns(engine: Engine, holders: Holders, cluster: Frame) -> dict[tuple[str, int], int]:
+    """Return how far apart faults set the clocks of the nodes that held each partition, in ns."""
     F = engine.functions
     rows = cluster.where((F.col("kind") == F.lit("clock")) & F.col("ahead_ms").isNotNull())
-    ahead = rows.groupBy("node").agg(
-        F.min("ahead_ms").alias("least"), F.max("ahead_ms").alias("most")
-    )
-    places = replica_ends.select("node", *TP).distinct()
-    found = places.join(ahead, on="node", how="inner").groupBy(*TP)
-    spans = found.agg(F.min("least").alias("least"), F.max("most").alias("most"))
-    return {
-        (row["topic"], row["partition"]): round((max(0, row["most"]) - min(0, row["least"])) * MS)
-        for row in engine.rows(spans)
-    }
+    ahead: dict[int, list[float]] = defaultdict(lambda: [0.0])
+    for row in engine.rows(rows.select("node", "ahead_ms").distinct()):
+        ahead[row["node"]].append(row["ahead_ms"])
+    found = {}
+    for partition, nodes in holders.items():
+        moved = [ms for node in nodes & ahead.keys() for ms in ahead[node]]
+        if moved:
+            found[partition] = round((max(moved) - min(moved)) * MS)
+    return found

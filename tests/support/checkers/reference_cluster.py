@@ -150,7 +150,9 @@ def _contradicted(
             and not (epoch in begins and begins[epoch] <= offset < over.get(epoch, 1 << 62))
         }
         for _ in wrong:
-            on_it = changed & {r["node"] for r in ends}
+            held = [{r["leader"], *r["isr"], *(r.get("replicas") or ())} for r in cluster
+                    if r["kind"] == "leader" and r.get("isr") is not None]  # fmt: skip
+            on_it = changed & {r["node"] for r in ends}.union(*held)
             yield "contradicted-evidence", "changed-bytes" if on_it else source
     reaches = [*begins.values(), *(r["end_offset"] for r in told if r.get("end_offset"))]
     if known and max(reaches) > known[0]["end_offset"]:

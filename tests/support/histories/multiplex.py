@@ -105,8 +105,9 @@ def _moved(row: Row, number: int, nodes: int) -> Row:
     for name in ("node", "leader"):
         if moved.get(name) is not None:
             moved[name] += nodes if moved[name] >= 0 else 0
-    if moved.get("isr") is not None:
-        moved["isr"] = [node + nodes for node in moved["isr"]]
+    for name in ("isr", "replicas"):
+        if moved.get(name) is not None:
+            moved[name] = [node + nodes for node in moved[name]]
     if moved.get("topic") is not None:
         moved["topic"] = prefix(number) + moved["topic"]
     if "client" in moved:

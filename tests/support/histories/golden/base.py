@@ -66,3 +66,11 @@ def golden(
         return bend
 
     return register
+
+
+def moved_away(s: Story, topic: str, node: int) -> None:
+    """The node held a replica of the partition for some seconds, and was never in sync."""
+    s.leader(topic, 20, 2, 1, [1, 2, 3])
+    s.cluster[-1]["replicas"] = [1, 2, 3, node]
+    s.leader(topic, 30, 2, 1, [1, 2, 3])
+    s.cluster[-1]["replicas"] = [1, 2, 3]

@@ -3,7 +3,7 @@
 The topic's producer writes four keys in turn; the last record of key k is at offset 15 + (k or 4).
 """
 
-from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.base import F, P, U, golden, moved_away
 from tests.support.histories.story import ALL, ONE, Row, S, Story, v
 
 KEYS = 4
@@ -196,6 +196,16 @@ def tombstone_is_removed_by_a_fast_clock(s: Story) -> None:
     delete_key_1(s)
     clean(s, below=20)
     s.cluster.append({"at_ns": 20 * S, "kind": "clock", "node": 2, "ahead_ms": 172_800_000.0})
+
+
+@golden("VALID")
+def tombstone_is_removed_by_the_fast_clock_of_a_node_that_moved_away(s: Story) -> None:
+    """Others copied the time at which the tombstone goes."""
+    compact(s)
+    delete_key_1(s)
+    clean(s, below=20)
+    s.cluster.append({"at_ns": 20 * S, "kind": "clock", "node": 4, "ahead_ms": 172_800_000.0})
+    moved_away(s, ALL, 4)
 
 
 @golden("VALID", {("lost-key", "stale"): (P, 1)}, cause="replaced node 1 as leader at 10.000 s")

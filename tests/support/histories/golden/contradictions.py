@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.base import F, P, U, golden, moved_away
 from tests.support.histories.golden.leadership import END, START, decided
 from tests.support.histories.golden.state_losses import log_file, metadata_logs, taken
 from tests.support.histories.story import ALL, ONE, Row, S, Story, v
@@ -200,6 +200,22 @@ def bytes_in_the_files_were_changed(s: Story) -> None:
     """No checksum covers the leader epoch in a batch; node 2 may have copied what node 3 read."""
     epoch_is_answered_to_begin_after_its_first_record(s)
     taken(s, 3, fault="disk.bit-flip", details={"file": "log"})
+
+
+@golden("VALID", {("contradicted-evidence", "changed-bytes"): (P, 1)})
+def bytes_in_the_files_of_a_node_that_moved_away_were_changed(s: Story) -> None:
+    """Others may have copied them before."""
+    epoch_is_answered_to_begin_after_its_first_record(s)
+    taken(s, 4, fault="disk.bit-flip", details={"file": "log"})
+    moved_away(s, ALL, 4)
+
+
+@golden("INVALID", {FILES: (F, 1)})
+def bytes_in_the_files_of_another_node_were_changed(s: Story) -> None:
+    """Near miss: it never had a replica of the partition."""
+    epoch_is_answered_to_begin_after_its_first_record(s)
+    taken(s, 4, fault="disk.bit-flip", details={"file": "log"})
+    moved_away(s, ONE, 4)
 
 
 @golden("INVALID", {FILES: (F, 1)})

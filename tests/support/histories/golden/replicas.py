@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from tests.support.histories.golden.base import INFO, F, P, golden
+from tests.support.histories.golden.base import INFO, F, P, golden, moved_away
 from tests.support.histories.golden.state_losses import log_file, taken
 from tests.support.histories.story import (
     ALL,
@@ -64,6 +64,38 @@ def replicas_differ_and_a_bit_flipped_in_another_log(s: Story) -> None:
 def replicas_differ_and_bits_flipped_elsewhere(s: Story) -> None:
     """Near miss: the damage was in another kind of file."""
     _flipped(s, s.replicas[-1]["node"], file="checkpoint")
+
+
+def _copied_from(s: Story, node: int, topic: str, epoch: int) -> None:
+    """Node 3's last batch is of this leader epoch. A bit had flipped on another node, which held a
+    replica of a topic."""
+    moved_away(s, topic, node)
+    _flipped(s, node)
+    s.replicas[-1]["leader_epoch"] = epoch
+
+
+@golden("VALID", {("divergent-replicas", "damaged"): (P, 1)})
+def replicas_differ_by_an_epoch_that_was_copied(s: Story) -> None:
+    """No checksum covers the leader epoch, and the node has moved away."""
+    _copied_from(s, 4, ALL, 0)
+
+
+@golden("VALID", {("divergent-replicas", "damaged"): (P, 1)})
+def replicas_differ_by_an_epoch_that_was_copied_from_a_third(s: Story) -> None:
+    """The node still has a replica: neither the reference nor the one that differs."""
+    _copied_from(s, 2, ALL, 0)
+
+
+@golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
+def replicas_differ_by_bytes_that_nobody_copies(s: Story) -> None:
+    """Near miss: the checksum covers what differs."""
+    _copied_from(s, 4, ALL, 1)
+
+
+@golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
+def replicas_differ_by_an_epoch_and_a_bit_flipped_on_another_node(s: Story) -> None:
+    """Near miss: it never had a replica of the partition."""
+    _copied_from(s, 4, ONE, 0)
 
 
 @golden("INVALID", {("divergent-replicas", "missing"): (F, 1)})

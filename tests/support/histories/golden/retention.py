@@ -1,6 +1,6 @@
 """Records below the start of a log: permitted where retention was due, and forbidden before."""
 
-from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.base import F, P, U, golden, moved_away
 from tests.support.histories.story import ALL, ONE, READER, S, Story, v
 
 GONE = 5
@@ -120,11 +120,11 @@ def retention_by_age_removes_too_early(s: Story) -> None:
     configs(s, ALL, retention_ms=59_000)
 
 
-def clock_ahead(s: Story, ms: float) -> None:
-    """The clock of node 2 was ahead for some seconds."""
+def clock_ahead(s: Story, ms: float, node: int = 2) -> None:
+    """The clock of a node was ahead for some seconds."""
     for at_s, ahead_ms in ((20, ms), (25, 0.0)):
         s.cluster.append(
-            {"at_ns": at_s * S, "kind": "clock", "node": 2, "ahead_ms": ahead_ms, "source": "x"}
+            {"at_ns": at_s * S, "kind": "clock", "node": node, "ahead_ms": ahead_ms, "source": "x"}
         )
 
 
@@ -134,6 +134,24 @@ def retention_by_age_with_a_shifted_clock(s: Story) -> None:
     remove_first(s, ALL)
     configs(s, ALL, retention_ms=600_000)
     clock_ahead(s, 3_600_000.0)
+
+
+@golden("VALID", BOTH, cause="faults shifted clocks by 3600.000 s")
+def retention_by_age_with_the_clock_of_a_node_that_moved_away(s: Story) -> None:
+    """It held a replica when its clock was ahead, and holds none in the end."""
+    remove_first(s, ALL)
+    configs(s, ALL, retention_ms=600_000)
+    clock_ahead(s, 3_600_000.0, node=4)
+    moved_away(s, ALL, 4)
+
+
+@golden("INVALID", FORBIDDEN)
+def retention_by_age_with_the_clock_of_another_node(s: Story) -> None:
+    """Near miss: node 4 held a replica of another partition."""
+    remove_first(s, ALL)
+    configs(s, ALL, retention_ms=600_000)
+    clock_ahead(s, 3_600_000.0, node=4)
+    moved_away(s, ONE, 4)
 
 
 @golden("VALID", {("lost-write", "prefix"): (P, 20), ("truncated-read", "prefix"): (P, 20)})

@@ -10,7 +10,7 @@ from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
-from checkers.frames.send_outcomes import SEND
+from checkers.frames.send_outcomes import SEND, at_several_offsets
 from checkers.frames.unknown_producers import remembered_ns
 from checkers.history.history import TP
 
@@ -24,10 +24,54 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     lasted for as long as brokers remember a producer. Otherwise aspect transaction: of a send in a
     transaction; answered-at-once: of a send that its client did not repeat.
     """
-    if frames.repeated_values is None:
+    repeated = _repeated(frames)
+    if repeated is None:
         return
-    found = left_join(frames.repeated_values, frames.sends.drop("offset"), on=[*TP, "value"])
+    found = left_join(repeated, frames.sends.drop("offset"), on=[*TP, "value"])
     yield as_duplicates(frames, found)
+
+
+def _repeated(frames: Frames) -> Frame | None:
+    """Return the `repeated_values`. In a partition that was not read to its end, a polled copy that
+    a cause may have taken with permission does not count: its value may have been sent again since.
+    None without any."""
+    F, engine = frames.engine.functions, frames.engine
+    repeated, gone = frames.repeated_values, frames.not_in_final_log
+    if repeated is None or gone is None:
+        return repeated
+    value = [*TP, "value"]
+    gone = gone.join(frames.complete.select(*TP), on=TP, how="left_anti")
+    gone = frames.none_if_empty(gone.join(repeated.select(*value), on=value, how="left_semi"))
+    if gone is None:
+        return repeated
+    read = engine.materialize(frames.with_causes(read_as_committed(frames, gone)))
+    taken = F.col("cause_id").isin(*_permitted(frames, read))
+    columns = [*value, "offset"]
+    left = read.where(~F.coalesce(taken, F.lit(False))).select(*columns)
+    kept = frames.final_log.join(repeated.select(*value), on=value, how="left_semi")
+    records = engine.materialize(
+        kept.select(*columns, F.lit(1).alias("in_final_log")).unionByName(
+            left.select(*columns, F.lit(0).alias("in_final_log"))
+        )
+    )
+    return frames.none_if_empty(at_several_offsets(engine, records, frames.complete))
+
+
+def _permitted(frames: Frames, found: Frame) -> list[int]:
+    """Return the `cause_id`s in `found` of causes that may have taken committed records with
+    permission; -1 besides."""
+    F = frames.engine.functions
+    named = found.where(F.col("cause_id").isNotNull()).select("cause_id").distinct()
+    numbers = sorted(row["cause_id"] for row in frames.engine.rows(named))
+    judged = [(number, frames.explanations[number].judged) for number in numbers]
+    return [
+        -1,
+        *(
+            number
+            for number, cause in judged
+            if cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
+        ),
+    ]
 
 
 def as_duplicates(frames: Frames, found: Frame) -> Frame:
@@ -119,8 +163,26 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             reported = misplaced.select(*TP, "offset")
             claimed = claimed.join(reported, on=[*TP, "offset"], how="left_anti")
         kind = F.lit("inconsistent-offset")
-        found = frames.with_causes(frames.engine.materialize(claimed))
+        found = _by_either(frames, frames.with_causes(frames.engine.materialize(claimed)))
         yield evidence(frames.engine, found, kind=kind, aspect=acknowledged)
+
+
+def _by_either(frames: Frames, claimed: Frame) -> Frame:
+    """Fill `cause_id` of rows of `_claimed_twice` with a cause that may have taken what was polled
+    at the offset with permission, if there is one: the acknowledged value may have come later."""
+    F, engine = frames.engine.functions, frames.engine
+    claimed = engine.materialize(claimed)
+    others = claimed.select(*TP, "offset", F.col("other_value").alias("value"))
+    place = [*TP, "offset", "value"]
+    polled = frames.none_if_empty(frames.reads.join(others, on=place, how="left_semi"))
+    if polled is None:
+        return claimed
+    read = engine.materialize(frames.with_causes(read_as_committed(frames, polled)))
+    taken = read.where(F.col("cause_id").isin(*_permitted(frames, read)))
+    taken = taken.groupBy(*TP, "offset").agg(F.min("cause_id").alias("taken_by"))
+    found = left_join(claimed, engine.materialize(taken), on=[*TP, "offset"])
+    cause = F.coalesce("taken_by", "cause_id").alias("cause_id")
+    return found.select(*SEND, "other_value", cause)
 
 
 def _claimed_twice(frames: Frames) -> Frame | None:

@@ -177,7 +177,7 @@ def _read_from_an_earlier_leader(s: Story, *known_at_s: float) -> None:
     s.poll(ALL, 17.5, {20: v(ALL, 99)})
 
 
-@golden("VALID", UNFLUSHED, cause="Nodes 2, 3 lost power by 9.600 s")
+@golden("VALID", UNFLUSHED, cause="lost power by 9.600 s")
 def read_from_an_earlier_leader_after_a_power_loss(s: Story) -> None:
     """It kept its power, and answers readers."""
     _read_from_an_earlier_leader(s, 30, 15)

@@ -13,7 +13,7 @@ from tests.support.histories.golden.state_losses import (
     twice_across_epochs,
     wiped,
 )
-from tests.support.histories.story import ALL, PRODUCER, S, Story, v
+from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story, v
 
 UNREAD = "the final leader epochs were not read: they were not recorded"
 UNLED = "the leaders are not recorded"
@@ -213,3 +213,65 @@ def replica_differs_that_must_not(s: Story) -> None:
     s.cluster = [
         r for r in s.cluster if (r["topic"], r["kind"], r["at_ns"]) != (ALL, "leader", 16 * S)
     ]
+
+
+def _stops_before_the_end(s: Story, sent_s: float, *without_power: int) -> None:
+    """Another client was given a value at offset 10; nodes lost power at 9.6 s. Its producer, which
+    had got no answer, sent it again to offset 12. The final read stops at a damaged batch."""
+    wiped(s)
+    s.history.pop()
+    taken(s, *without_power)
+    [replaced] = [row for row in s.rows("send", ALL) if row["offset"] == 12]
+    s.history.remove(replaced)
+    s.forget(topic=ALL, values={replaced["value"]})
+    s.send(ALL, 98, 12, sent_s, client=PRODUCER[ONE], complete_ns=13 * S)
+    s.row("start", OTHER, 0)
+    s.poll(ALL, sent_s + 0.1, {10: v(ALL, 98)}, client=OTHER)
+    s.poll(ALL, 30, {11: v(ALL, 12)}, client=OTHER)
+    s.row("end", OTHER, 61)
+    s.read_in_the_end(ALL, 12, v(ALL, 98))
+    _stops(s)
+
+
+def _stops(s: Story) -> None:
+    beyond = [row for at, row in s.final(ALL).items() if at >= 18]
+    s.history = [row for row in s.history if row not in beyond]
+    s.rows("final-read-end", ALL)[0].update(type="info", error="CORRUPT_MESSAGE", offset=18)
+
+
+READ = ("inconsistent-offset", "read")
+TWICE = {("duplicate", None): (F, 1), READ: (F, 1), MOVED: (F, 1), ("unseen", None): (U, 2)}
+
+
+@golden("UNKNOWN", {READ: (P, 1), MOVED: (P, 1), ("unseen", None): (U, 2)},
+        cause="lost power by 9.600 s")  # fmt: skip
+def what_was_read_is_written_again_and_the_final_read_stops(s: Story) -> None:
+    """No duplicate: power took the first copy. Nor may its offset not be used again."""
+    _stops_before_the_end(s, 9.2, 1, 2)
+
+
+@golden("INVALID", TWICE)
+def what_was_read_is_there_twice_and_the_final_read_stops(s: Story) -> None:
+    """Near miss: one power loss is too few, so nothing took the first copy."""
+    _stops_before_the_end(s, 9.2, 1)
+
+
+@golden("INVALID", TWICE)
+def what_was_read_after_the_loss_is_there_twice_and_the_final_read_stops(s: Story) -> None:
+    """Near miss: it was sent when the power was gone already."""
+    _stops_before_the_end(s, 9.7, 1, 2)
+
+
+@golden("UNKNOWN", {MOVED: (P, 1), BACK: (P, 1), ("unseen", None): (U, 3)},
+        cause="lost power by 9.600 s")  # fmt: skip
+def acknowledged_value_is_lost_and_the_next_one_is_read_before_the_final_read_stops(
+    s: Story,
+) -> None:
+    """The next one was read soon after a clean election, which took neither."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.row("start", OTHER, 0)
+    s.poll(ALL, 12, {10: v(ALL, 11)}, client=OTHER)
+    s.poll(ALL, 30, {11: v(ALL, 12)}, client=OTHER)
+    s.row("end", OTHER, 61)
+    _stops(s)

@@ -41,9 +41,9 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     before_offset: where in the final log the nearest records are that the same client sent before
     and after. Writes in transactions also have marker_until: the greatest offset at which the
     marker may have been, if the producer's next transaction was written behind it; and next_ns:
-    when that next transaction's writes were over.
-    Rows about a record that stayed while the marker behind it was lost have kept_offset:
-    where the record is, so the loss began above; and seen_ns: when the loss was seen.
+    when that next transaction's writes were over. Rows about a record that stayed while the marker
+    behind it was lost have kept_offset: where the record is, so the loss began above; and seen_ns:
+    when the loss was seen.
 
     Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
     offset, or after which nothing of the old leader's terms is left. The old leader must be able to

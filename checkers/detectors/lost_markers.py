@@ -8,7 +8,7 @@ marker of the producer ends it: with the producer's next transaction it is commi
 import pyarrow as pa
 
 from checkers.causes.leadership_terms import LAST_EPOCH
-from checkers.causes.matching import MARKER, NUMBERS
+from checkers.causes.matching import NUMBERS
 from checkers.causes.state_loss import VIEW_SLACK_NS
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.frames import Frames
@@ -35,7 +35,7 @@ def with_lost_markers(frames: Frames, sends: Frame) -> Frame:
 
     The cause came after the send, and before anybody read the record. It took what was above the
     record. The first record of the producer's next transaction came later, so it is not below the
-    cut; it may have the offset that the marker had.
+    cut.
     """
     F, engine = frames.engine.functions, frames.engine
     inside = frames.none_if_empty(sends.where(F.col("txn").isNotNull()))
@@ -55,7 +55,6 @@ def with_lost_markers(frames: Frames, sends: Frame) -> Frame:
         F.lit(None).cast("int").alias("node"),
     )  # fmt: skip
     stayed = with_marker_bounds(engine, frames.send_outcomes, engine.materialize(stayed))
-    stayed = stayed.withColumn(MARKER, F.col(MARKER) + F.lit(1))
     caused = engine.materialize(frames.with_causes(engine.materialize(stayed)))
     return left_join(
         engine.materialize(sends), caused.select("op", *TP, "cause_id"), on=["op", *TP]

@@ -76,7 +76,10 @@ LEFT_BEHIND = {
 }
 """By golden history, what else has no form."""
 
-ACCUSED_BY_JEPSEN = {"consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"}}
+ACCUSED_BY_JEPSEN = {
+    "consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"},
+    "group_did_not_copy_a_record_of_a_transaction_of_unknown_end": {"int-poll-skip"},
+}
 """What its rules forbid and ours do not: they do not know that a transaction may have been aborted
 when a consumer passed over it, and committed after its log had lost the marker."""
 

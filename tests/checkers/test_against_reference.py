@@ -240,6 +240,7 @@ BEYOND = {
     "retention_by_age_leaves_nothing",
     "retention_overtakes_the_final_read",
     "what_was_read_is_written_again_and_the_final_read_stops",
+    "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "record_was_copied_again_after_its_input_lost_power",
     "record_was_sent_again_in_another_transaction",
     "copies_of_unknown_outcome_went_with_power",

@@ -65,12 +65,17 @@ READ_WHILE_OPEN = [
     "open_transaction_of_unknown_end_was_read_at_read_committed",
     "open_transaction_was_read_at_read_committed",
 ]
+SENT_AGAIN = [
+    "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
+    "what_was_read_is_written_again_and_the_final_read_stops",
+]
 LEFT_BEHIND = {
     **dict.fromkeys(KEYED, "writes of keys, and what a compacted topic kept of them"),
     "record_of_another_run": "a record without a value of the run",
     "record_whose_checksum_is_wrong": "a record without a value of the run",
     "record_of_a_client_that_was_cut": "that a client's record was cut",
     **dict.fromkeys(READ_WHILE_OPEN, "when a client asked to end its transaction"),
+    **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
 }

@@ -78,6 +78,8 @@ LEFT_BEHIND = {
     **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
+    "copies_of_unknown_outcome_went_with_power": "what a partition may have lost",
+    "transaction_of_copies_was_forgotten": "what a coordinator may have forgotten",
 }
 """By golden history, what else has no form."""
 

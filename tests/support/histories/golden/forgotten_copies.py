@@ -37,6 +37,8 @@ def _copied_in_an_aborted_transaction(s: Story, outcome: str = "fail") -> None:
     s.row("assigned", FIRST, 6, offset=0, generation=1, **HERE)
     _get(s, FIRST, 9, range(2))
     _copy(s, 20, range(2), 9.1, type=outcome, txn=1, transactional_id=ID)
+    end = "abort-transaction" if outcome == "fail" else "commit-transaction"
+    s.row(end, PRODUCER[ALL], 9.3, txn=1, transactional_id=ID)
     s.row("lost", FIRST, 9.8, **HERE)
     s.row("assigned", SECOND, 20, offset=0, generation=2, **HERE)
     _get(s, SECOND, 21, range(2))
@@ -51,13 +53,16 @@ def _copied_in_an_aborted_transaction(s: Story, outcome: str = "fail") -> None:
 AGAIN = {("delivered-again", "rebalanced"): (INFO, 2)}
 
 
-@golden("VALID", {("aborted-read", "transaction"): (P, 2), **AGAIN}, cause="__transaction_state-0")
+@golden("VALID", {("aborted-read", "transaction"): (P, 2), ("false-abort", None): (P, 1), **AGAIN},
+        cause="__transaction_state-0")  # fmt: skip
 def copies_of_a_forgotten_transaction_came_back(s: Story) -> None:
     """Its coordinator lost it before it had written a marker."""
     _copied_in_an_aborted_transaction(s)
 
 
-@golden("INVALID", {("aborted-read", "transaction"): (F, 2), **AGAIN})
+@golden(
+    "INVALID", {("aborted-read", "transaction"): (F, 2), ("false-abort", None): (F, 1), **AGAIN}
+)
 def copies_of_an_aborted_transaction_came_back(s: Story) -> None:
     """Near miss: its coordinator lost nothing, so the aborted read is held against it."""
     _copied_in_an_aborted_transaction(s)

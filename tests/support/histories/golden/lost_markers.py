@@ -37,9 +37,10 @@ def _come_back(s: Story, *nodes: int, aborted: set[int], next_: int = 11) -> Non
     """A transaction is aborted, and the next one of the producer commits its records, too. Nobody
     had got them before that."""
     _cut(s, *nodes)
-    (committed,) = [row for row in s.rows("send", ALL) if row["value"] == v(ALL, next_)]
-    _transaction(s, 1, aborted, "abort-transaction", max(aborted) / 2 + 0.01)
-    _transaction(s, 2, {next_}, "commit-transaction", committed["invoke_ns"] / S + 0.01)
+    sent_s = {row["value"]: row["invoke_ns"] / S for row in s.rows("send", ALL)}
+    ended_s = sent_s[v(ALL, max(aborted))] + 0.01
+    _transaction(s, 1, aborted, "abort-transaction", ended_s)
+    _transaction(s, 2, {next_}, "commit-transaction", sent_s[v(ALL, next_)] + 0.01)
     values = {v(ALL, each) for each in aborted}
     s.history = [r for r in s.history if r["f"] != "poll" or r.get("value") not in values]
 

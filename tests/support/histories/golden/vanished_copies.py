@@ -20,7 +20,7 @@ def _copy(s: Story, at_s: float) -> None:
     where = {"topic": ONE, "partition": 0, "offset": 3, "group": GROUP}
     records = {offset: v(ONE, offset + 1) for offset in range(3)}
     s.poll(ONE, at_s, records, group=GROUP, client=31)
-    ended = {"txn": 9, "transactional_id": "copy-0", "type": "info"}
+    ended = {"txn": 1, "transactional_id": "copy-0", "type": "info"}
     for sequence, offset in enumerate(records, 50):
         sent = s.send(ALL, sequence, None, at_s + 0.01, group=GROUP, **ended)
         sent["copies"] = records[offset]

@@ -20,6 +20,7 @@ from tests.support.checkers.generated import generate
 from tests.support.checkers.small_spark import BriefSparkEngine
 from tests.support.histories.golden import ALL_GOLDEN, Golden
 from tests.support.histories.multiplex import alike, mixable, multiplex, prefix
+from tests.support.histories.story import healthy
 from tests.support.tiers import a_third_fast, at_turn, in_turn, nightly, share
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
@@ -110,6 +111,16 @@ def test_golden_histories_in_one_run() -> None:
         mine = [a for a in verdict.anomalies if (a.topic or "").startswith(prefix(number))]
         assert summary(mine) == golden.expect, name
         assert golden.cause in "; ".join(a.cause or "" for a in mine), name
+
+
+def test_first_history_of_a_run_keeps_its_own_faults() -> None:
+    """They would be those of the healthy run otherwise."""
+    name = next(n for n in SHARED if ALL_GOLDEN[n].story().faults != healthy().faults)
+    story = multiplex([ALL_GOLDEN[name].story()])
+    assert len(story.faults) > len(healthy().faults)
+    verdict = check(story.sources(), story.plan)
+    mine = [each for each in verdict.anomalies if (each.topic or "").startswith(prefix(0))]
+    assert summary(mine) == ALL_GOLDEN[name].expect
 
 
 @pytest.mark.parametrize(

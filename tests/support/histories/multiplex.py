@@ -19,7 +19,7 @@ from tests.support.histories.story import Row, Story, healthy
 CLIENTS_EACH = 1000
 OPS_EACH = 1_000_000
 NODES_EACH = 100
-FAULTS_EACH = 100
+"""The nodes, and the faults, of a story that has its own."""
 USUAL = healthy()
 
 
@@ -62,7 +62,7 @@ def multiplex(stories: list[Story]) -> Story:
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
         shares = story.faults == USUAL.faults and all(row.get("topic") for row in story.cluster)
-        nodes = 0 if shares else number * NODES_EACH
+        nodes = 0 if shares else (number + 1) * NODES_EACH
         if nodes:
             made.faults += [_struck(row, number, nodes) for row in story.faults]
         made.history += [_moved(row, number, nodes) for row in story.history]
@@ -83,8 +83,7 @@ def _struck(row: Row, number: int, nodes: int) -> Row:
     for name in ("cuts", "links"):
         if name in targets:
             aimed[name] = [[_machine(end, nodes) for end in pair] for pair in targets[name]]
-    fault_id = row["fault_id"] + number * FAULTS_EACH
-    found = row | {"fault_id": fault_id, "targets": json.dumps(aimed)}
+    found = row | {"fault_id": row["fault_id"] + nodes, "targets": json.dumps(aimed)}
     if row.get("damaged"):
         found["damaged"] = json.dumps(
             {

@@ -73,8 +73,9 @@ class Subscribed:
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition that the member owns."""
         self.over = False
-        """Whether this member must not go on: a commit got no answer and may arrive later, or a
-        broker does not have its position."""
+        """Whether this member must not go on: a commit got no answer and may arrive later, a broker
+        does not have its position, or the committed offsets that it has to go back to are not
+        known."""
         self._reads = reads
         self._membership = membership
         self._before_revocation = before_revocation

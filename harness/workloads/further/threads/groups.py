@@ -73,10 +73,14 @@ class _Reader:
                 self._due_s = time.monotonic() + COMMIT_S
                 self._commit(subscribed.positions)
             return
-        if taken:
-            offsets = positions_behind(taken)
-            results = subscribed.commit(offsets)
-            subscribed.record([t for t in taken if results[t.place] is Outcome.OK])
+        if not taken:
+            return
+        results = subscribed.commit(positions_behind(taken))
+        got = [each for each in taken if results[each.place] is Outcome.OK]
+        subscribed.record(got)
+        if len(got) < len(taken) and not subscribed.over:
+            # Its positions are behind records that nobody got, and the next commit would pass them.
+            subscribed.over = not subscribed.go_back()
 
     def before_revocation(self, partitions: Collection[TopicPartition]) -> None:
         """Commit the positions of partitions that the member gives up."""

@@ -26,6 +26,9 @@ ACKNOWLEDGED: Final = (
 )  # fmt: skip
 """What is kept of a write: a column of a matrix for each."""
 
+BEFORE: Final = -1
+"""The place of what an earlier piece had."""
+
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)
@@ -68,26 +71,29 @@ class PartitionLog:
         new = reads.offset > high[:-1]
         offsets = np.concatenate((self.offsets, reads.offset[new]))
         values = np.concatenate((self.values, reads.value[new]))
-        known, value = _recorded(offsets, values, reads.offset)
+        at = np.concatenate((np.full(len(self.offsets), BEFORE), reads.at[new]))
+        records = _Records(offsets, values, at)
+        known, value, _ = records.at_offsets(reads.offset)
         again = known & ~new
-        lost = self._acknowledged(_Appeared.of(reads, high, new), offsets, values, sends, sent)
+        lost = self._acknowledged(_Appeared.of(reads, high, new), records, sends, sent)
         self.offsets, self.values = offsets[-self.limit :], values[-self.limit :]
         self.high = int(high[-1])
         other = again & (value != reads.value)
         return Looked(new=new, other=other, unexplained=~again, lost=lost)
 
     def _acknowledged(
-        self, appeared: "_Appeared", offsets: Ints, values: Ints, sends: Piece, sent: Ints
+        self, appeared: "_Appeared", records: "_Records", sends: Piece, sent: Ints
     ) -> Ints:
-        """Keep the writes that are not decided yet, and return those that are lost: at their offset
-        another record was read, or a reader was given nothing on its way up."""
+        """Keep the writes that are not decided yet, and return those that are lost: after they were
+        acknowledged another record was read at their offset, for the first time, or a reader was
+        given nothing on its way up. What was read before may be gone."""
         writes = np.concatenate((self.acked, _matrix(sends, sent)))
         if not len(writes):
             return writes
-        at = np.concatenate((np.full(len(self.acked), -1), sent))
+        at = np.concatenate((np.full(len(self.acked), BEFORE), sent))
         offset = writes[:, 0]
-        read, value = _recorded(offsets, values, offset)
-        lost = read & (value != writes[:, 1])
+        read, value, first_at = records.at_offsets(offset)
+        lost = read & (value != writes[:, 1]) & (at < first_at)
         later = offset > self.high
         passing = np.searchsorted(appeared.offset, offset)
         waiting = later & (passing == len(appeared.offset))
@@ -127,12 +133,22 @@ class Looked:
     lost: Ints
 
 
-def _recorded(offsets: Ints, values: Ints, wanted: Ints) -> tuple[Flags, Ints]:
-    """Whether offsets are among those of records, and the values there."""
-    if not len(offsets):
-        return np.zeros(len(wanted), np.bool_), wanted
-    known, place = found_in(offsets, wanted)
-    return known, values[np.minimum(place, len(offsets) - 1)]
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Records that were read, in the order of their offsets. at: the place in the piece where they
+    were read first, or BEFORE it."""
+
+    offset: Ints
+    value: Ints
+    at: Ints
+
+    def at_offsets(self, wanted: Ints) -> tuple[Flags, Ints, Ints]:
+        """Whether records have these offsets; their values, and where they were read first."""
+        if not len(self.offset):
+            return np.zeros(len(wanted), np.bool_), wanted, wanted
+        known, place = found_in(self.offset, wanted)
+        place = np.minimum(place, len(self.offset) - 1)
+        return known, self.value[place], self.at[place]
 
 
 def _matrix(piece: Piece, at: Ints) -> Ints:

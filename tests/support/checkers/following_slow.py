@@ -54,7 +54,7 @@ class _Slow:
             if row["value"] is not None:
                 yield from self._sent(row)
             if ok and row["offset"] is not None and row["acks"] != 0:
-                yield from self._acknowledged(row, place)
+                self._acknowledged(row, place)
         elif ok:
             if f == "poll" and row["offset"] is not None:
                 yield from self._polled(row, place)
@@ -100,11 +100,10 @@ class _Slow:
             for r in inits
         )
 
-    def _acknowledged(self, row: Row, place: Place) -> Iterator[Suspect]:
+    def _acknowledged(self, row: Row, place: Place) -> None:
+        """What was read before may be gone: a write there is not judged."""
         if row["offset"] > max(self.read[place], default=-1):
             self.acked[place].append(row)
-        elif self.read[place].get(row["offset"], row["value"]) != row["value"]:
-            yield _lost(row)
 
     def _polled(self, row: Row, place: Place) -> Iterator[Suspect]:
         offset, value, read = row["offset"], row["value"], self.read[place]

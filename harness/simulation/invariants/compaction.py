@@ -96,7 +96,7 @@ class CompactionChecker:
         ]
         if not gone:
             return
-        limit = self._limit(known)
+        limit = self._limit(before, known)
         aborted = aborted_offsets(known)
         last: dict[bytes, LogRecord] = {}
         for each in known:
@@ -116,15 +116,18 @@ class CompactionChecker:
                     latest = _last_here(entry, before, limit, aborted)
                 self._check_record(entry, latest, before, now, left)
 
-    def _limit(self, known: list[Entry]) -> int:
-        """Everything below is committed, part of no open transaction, and on the disk. What a
-        leader with an unreadable log commits is not known: it may be all that the log has.
+    def _limit(self, there: Content, known: list[Entry]) -> int:
+        """Everything below is committed, part of no open transaction that has a record there, and
+        on the disk. What a leader with an unreadable log commits is not known: it may be all that
+        the log has.
         """
         history, committed = self._copy.history, self._copy.end
         if history.knows_commits:
             top = history.last_committed()
             committed = 0 if top is None else top.end
-        return min(first_undecided(known, committed), self._copy.flushed)
+        # A record that is not there, its leader removed: there its transaction was decided.
+        left = [each for each in known if isinstance(each, Ended) or each.offset in there.entries]
+        return min(first_undecided(left, committed), self._copy.flushed)
 
     def _check_record(
         self, entry: LogRecord, last: LogRecord, before: Content, now: Content, left: set[bytes]
@@ -195,7 +198,7 @@ class CompactionChecker:
                 self._broken(PRODUCERS, f"it removed {what}")
 
     def _check_aborted(self, now: Content, known: list[Entry]) -> None:
-        stable = self._limit(known)
+        stable = self._limit(now, known)
         for offset, marker in sorted(abort_markers(known).items()):
             entry = now.entries.get(offset)
             if not isinstance(entry, LogRecord) or offset >= stable:

@@ -35,10 +35,11 @@ def mark(log: Log, producer: tuple[int, int], *, committed: bool) -> None:
     append(log, encode_marker(Marker(*producer, 1, committed), 1000))
 
 
-def follow(leader: Log, follower: Log) -> None:
-    """Copy what the follower lacks."""
-    while follower.end_offset < leader.end_offset:
-        found = leader.read(follower.end_offset, 1 << 20, leader.end_offset)
+def follow(leader: Log, follower: Log, end: int | None = None) -> None:
+    """Copy what the follower lacks, below `end` or all."""
+    below = leader.end_offset if end is None else Offset(end)
+    while follower.end_offset < below:
+        found = leader.read(follower.end_offset, 1 << 20, below)
         follower.append_as_follower(found)
 
 

@@ -1,5 +1,9 @@
-"""Up to where a cleaning may go if the log of the leader is damaged and cannot be read: then nobody
-knows what it commits, and its followers clean what they learn of it."""
+"""Up to where a cleaning may go.
+
+If the log of the leader is damaged and cannot be read, nobody knows what it commits, and its
+followers clean what they learn of it. A leader may also have removed the records of a transaction
+of which a follower does not have the marker yet.
+"""
 
 import pytest
 
@@ -10,6 +14,8 @@ from tests.support.simulation.cleanings import (
     Judged,
     append,
     compacted_partition,
+    follow,
+    mark,
     write,
 )
 
@@ -58,3 +64,32 @@ def test_open_transaction_supersedes_nothing_whoever_leads() -> None:
     judged.look()
     with pytest.raises(InvariantBroken, match=KEEPS):
         judged.clean(judged.log.segments.active.base_offset)
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "there"])
+def test_record_that_its_leader_removed_keeps_no_transaction_open(removed: bool) -> None:
+    """The follower does not have the marker yet, which decides the transaction (seed 96973)."""
+    history = compacted_partition()
+    leader, follower = Judged(history, 1), Judged(history, 2)
+    for value in (b"1", b"2"):
+        append(leader.log, keyed((b"k", value)))
+    follow(leader.log, follower.log)
+    write(leader.log, (71, 0), b"t", b"1")
+    append(leader.log, keyed((b"k", b"3")))
+    leader.roll()
+    append(leader.log, keyed((b"other", b"1")))
+    before_marker = leader.log.end_offset
+    mark(leader.log, (71, 0), committed=True)
+    append(leader.log, keyed((b"t", b"2")))
+    leader.roll()
+    leader.look(commits=True)
+    if removed:
+        leader.clean()
+    follow(leader.log, follower.log, before_marker)
+    follower.roll()
+    follower.look()
+    if removed:
+        follower.clean(follower.log.segments.active.base_offset)
+        return
+    with pytest.raises(InvariantBroken, match=KEEPS):
+        follower.clean(follower.log.segments.active.base_offset)

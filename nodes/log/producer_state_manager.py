@@ -33,19 +33,23 @@ class ProducerStateManager:
     # --- loading
 
     def load(self, end: Offset, rebuilt: int) -> int:
-        """Replay the log, which ends at `end`, from the newest possible snapshot on.
+        """Replay the log, which ends at `end`, from the newest snapshot on.
 
-        The indexes of segments from number `rebuilt` on are rebuilt; return how many of them
-        differed. A damaged snapshot costs only time.
+        The indexes of segments from number `rebuilt` on are rebuilt, by a replay that begins at or
+        below the first of them; return how many of them differed. A damaged snapshot costs only
+        time.
         """
         first = self._segments.all[0].base_offset
         to_rebuild = self._segments.all[rebuilt:]
-        newest = to_rebuild[0].base_offset if to_rebuild else end
-        begin = self._restore(newest, first)
+        begin = self._restore(to_rebuild[0].base_offset if to_rebuild else end, first)
         aborted: dict[Segment, list[AbortedTransaction]] = {each: [] for each in to_rebuild}
         for segment, entry in self._replay(begin):
             if segment in aborted:
                 aborted[segment].append(entry)
+        newest = self.snapshots.newest(end, first)
+        if newest is not None and newest[0] > begin:
+            # A cleaner may have removed the marker of a transaction that was open at `begin`.
+            self._replay(self._restore(end, first))
         rebuilt = sum(segment.aborted.match(entries) for segment, entries in aborted.items())
         self.has_aborted = any(len(segment.aborted) for segment in self._segments.all)
         return rebuilt

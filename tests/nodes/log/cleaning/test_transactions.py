@@ -188,3 +188,26 @@ def test_record_with_the_key_of_a_marker_is_a_record(log: Transactions) -> None:
     marker = log.end(P1, COMMIT)
     log.clean()
     assert log.left() == [offset, marker]
+
+
+def test_transaction_whose_marker_was_removed_is_not_open_after_a_kill(log: Transactions) -> None:
+    """An unclean start validates the segments from the recovery point on, and has to begin at a
+    snapshot below: there the transaction is open. The cleaner removed its marker, because the
+    producer was forgotten (seed 97420).
+    """
+    large = b"v" * 250  # the segments stay apart
+    log.write(P2, b"first", large)
+    log.write(P1, b"a")
+    roll(log.log)
+    marker = log.end(P1, COMMIT)
+    log.write(P2, b"second", large)
+    log.end(P2, COMMIT)
+    for key in (b"a", b"b", b"c"):
+        assert marker in log.left()
+        log.write(P2, key)
+        log.end(P2, COMMIT)
+        log.log.producers.forget_idle(1 << 40, 1)
+        log.clean(later_ms=1000)
+    assert marker not in log.left()
+    again = open_log(log.disk, config=COMPACTED, recovery_point=marker + 1)
+    assert again.last_stable_offset(again.end_offset) == again.end_offset

@@ -151,7 +151,8 @@ class World:
         self.ready = self._ready.append
         self._froze = gc.get_freeze_count() == 0
         gc.collect()
-        gc.freeze()  # so that the collection at each kill skips older objects
+        if self._froze:
+            gc.freeze()  # so that the collection at each kill skips older objects
 
     # -- chance
 

@@ -150,6 +150,17 @@ def test_a_kill_collects_what_is_new_and_the_next_half_minute_the_rest() -> None
         world.end()
 
 
+def test_what_a_world_leaves_is_collected_in_a_process_whose_modules_are_frozen() -> None:
+    """Frozen objects are never garbage: many seeds in one process filled the memory."""
+    assert gc.get_freeze_count(), "pytest's modules are frozen"
+    held = Cycle()
+    left = weakref.ref(held)
+    World(1).end()
+    del held
+    gc.collect()
+    assert left() is None
+
+
 def test_uncaught_exceptions_are_recorded_by_host(make: MakeBare) -> None:
     """The run continues."""
     world = make()

@@ -18,10 +18,9 @@ def permitted_loss(frames: Frames) -> Cause | None:
     if program is None:
         return None
     needed = topics_needed(program)
-    causes = (cause for cause in frames.causes.causes if cause.topic in needed)
     permitted = (
         cause
-        for cause in causes
-        if cause.took_committed(frames.settings(cause.topic, cause.from_ns, cause.near_until_ns))
+        for cause in frames.causes.causes
+        if cause.topic in needed and frames.took_committed(cause)
     )
     return min(permitted, key=lambda cause: cause.from_ns, default=None)

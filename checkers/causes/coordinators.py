@@ -6,7 +6,9 @@ that removes committed records can make a later coordinator forget one. What a c
 has no known offset, so time alone tells whether a cause may have removed it.
 """
 
-from checkers.causes.cause import SettingsOf
+from collections.abc import Callable
+
+from checkers.causes.cause import Cause
 from checkers.causes.causes import Causes
 
 
@@ -31,13 +33,14 @@ def partition_of(causes: Causes, topic: str, key: str) -> int | None:
     return 0 if value == -(1 << 31) else abs(value) % (max(known) + 1)
 
 
-def forgetting(causes: Causes, settings: SettingsOf, topic: str, key: str) -> list[int]:
+def forgetting(
+    causes: Causes, took_committed: Callable[[Cause], bool], topic: str, key: str
+) -> list[int]:
     """Return the numbers of the causes by which the coordinator of `key` may have forgotten what
-    it had decided. settings: see `SettingsOf`."""
+    it had decided. took_committed: see `Frames.took_committed`."""
     partition = partition_of(causes, topic, key)
     return [
         number
         for number, cause in enumerate(causes.causes)
-        if (cause.topic, cause.partition) == (topic, partition)
-        and cause.took_committed(settings(topic))
+        if (cause.topic, cause.partition) == (topic, partition) and took_committed(cause)
     ]

@@ -16,7 +16,7 @@ from checkers.history.history import TP
 PLACES = (1 << 20) + 1
 """Places in the chain of elections: as many as `causes.LAST_EPOCH` and 0."""
 
-NUMBERS = 1 << 31
+_NUMBERS = 1 << 31
 """More causes than any run has."""
 
 CLEAN = 3
@@ -88,7 +88,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     # A node that answered as the new leader had the record in its own epoch.
     own = (F.col("node") == F.col("leader")) & (F.col("elected_ns") < F.col("complete_ns"))
     own = F.coalesce(own & F.col("offset").isNotNull(), F.lit(False))
-    rank = (place * F.lit(2) + alone) * F.lit(NUMBERS) + F.col("number")
+    rank = (place * F.lit(2) + alone) * F.lit(_NUMBERS) + F.col("number")
     matched = pairs.where(by_place).select(
         *key, "number", chain.alias("chain"), place.alias("place"), rank.alias("rank"),
         late.when(clean | own, F.lit(1)).otherwise(F.lit(0)).alias("doubt"),
@@ -105,7 +105,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
         likely.where(first)
         .groupBy(*key)
         .agg(
-            (F.min("rank") % F.lit(NUMBERS)).cast("int").alias("cause_id"),
+            (F.min("rank") % F.lit(_NUMBERS)).cast("int").alias("cause_id"),
             listed(engine, "number").alias("possible"),
         )
     )
@@ -204,11 +204,24 @@ def first_leader_change(
     if up_to is not None:
         of_quorum = F.col("epoch") == F.lit(LAST_EPOCH)
         near = near & (of_quorum | F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True)))
-    rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
-    return (
-        evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
-        .join(causes, on=TP, how="inner")
-        .where(near & F.col("epoch").isNotNull())
-        .groupBy(*key)
-        .agg((F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id"))
+    pairs = evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
+    pairs = pairs.join(causes, on=TP, how="inner").where(near & F.col("epoch").isNotNull())
+    return strongest(engine, pairs, key)
+
+
+def forgotten_between(engine: Engine) -> Column:
+    """Whether the cause may have come after since_ns, when something was decided, and before
+    seen_ns, when it was not known any more."""
+    F = engine.functions
+    return (F.col("since_ns") <= F.col("until_ns") + F.lit(VIEW_SLACK_NS)) & (
+        F.col("elected_ns") <= F.col("seen_ns") + F.lit(VIEW_SLACK_NS)
     )
+
+
+def strongest(engine: Engine, pairs: Frame, key: Sequence[str]) -> Frame:
+    """Return key, cause_id: the strongest cause of each key, of several the first. pairs: key,
+    strength, number."""
+    F = engine.functions
+    rank = F.col("strength").cast("bigint") * F.lit(_NUMBERS) + F.col("number")
+    best = (F.min(rank) % F.lit(_NUMBERS)).cast("int").alias("cause_id")
+    return pairs.groupBy(*key).agg(best)

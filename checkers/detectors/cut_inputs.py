@@ -135,7 +135,7 @@ def _losses(frames: Frames) -> Frame:
     rows = [
         {"topic": cause.topic, "partition": cause.partition, "lost_ns": cause.from_ns}
         for cause in frames.causes.causes
-        if cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
+        if frames.took_committed(cause)
     ]
     losses = as_frame(frames.engine, rows, _LOSSES)
     return losses.groupBy(*TP).agg(F.min("lost_ns").alias("lost_ns"))

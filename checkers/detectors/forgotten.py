@@ -7,8 +7,7 @@ topic that keeps what was forgotten. It came after the decision and before its l
 import pyarrow as pa
 
 from checkers.causes.coordinators import forgetting
-from checkers.causes.matching import NUMBERS
-from checkers.causes.state_loss import VIEW_SLACK_NS
+from checkers.causes.matching import forgotten_between, strongest
 from checkers.detectors.lost_markers import holding_up
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.frames import Frames
@@ -153,8 +152,7 @@ def taking_committed(frames: Frames, evidence: Frame) -> list[int]:
     """Return the causes in evidence that took committed records; never an empty list."""
     named = frames.engine.rows(evidence.select("cause_id").distinct())
     numbers = [row["cause_id"] for row in named if row["cause_id"] is not None]
-    judged = [(number, frames.explanations[number].judged) for number in numbers]
-    return [-1, *(n for n, each in judged if each.took_committed(frames.settings(each.topic)))]
+    return [-1, *(n for n in numbers if frames.took_committed(frames.explanations[n].judged))]
 
 
 def _first_causes(frames: Frames, topic: str, cases: Frame, key: list[str]) -> Frame | None:
@@ -169,15 +167,10 @@ def _first_causes(frames: Frames, topic: str, cases: Frame, key: list[str]) -> F
             "elected_ns": cause.elected_ns, "until_ns": cause.until_ns,
         }
         for each in keys
-        for number in forgetting(frames.causes, frames.settings, topic, each["kept_key"])
+        for number in forgetting(frames.causes, frames.took_committed, topic, each["kept_key"])
         for cause in [frames.causes.causes[number]]
     ]  # fmt: skip
     if not rows:
         return None
-    pairs = cases.join(as_frame(engine, rows, _CAUSES), on="kept_key", how="inner").where(
-        (F.col("since_ns") <= F.col("until_ns") + F.lit(VIEW_SLACK_NS))
-        & (F.col("elected_ns") <= F.col("seen_ns") + F.lit(VIEW_SLACK_NS))
-    )
-    rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
-    best = (F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id")
-    return engine.materialize(pairs.groupBy(*key).agg(best))
+    pairs = cases.join(as_frame(engine, rows, _CAUSES), on="kept_key", how="inner")
+    return engine.materialize(strongest(engine, pairs.where(forgotten_between(engine)), key))

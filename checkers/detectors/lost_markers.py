@@ -8,8 +8,7 @@ marker of the producer ends it: with the producer's next transaction it is commi
 import pyarrow as pa
 
 from checkers.causes.leadership_terms import LAST_EPOCH
-from checkers.causes.matching import NUMBERS
-from checkers.causes.state_loss import VIEW_SLACK_NS
+from checkers.causes.matching import forgotten_between, strongest
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.frames import Frames
 from checkers.frames.transactions import with_marker_bounds
@@ -77,7 +76,7 @@ def holding_up(frames: Frames, reads: Frame) -> Frame | None:
             "elected_ns": cause.elected_ns, "until_ns": cause.until_ns, "strength": cause.strength,
         }
         for number, cause in enumerate(frames.causes.causes)
-        if cause.took_committed(frames.settings(cause.topic))
+        if frames.took_committed(cause)
     ]  # fmt: skip
     if not rows:
         return None
@@ -89,9 +88,6 @@ def holding_up(frames: Frames, reads: Frame) -> Frame | None:
     cases = cases.join(engine.materialize(begun), on=TP, how="inner")
     pairs = cases.join(as_frame(engine, rows, _CAUSES), on=TP, how="inner").where(
         ((F.col("offset") < F.col("start_offset")) | (F.col("epoch") == F.lit(LAST_EPOCH)))
-        & (F.col("since_ns") <= F.col("until_ns") + F.lit(VIEW_SLACK_NS))
-        & (F.col("elected_ns") <= F.col("seen_ns") + F.lit(VIEW_SLACK_NS))
+        & forgotten_between(engine)
     )
-    rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
-    best = (F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id")
-    return frames.none_if_empty(pairs.groupBy("op", *TP).agg(best))
+    return frames.none_if_empty(strongest(engine, pairs, ["op", *TP]))

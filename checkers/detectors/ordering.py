@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from checkers.contract.conditions import ACKNOWLEDGED, IN_TRANSACTION, OUTLASTED, OVERTAKEN
 from checkers.detectors.at_once import with_answers_at_once
 from checkers.detectors.durability import read_as_committed
+from checkers.detectors.forgotten import taking_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -45,7 +46,7 @@ def _repeated(frames: Frames) -> Frame | None:
     if gone is None:
         return repeated
     read = engine.materialize(frames.with_causes(read_as_committed(frames, gone)))
-    taken = F.col("cause_id").isin(*_permitted(frames, read))
+    taken = F.col("cause_id").isin(*taking_committed(frames, read))
     columns = [*value, "offset"]
     left = read.where(~F.coalesce(taken, F.lit(False))).select(*columns)
     kept = frames.final_log.join(repeated.select(*value), on=value, how="left_semi")
@@ -55,23 +56,6 @@ def _repeated(frames: Frames) -> Frame | None:
         )
     )
     return frames.none_if_empty(at_several_offsets(engine, records, frames.complete))
-
-
-def _permitted(frames: Frames, found: Frame) -> list[int]:
-    """Return the `cause_id`s in `found` of causes that may have taken committed records with
-    permission; -1 besides."""
-    F = frames.engine.functions
-    named = found.where(F.col("cause_id").isNotNull()).select("cause_id").distinct()
-    numbers = sorted(row["cause_id"] for row in frames.engine.rows(named))
-    judged = [(number, frames.explanations[number].judged) for number in numbers]
-    return [
-        -1,
-        *(
-            number
-            for number, cause in judged
-            if cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
-        ),
-    ]
 
 
 def as_duplicates(frames: Frames, found: Frame) -> Frame:
@@ -178,7 +162,7 @@ def _by_either(frames: Frames, claimed: Frame) -> Frame:
     if polled is None:
         return claimed
     read = engine.materialize(frames.with_causes(read_as_committed(frames, polled)))
-    taken = read.where(F.col("cause_id").isin(*_permitted(frames, read)))
+    taken = read.where(F.col("cause_id").isin(*taking_committed(frames, read)))
     taken = taken.groupBy(*TP, "offset").agg(F.min("cause_id").alias("taken_by"))
     found = left_join(claimed, engine.materialize(taken), on=[*TP, "offset"])
     cause = F.coalesce("taken_by", "cause_id").alias("cause_id")

@@ -229,7 +229,7 @@ def _permitted_losses(frames: Frames, asks: Frame) -> Frame | None:
         }
         for number, cause in enumerate(frames.causes.causes)
         if (cause.topic, cause.partition) in concerned
-        and cause.took_committed(frames.settings(cause.topic, 0, cause.near_until_ns))
+        and frames.took_committed(cause)
     ]  # fmt: skip
     return as_frame(frames.engine, rows, _LOSSES) if rows else None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from checkers.causes.cause import Cause
 from checkers.causes.causes import Causes, read_causes
 from checkers.causes.explanations import NUMBERED, Explanations
 from checkers.causes.matching import first_leader_change, possible_causes
@@ -419,6 +420,11 @@ class Frames:
         """Return the weakest settings of a topic during a time span; default: the whole run."""
         planned = topic_settings(self.plan, topic)
         return weakest(planned, topic, self.changes, from_ns, until_ns)
+
+    def took_committed(self, cause: Cause) -> bool:
+        """Whether the partition of a cause may have lost committed records by it, with permission:
+        by the weakest settings until the cause was over."""
+        return cause.took_committed(self.settings(cause.topic, 0, cause.near_until_ns))
 
     def greatest_min_isr(self, topic: str) -> int:
         """Return the greatest min.insync.replicas that a topic ever had."""

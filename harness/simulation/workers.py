@@ -12,14 +12,23 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
+
+from harness.simulation import huge_pages
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Workers(ProcessPoolExecutor):
-    """A pool whose `with` block finishes what runs; after an error, nothing more begins."""
+    """A pool whose `with` block finishes what runs; after an error, nothing more begins. Processes
+    that begin within the block have huge pages."""
+
+    def __enter__(self) -> Self:
+        """Enter the `with` block."""
+        self._huge_pages = ExitStack()
+        self._huge_pages.enter_context(huge_pages.for_new_processes())
+        return self
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Begin a task when a process is free. SIGINT and SIGTERM take effect afterwards."""
@@ -33,7 +42,8 @@ class Workers(ProcessPoolExecutor):
         trace: TracebackType | None,
     ) -> None:
         """Wait for the tasks: for all of them, or after an error for those that have begun."""
-        self.shutdown(wait=True, cancel_futures=kind is not None)
+        with self._huge_pages:
+            self.shutdown(wait=True, cancel_futures=kind is not None)
 
 
 def pool(jobs: int, *, tasks_each: int | None = None, ignore_interrupts: bool = False) -> Workers:

@@ -171,6 +171,9 @@ SCHEDULES: Final[Mapping[str, MessageSchedule | OldPlaneSchedule]] = {
     "serves_zombies": _ZOMBIE,
     "skips_unknown_epochs": _UNKNOWN_EPOCHS,
     "stands_without_asking": MessageSchedule(play=quorum.voter_comes_back, layout=_three),
+    "starts_at_old_snapshots": MessageSchedule(
+        play=compaction.forgotten_producer, overrides=compaction.FORGETFUL, settles_s=0
+    ),
     "takes_high_watermark_first": _UNKNOWN_EPOCHS,
     "truncate_to_high_watermark": _LEADER_DIES,
     "trusts_an_old_verification": MessageSchedule(

@@ -9,6 +9,7 @@ from harness.admin.client import AdminClient
 from harness.simulation import keyed_work
 from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.simulation.keyed_work import KeyedWriter
+from harness.simulation.world.world import NS
 from harness.workloads.clients.own.transactions import TransactionalProducer
 from harness.zoo.schedules.clients import ONE_COORDINATOR, answered, connected
 from harness.zoo.schedules.load import in_service
@@ -20,6 +21,15 @@ OFTEN: Final = {
     "log.cleaner.backoff.ms": 300,
     "log.cleaner.delete.retention.ms": 1000,
 }
+FORGETFUL: Final = {
+    **OFTEN,
+    "log.cleaner.delete.retention.ms": 300,
+    "log.flush.offset.checkpoint.interval.ms": 10_000,
+    "log.retention.check.interval.ms": 300,
+    "producer.id.expiration.ms": 1000,
+}
+"""Brokers forget a producer soon after its last batch. Their recovery points are on the disk every
+10 seconds."""
 WRITERS: Final = 3
 WORKS_S: Final = 5.0
 MARKER_KEYS: Final = (b"\0\0\0\0", b"\0\0\0\1")
@@ -84,3 +94,34 @@ async def keys_of_markers(stage: Stage) -> None:
             await answered(partial(producer.write, 0, [b"." * 100], now_ms(), key))
             await answered(partial(producer.end, commit=number % 2 == 0))
         await asyncio.sleep(5)
+
+
+async def forgotten_producer(stage: Stage) -> None:
+    """A segment begins in a producer's transaction, and the recovery point is there. Then the key
+    is written again, the marker is cleaned away, and a broker is killed.
+    """
+    await _make_topic(stage)
+    now_ms = stage.cluster.clients.clock.ms
+    async with connected(stage, 1, keyed_work.TOPIC) as cluster:
+        forgotten = TransactionalProducer(cluster, "forgotten", 60.0, second=True)
+        other = TransactionalProducer(cluster, "other", 60.0, second=True)
+        for producer in (forgotten, other):
+            await answered(producer.init)
+
+        async def write(key: bytes, *, size: int) -> None:
+            await answered(partial(other.write, 0, [b"." * size], now_ms(), key))
+            await answered(partial(other.end, commit=True))
+
+        await write(b"in the first segment", size=2000)
+        await answered(partial(forgotten.write, 0, [b"."], now_ms(), b"again"))
+        await write(b"in the second segment", size=2000)
+        await answered(partial(forgotten.end, commit=True))
+        recovery_points_ms = FORGETFUL["log.flush.offset.checkpoint.interval.ms"]
+        await asyncio.sleep(recovery_points_ms / 1000 + 1 - stage.world.now_ns / NS)
+        for number in range(60):  # enough to seal segments, and to clean them
+            await write(b"again" if not number else b"other", size=200)
+            await asyncio.sleep(0.1)
+        stage.cluster.kill(2)
+        await asyncio.sleep(1)
+        stage.cluster.start(2)
+        await asyncio.sleep(WORKS_S)

@@ -70,6 +70,7 @@ CAUGHT_BY = {
     "serves_zombies": "isr-has-all-committed: ",
     "skips_unknown_epochs": "not converged within 5 s: t-0: its ISR is",
     "stands_without_asking": "came back, and epoch",
+    "starts_at_old_snapshots": "last-stable-offset: ",
     "takes_high_watermark_first": "follower-high-watermark: ",
     "truncate_to_high_watermark": "committed-stays: ",
     "trusts_an_old_verification": "transactions-end: ",

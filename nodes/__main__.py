@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nodes.config import ConfigError, NodeConfig, load_config, parse_properties
+from nodes.huge_pages import use_huge_pages
 from nodes.log.checkpoints import CheckpointError
 from nodes.log.errors import LogError
 from nodes.raft.errors import RaftError
@@ -86,6 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     prepare_busiest()
     tune_garbage_collector()
     tune_memory_allocator()
+    use_huge_pages()
     try:
         config, unused = load_config(parse_properties(arguments.properties.read_text()))
         for key in unused:

@@ -18,9 +18,10 @@ replicas (KIP-966):
 - If no replica is in sync or eligible, and all of the last known ELR are live, the one with the
   longest log becomes the leader: first by the leader epoch of the last record, then by the log end
   offset. If one of them has every committed record, the longest log has them (as in Raft, because
-  logs are truncated by epoch). If the topic allows an unclean election, the longest log of all live
-  replicas may lead at once. In both cases the leader is the only ISR member, and RECOVERING.
-  `nodes.controller.recovery` queries the logs.
+  logs are truncated by epoch). A log that retention has emptied may not know its last epoch; it
+  still shows how many records were committed. If the topic allows an unclean election, the longest
+  log of all live replicas may lead at once. In both cases the leader is the only ISR member, and
+  RECOVERING. `nodes.controller.recovery` queries the logs.
 - A reassignment (KIP-455) is complete when all replicas that stay are in the ISR; the same record
   removes the others.
 
@@ -74,7 +75,7 @@ class LogEnd(NamedTuple):
     """The end of a replica's log; a longer log compares as greater."""
 
     last_epoch: Epoch
-    """The leader epoch of the last record; -1 for an empty log."""
+    """The leader epoch of the last record; -1 if the log is empty and does not know it."""
     end_offset: Offset
 
 
@@ -233,9 +234,25 @@ def _longest(among: Nodes, rules: Rules) -> NodeId:
     if len(among) == 1:
         return among[0]
     heard = tuple(node for node in among if node in rules.logs)
-    if not heard or (heard != among and rules.election is not Election.UNCLEAN):
-        return NO_NODE
-    return max(heard, key=rules.logs.__getitem__)
+    if rules.election is Election.UNCLEAN:
+        return max(heard, key=rules.logs.__getitem__, default=NO_NODE)
+    return _longest_of_known(among, rules.logs) if heard == among else NO_NODE
+
+
+def _longest_of_known(known: Nodes, logs: Logs) -> NodeId:
+    """The last known ELR's longest log, the first of equals.
+
+    A log without records at an offset above 0 does not always know the epoch of its last record.
+    But everything below that offset was committed, or it would not have been removed. So a log that
+    ends earlier lacks committed records, and one that ends there has no more of them.
+    """
+    committed = max((logs[n].end_offset for n in known if logs[n].last_epoch < 0), default=0)
+
+    def rank(node: NodeId) -> tuple[bool, bool, LogEnd]:
+        end = logs[node]
+        return end.end_offset > committed, end.end_offset == committed and end.last_epoch < 0, end
+
+    return max(known, key=rank, default=NO_NODE)
 
 
 def _elect(

@@ -203,6 +203,42 @@ CASES = {
         },
         logs=logs((1, -1, 0), (3, 5, 80), (2, 5, 80)),
     ),
+    "one that retention emptied, if the others end earlier (seed 99566)": Case(
+        partition(last_known_elr=nodes(1, 2, 3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "last_known_elr": nodes(1, 3),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, 5, 79), (2, -1, 80), (3, 5, 80)),
+    ),
+    "of emptied ones the longest": Case(
+        partition(last_known_elr=nodes(1, 2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2),
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "last_known_elr": nodes(1),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, -1, 79), (2, -1, 80)),
+    ),
+    "one that has records above those that retention removed elsewhere": Case(
+        partition(last_known_elr=nodes(1, 2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2),
+        {
+            "leader": node(1),
+            "isr": nodes(1),
+            "last_known_elr": nodes(2),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, 5, 81), (2, -1, 80)),
+    ),
     "nobody while one of them has not told": Case(
         partition(last_known_elr=nodes(1, 2), **LEADERLESS),
         UNCHANGED,

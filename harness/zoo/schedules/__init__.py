@@ -161,6 +161,11 @@ SCHEDULES: Final[Mapping[str, MessageSchedule | OldPlaneSchedule]] = {
     ),
     "metadata_in_page_cache": _LEADER_DIES,
     "never_compares_epochs": _LEADER_DIES,
+    "overlooks_emptied_logs": MessageSchedule(
+        play=partitions.emptied_log,
+        overrides={**IMPATIENT, "log.retention.check.interval.ms": 5000},
+        settles_s=0,
+    ),
     "readds_the_fenced": MessageSchedule(play=partitions.follower_without_controller),
     "reads_into_open_transactions": _OPEN_FOR_LONG,
     "refuses_a_repeated_end": MessageSchedule(

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from harness.admin import configs
+from harness.admin.client import AdminClient
 from harness.zoo.schedules.stage import (
     TOPIC,
     ExpectationFailed,
@@ -220,4 +222,33 @@ async def damaged_log(stage: Stage) -> None:
     stage.cluster.start(2)
     await asyncio.sleep(10)
     if any(stage.replica(node).state.role is Role.LEADER for node in (2, 3, 4)):
+        raise ExpectationFailed("a replica leads without acknowledged records")
+
+
+async def emptied_log(stage: Stage) -> None:
+    """Of two replicas that were last in sync, one loses the end of its log on a bad disk. Retention
+    empties the log of the other one, which is then killed."""
+    await stage.make_topic([2, 3, 4])
+    stage.cut(fetch_answers(2, 4), fetch_answers(3, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    end = stage.copy(2).end
+    await stage.until(
+        "node 3 knows that all is committed", lambda: stage.replica(3).state.high_watermark == end
+    )
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    async with AdminClient([stage.cluster.brokers[3]]) as admin:
+        await configs.alter(admin, {configs.topic(TOPIC.topic): {"retention.ms": "1000"}})
+    await stage.until("its log is empty", lambda: stage.replica(3).log.start_offset == end)
+    stage.cluster.kill(3)
+    await stage.until("nobody leads", lambda: stage.partition.leader == -1)
+    damaged = disk(stage.host(2)).content.open(f"{TOPIC}/00000000000000000000.log")
+    damaged.truncate(damaged.size() - 1)
+    stage.invariants.damaged(2)
+    stage.cluster.start(2)
+    stage.cluster.start(3)
+    await stage.until("somebody leads", lambda: stage.partition.leader != -1)
+    if stage.partition.leader == 2:
         raise ExpectationFailed("a replica leads without acknowledged records")

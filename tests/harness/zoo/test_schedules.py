@@ -61,6 +61,7 @@ CAUGHT_BY = {
     "misses_quick_restarts": "not within 30 s: it knows its partitions",
     "never_compares_epochs": "committed-stays: ",
     "obeys_deposed_controllers": "not within 30 s: broker 2 is known",
+    "overlooks_emptied_logs": "a replica leads without acknowledged records",
     "overwrites_states": "acknowledged and lost: ",
     "readds_the_fenced": "no-fenced-member: ",
     "reads_into_open_transactions": "last-stable-offset: ",

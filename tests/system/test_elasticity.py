@@ -7,7 +7,7 @@ import pytest
 from nodes.ids import TopicPartition
 from tests.support.require import require
 from tests.support.tiers import at_turn
-from tests.tools.elasticity import WORTH, Copies, least_bytes, run
+from tests.tools.elasticity import WORTH, Copies, difference_after_drain, least_bytes, run
 
 
 def test_what_has_to_move_at_least() -> None:
@@ -34,6 +34,13 @@ def test_what_copies_cost() -> None:
     copies.see([(1, two), (2, one)])
     copies.see([(1, one), (1, two), (2, one), (2, two)])
     assert copies.bytes == 10 + 11 + 11 + 25
+
+
+def test_how_even_the_replicas_of_one_broker_can_make_it() -> None:
+    """None can move to broker 3: it has one of each partition."""
+    before = {TopicPartition("t", number): (2, 3) for number in range(3)}
+    assert difference_after_drain(before, [3, 4, 5]) == 2
+    assert difference_after_drain(before, [3, 4]) == 0
 
 
 @pytest.mark.slow

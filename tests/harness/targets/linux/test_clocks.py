@@ -205,12 +205,17 @@ def asleep(
     """The pid of what `start` made with a clock of its own, once that has left its traces."""
     process = start(target.clocks.environment(1, {"PATH": os.environ["PATH"]}))
     try:
-        assert kernel.wait_until(lambda: len(traces(process.pid)) == 2, PATIENCE_S)
+        assert kernel.wait_until(lambda: uses_traces(process.pid), PATIENCE_S)
         yield process.pid
     finally:
         process.kill()
         process.wait(PATIENCE_S)
         clocks.remove_shared_memory(process.pid)
+
+
+def uses_traces(pid: int) -> bool:
+    """Whether the process has made its files, and mapped them, which it does a moment later."""
+    return len(traces(pid)) == 2 and not clocks.shared_memory_of(pid)
 
 
 def traces(pid: int) -> list[Path]:

@@ -18,18 +18,57 @@ from checkers.history.history import TP
 
 def duplicates(frames: Frames) -> Iterator[Frame]:
     """kind duplicate: values at two or more offsets of one log. offset, other_offset: the first and
-    the last.
+    the last. The acknowledged one counts, even if it is below the start of the log now.
 
     aspect client-epoch: the client may have sent the value again in a new producer epoch that it
     began by itself. No broker can know that such a send is a repetition. aspect outlasted: the send
     lasted for as long as brokers remember a producer. Otherwise aspect transaction: of a send in a
     transaction; answered-at-once: of a send that its client did not repeat.
     """
-    repeated = _repeated(frames)
+    repeated = _with_removed(frames, _repeated(frames))
     if repeated is None:
         return
     found = left_join(repeated, frames.sends.drop("offset"), on=[*TP, "value"])
     yield as_duplicates(frames, found)
+
+
+def _with_removed(frames: Frames, repeated: Frame | None) -> Frame | None:
+    """Return the repeated values and those that were acknowledged below the start of the log and
+    are in it: the acknowledged record was removed from the start, and another one stayed."""
+    F, engine = frames.engine.functions, frames.engine
+    misplaced = _misplaced(frames)
+    if misplaced is None:
+        return repeated
+    removed = misplaced.where(F.col("removed") == F.lit(1)).select(
+        *TP,
+        "value",
+        F.col("offset").alias("first_offset"),
+        F.col("final_offset").alias("last_offset"),
+    )
+    both = removed if repeated is None else repeated.unionByName(removed)
+    both = engine.materialize(both).groupBy(*TP, "value")
+    return frames.none_if_empty(
+        both.agg(
+            F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")
+        )
+    )
+
+
+def _misplaced(frames: Frames) -> Frame | None:
+    """Return the sends that are in the final log, but not at their acknowledged offset, which the
+    final read passed, with their `cause_id`; removed: 1 if the replicas' files begin above that
+    offset and no leader change explains it, else 0. None without any."""
+    F, engine = frames.engine.functions, frames.engine
+    if frames.misplaced is None:
+        return None
+    passed = engine.materialize(_where_read(frames, frames.misplaced))
+    caused = engine.materialize(frames.with_causes(passed))
+    taken = F.col("cause_id").isin(*taking_committed(frames, caused))
+    moved = (taken | (F.col("acks") != F.lit(-1))) & F.col("cause_id").isNotNull()
+    found = left_join(caused, frames.first_offsets.select(*TP, "first_kept"), on=TP)
+    below = F.coalesce(F.col("offset") < F.col("first_kept"), F.lit(False))
+    removed = F.when(below & ~moved, F.lit(1)).otherwise(F.lit(0)).alias("removed")
+    return frames.none_if_empty(found.select(*caused.columns, removed))
 
 
 def _repeated(frames: Frames) -> Frame | None:
@@ -117,7 +156,8 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     aspect read: two reads of one offset returned different values. aspect acknowledged: the value
     is in the final log, but not at its acknowledged offset; other_offset: where it is. (A value
     that is not in the log at all is a lost write and not counted here. If the final read did not
-    reach the acknowledged offset, a copy may be there.) Beyond the end of the final read, aspect
+    reach the acknowledged offset, a copy may be there, and if the log begins above it, one may have
+    been there: see `duplicates`.) Beyond the end of the final read, aspect
     acknowledged also means: another value was acknowledged or polled at the offset (other_value).
     """
     F = frames.engine.functions
@@ -131,12 +171,12 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             aspect=F.lit("read"),
             acks=F.lit(None),
         )
-    misplaced = None
-    if frames.misplaced is not None:
-        misplaced = frames.engine.materialize(_where_read(frames, frames.misplaced))
+    misplaced = _misplaced(frames)
+    if misplaced is not None:
+        misplaced = frames.engine.materialize(misplaced.where(F.col("removed") == F.lit(0)))
         yield evidence(
             frames.engine,
-            frames.with_causes(misplaced),
+            misplaced,
             kind=F.lit("inconsistent-offset"),
             aspect=acknowledged,
             other_offset=F.col("final_offset"),

@@ -245,6 +245,8 @@ BEYOND = {
     "record_was_sent_again_in_another_transaction",
     "copies_of_unknown_outcome_went_with_power",
     "retention_removed_copies_of_unknown_outcome",
+    "retention_removed_the_first_copy_of_a_repeated_send",
+    "retention_removed_the_first_copy_of_an_idempotent_send",
     "transaction_of_copies_was_forgotten",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}

@@ -69,6 +69,10 @@ SENT_AGAIN = [
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "what_was_read_is_written_again_and_the_final_read_stops",
 ]
+REMOVED = [
+    "retention_removed_the_first_copy_of_a_repeated_send",
+    "retention_removed_the_first_copy_of_an_idempotent_send",
+]
 LEFT_BEHIND = {
     **dict.fromkeys(KEYED, "writes of keys, and what a compacted topic kept of them"),
     "record_of_another_run": "a record without a value of the run",
@@ -80,6 +84,7 @@ LEFT_BEHIND = {
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
     "copies_of_unknown_outcome_went_with_power": "what a partition may have lost",
     "transaction_of_copies_was_forgotten": "what a coordinator may have forgotten",
+    **dict.fromkeys(REMOVED, "where the replicas' files begin"),
 }
 """By golden history, what else has no form."""
 

@@ -234,3 +234,25 @@ def retention_by_size_without_files(s: Story) -> None:
     s.replica_ends.clear()
     s.plan["system"] = "external"
     configs(s, ALL, retention_bytes=1)
+
+
+def _written_again_behind(s: Story, topic: str) -> None:
+    """The first record was acknowledged where the log has been cut, and is in it once more."""
+    remove_first(s, topic)
+    configs(s, topic, retention_bytes=1500)
+    s.read_in_the_end(topic, 20, v(topic, 1))
+
+
+_TWICE = {("lost-write", "prefix"): (P, GONE - 1), ("truncated-read", "prefix"): (P, GONE)}
+
+
+@golden("VALID", {**_TWICE, ("duplicate", None): (P, 1), ("reordered-send", None): (P, 1)})
+def retention_removed_the_first_copy_of_a_repeated_send(s: Story) -> None:
+    """Seed 100488: a client without idempotence had repeated its request."""
+    _written_again_behind(s, ONE)
+
+
+@golden("INVALID", {**_TWICE, ("duplicate", None): (F, 1), ("reordered-send", None): (F, 1)})
+def retention_removed_the_first_copy_of_an_idempotent_send(s: Story) -> None:
+    """The broker must know the batch by its sequence, wherever the log begins now."""
+    _written_again_behind(s, ALL)

@@ -1,7 +1,7 @@
 """Memory in huge pages for the processes that simulate.
 
 A simulated cluster is spread over hundreds of megabytes. In pages of 4 KiB a processor spends much
-of its time on looking up where they are, in a virtual machine about half of it. glibc can ask the
+of its time on looking up where they are, in a virtual machine up to half of it. glibc can ask the
 kernel for pages of 2 MiB (its tunable glibc.malloc.hugetlb, since 2.35), but Python's own allocator
 cannot, so Python has to use that of glibc.
 """
@@ -24,7 +24,7 @@ _KERNEL: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 @contextmanager
 def for_new_processes() -> Iterator[None]:
     """Let Python processes that begin within the block use huge pages, if `available`."""
-    added = VARIABLES if available(os.environ, platform.libc_ver(), _kernel()) else {}
+    added = VARIABLES if available(os.environ, platform.libc_ver(), kernel_setting()) else {}
     os.environ.update(added)
     try:
         yield
@@ -49,7 +49,8 @@ def available(environment: Mapping[str, str], libc: tuple[str, str], kernel: str
     )
 
 
-def _kernel() -> str:
+def kernel_setting() -> str:
+    """Return when the kernel gives huge pages, in its own words; empty if it has none."""
     try:
         return _KERNEL.read_text()
     except OSError:

@@ -1,14 +1,10 @@
 """What a node has loaded is in huge pages."""
 
-import platform
-import re
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from nodes.huge_pages import huge_ranges
+from tests.support.require import require
 
 MIB = 1 << 20
 MAPS = """\
@@ -46,9 +42,7 @@ print(before, huge())
 
 
 def test_memory_moves() -> None:
-    kernel = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
-    if kernel < (6, 1) or not Path("/sys/kernel/mm/transparent_hugepage").exists():
-        pytest.skip("needs Linux 6.1 or newer, with transparent huge pages")
+    require("huge-pages")
     ran = subprocess.run(
         [sys.executable, "-c", MOVE], capture_output=True, text=True, check=True, timeout=120
     )

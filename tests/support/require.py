@@ -9,6 +9,7 @@ names those that are to be taken for missing; `tests.tools.bare` hides the progr
 """
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 
 from harness.brokers.zookeeper.home import find_zookeeper
 from harness.plans.errors import PlanError
+from harness.simulation import huge_pages
 from harness.simulation.validation import tlc
 from harness.targets import doctor
 from harness.targets.linux import clocks
@@ -107,6 +109,13 @@ def _has_tlc() -> bool:
     return True
 
 
+def _has_huge_pages() -> bool:
+    """On demand, and for what glibc allocates."""
+    kernel = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+    setting = huge_pages.kernel_setting()
+    return kernel >= (6, 1) and huge_pages.available({}, platform.libc_ver(), setting)
+
+
 def _probed(name: str) -> Capability:
     """What only the doctor can try."""
     return Capability(
@@ -119,6 +128,10 @@ def _probed(name: str) -> Capability:
 _CONTAINER: Final = "in a container: --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --privileged"
 
 CAPABILITIES: Final[Mapping[str, Capability]] = {
+    "huge-pages": Capability(
+        remedy="Linux 6.1, glibc 2.35; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        there=_has_huge_pages,
+    ),
     "root": Capability(remedy="run the tests as root", there=lambda: os.geteuid() == 0),
     "netns": Capability(remedy=_CONTAINER, there=lambda: _runs("unshare", "--net", "true")),
     "userns": Capability(

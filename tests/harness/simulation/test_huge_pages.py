@@ -1,17 +1,16 @@
 """Processes that simulate have their memory in huge pages, where C library and kernel give them."""
 
 import os
-import platform
 from pathlib import Path
 
 import pytest
 
 from harness.simulation import huge_pages, workers
 from harness.simulation.huge_pages import available
+from tests.support.require import require
 
 GLIBC = ("glibc", "2.36")
 MADVISE = "always [madvise] never"
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.mark.parametrize(
@@ -44,11 +43,9 @@ def _huge_kib() -> int:
 def test_workers_have_them_and_the_parent_keeps_its_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    require("huge-pages")
     for name in huge_pages.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    kernel = THP.read_text() if THP.exists() else ""
-    if not available({}, platform.libc_ver(), kernel):
-        pytest.skip("needs glibc 2.35 or newer, and transparent huge pages")
     before = dict(os.environ)
     with workers.pool(1) as pool:
         assert pool.submit(_huge_kib).result(timeout=60) > 0

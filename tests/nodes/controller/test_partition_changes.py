@@ -49,6 +49,16 @@ class Case:
     logs: dict[NodeId, LogEnd] = field(default_factory=dict)
 
 
+def recovering(leader: int, *, last_known: tuple[int, ...]) -> dict[str, Any]:
+    """What an election by the logs changes."""
+    return {
+        "leader": node(leader),
+        "isr": nodes(leader),
+        "last_known_elr": nodes(*last_known),
+        "leader_recovery_state": RECOVERING,
+    }
+
+
 def logs(*ends: tuple[int, int, int]) -> dict[NodeId, LogEnd]:
     """Who ends in which epoch at which offset."""
     return {node(n): LogEnd(Epoch(epoch), Offset(end)) for n, epoch, end in ends}
@@ -171,72 +181,42 @@ CASES = {
         partition(last_known_elr=nodes(1, 2), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2, 3),
-        {
-            "leader": node(2),
-            "isr": nodes(2),
-            "last_known_elr": nodes(1),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(2, last_known=(1,)),
         logs=logs((1, 4, 900), (2, 5, 7), (3, 6, 9)),
     ),
     "of one epoch the longest": Case(
         partition(last_known_elr=nodes(1, 3), **LEADERLESS),
         UNCHANGED,
         nodes(1, 3),
-        {
-            "leader": node(3),
-            "isr": nodes(3),
-            "last_known_elr": nodes(1),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(3, last_known=(1,)),
         logs=logs((1, 5, 80), (3, 5, 81)),
     ),
     "of equals the first in assignment order, and an empty log wins nothing": Case(
         partition(last_known_elr=nodes(1, 2, 3), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2, 3),
-        {
-            "leader": node(2),
-            "isr": nodes(2),
-            "last_known_elr": nodes(1, 3),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(2, last_known=(1, 3)),
         logs=logs((1, -1, 0), (3, 5, 80), (2, 5, 80)),
     ),
     "one that retention emptied, if the others end earlier (seed 99566)": Case(
         partition(last_known_elr=nodes(1, 2, 3), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2, 3),
-        {
-            "leader": node(2),
-            "isr": nodes(2),
-            "last_known_elr": nodes(1, 3),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(2, last_known=(1, 3)),
         logs=logs((1, 5, 79), (2, -1, 80), (3, 5, 80)),
     ),
     "of emptied ones the longest": Case(
         partition(last_known_elr=nodes(1, 2), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2),
-        {
-            "leader": node(2),
-            "isr": nodes(2),
-            "last_known_elr": nodes(1),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(2, last_known=(1,)),
         logs=logs((1, -1, 79), (2, -1, 80)),
     ),
     "one that has records above those that retention removed elsewhere": Case(
         partition(last_known_elr=nodes(1, 2), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2),
-        {
-            "leader": node(1),
-            "isr": nodes(1),
-            "last_known_elr": nodes(2),
-            "leader_recovery_state": RECOVERING,
-        },
+        recovering(1, last_known=(2,)),
         logs=logs((1, 5, 81), (2, -1, 80)),
     ),
     "nobody while one of them has not told": Case(

@@ -163,9 +163,11 @@ def _producers(log: Log, *, compacted: bool) -> object:
 
     Compaction keeps neither times nor the epochs of coordinators. A replica that lagged may have
     forgotten a producer (producer.id.expiration.ms) before it got the producer's last batch; then
-    it knows no earlier batch, nor the coordinator of an earlier marker.
+    it knows no earlier batch, nor the coordinator of an earlier marker. If it lagged for longer
+    than the leader kept the end of a transaction and its producer, the transaction stays open.
     """
     expire = log.config.producer_expiration_ms < LONG_MS
+    may_stay_open = compacted and expire and not _deletions_stay(log)
     return {
         producer_id: (
             each.epoch,
@@ -175,6 +177,7 @@ def _producers(log: Log, *, compacted: bool) -> object:
             None if compacted or expire else each.coordinator_epoch,
         )
         for producer_id, each in log.producers.items()
+        if not (may_stay_open and each.transaction_start >= 0)
     }
 
 

@@ -1,13 +1,14 @@
 """Replicas that lag for longer than delete.retention.ms: their leader has removed a marker, or its
 record, and they still have records of its transaction. No rule accuses them for that."""
 
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.simulation.invariants import coordinated_groups, coordinators
+from harness.simulation.invariants import convergence, coordinated_groups, coordinators
 from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.compacted_log import Ended, read_entries
 from nodes.coordinators.groups.coordinator import GroupCoordinator
@@ -234,3 +235,27 @@ def test_deletion_whose_bare_marker_aborts_it_goes(*, missed: bool) -> None:
     pair.clean_lagging()
     left = [value for _, key, value in pairs_of(pair.lagging.log) if key == KEY]
     assert left == ([b"old"] if missed else [None])
+
+
+def test_transaction_stays_open_if_its_producer_is_forgotten_too() -> None:
+    """The leader keeps no batch of a producer that expired. Replicas whose producers do not expire
+    have the same state of it.
+    """
+    expiring = replace(COMPACTED, producer_expiration_ms=2000)
+    leader, lagging = (open_log(MemoryDisk(), config=expiring) for _ in range(2))
+    write(leader, (WRITER, 0), KEY, b"aborted")
+    follow(leader, lagging)
+    mark(leader, (WRITER, 1), committed=False)
+    for number in range(4):
+        roll(leader, expiring)
+        do(cleaning(leader, now_ms=5000 + 1000 * number), leader.segments.disk)
+        write(leader, (OTHER, number), b"other", b"2")
+        mark(leader, (OTHER, number + 1), committed=True)
+    follow(leader, lagging)
+    assert WRITER not in dict(leader.producers.items())
+    assert dict(lagging.producers.items())[WRITER].transaction_start == 0
+    for config, same in (expiring, True), (COMPACTED, False):
+        leader.configure(config)
+        lagging.configure(config)
+        states = [convergence._producers(log, compacted=True) for log in (leader, lagging)]
+        assert (states[0] == states[1]) is same

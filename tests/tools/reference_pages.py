@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.plans import fault_catalogue
 from harness.plans.plan import Plan
 from tests.tools.api_reference import api_page
+from tests.tools.command_reference import commands_page
+from tests.tools.contract_reference import contract_page
+from tests.tools.fault_reference import faults_page
 from tests.tools.notebooks import notebook_page, notebooks
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -254,6 +256,8 @@ def pages() -> dict[Path, str]:
     """Path -> text of every page that comes from the code."""
     return {
         DOCS / "reference" / "plan.md": plan_page(),
+        DOCS / "reference" / "commands.md": commands_page(),
+        DOCS / "reference" / "contract.md": contract_page(),
         DOCS / "reference" / "api.md": api_page(),
         DOCS / "faults.md": faults_page(),
         **{path.with_suffix(".md"): notebook_page(path) for path in notebooks()},
@@ -372,53 +376,6 @@ def _toml(value: object) -> str:
         case str():
             return json.dumps(value)
     return str(value)
-
-
-def faults_page() -> str:
-    """Every fault with its parameters, every selector, every condition."""
-    lines = [
-        "# Faults",
-        "",
-        "A plan names faults in a random mix (`nemesis.faults`) or in scripted events",
-        "(`[[nemesis.events]]`). `highwater faults` prints this list, `highwater doctor` says",
-        "which of them this machine can make. A fault counts only if a measurement proves that it",
-        "took effect, and its end is proved as well. [How to add one](guides/add-a-fault.md).",
-        "",
-        "This page is made from the code by `python -m tests.tools.reference_pages`.",
-        "",
-        "## All faults",
-        "",
-        "| fault | does | selects by default | needs | parameters |",
-        "|---|---|---|---|---|",
-    ]
-    known = fault_catalogue.as_json()
-    lines += [_fault_row(fault) for fault in known["faults"]]
-    lines += ["", "## Selectors: which nodes a fault hits", "", "| selector | nodes |", "|---|---|"]
-    lines += [f"| `{form}` | {meaning} |" for form, meaning in known["targets"].items()]
-    lines += [
-        "",
-        "## Conditions: what a scripted event waits for (`until`)",
-        "",
-        "Several conditions are joined by `and`.",
-        "",
-        "| condition | holds when |",
-        "|---|---|",
-    ]
-    lines += [f"| `{form}` | {meaning} |" for form, meaning in known["conditions"].items()]
-    return "\n".join(lines) + "\n"
-
-
-def _fault_row(fault: Mapping[str, Any]) -> str:
-    parameters = "<br>".join(
-        f"`{each['name']} = {each['default'] or '(empty)'}`: {each['about']}"
-        for each in fault["parameters"]
-    )
-    needs = ", ".join(f"`{each}`" for each in fault["needs"])
-    smallest = f"; at least {fault['min_nodes']} nodes" if fault["min_nodes"] > 1 else ""
-    selector = f"`{fault['default_targets']}`"
-    return (
-        f"| `{fault['name']}` | {fault['about']}{smallest} | {selector} | {needs} | {parameters} |"
-    )
 
 
 def main() -> int:

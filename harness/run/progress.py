@@ -19,7 +19,7 @@ from rich.text import Text
 
 from harness.plans.plan import Plan, acks_name
 from harness.reports import terminal
-from harness.systems.observer.cluster_view import PartitionView
+from harness.systems.monitoring.cluster_view import PartitionView
 from nodes.ids import TopicPartition
 
 OF_FIXED_LENGTH: Final = ("warm up", "chaos")

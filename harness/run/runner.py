@@ -33,8 +33,8 @@ from harness.run.progress import Progress
 from harness.systems import choose
 from harness.systems.base import DeployedSystem
 from harness.systems.ensemble.choose import watch_of
+from harness.systems.monitoring.monitor import Monitor
 from harness.systems.node_roles import Layout
-from harness.systems.observer.monitor import Monitor
 from harness.systems.refused_starts import RefusedStarts
 from harness.systems.unexpected_exits import UnexpectedExits
 from harness.targets.base import Target

@@ -17,7 +17,7 @@ from harness.recording.history import OperationWriter, Row, RowStream
 from harness.recording.store import Run
 from harness.run.prepare import Prepared
 from harness.systems.collect import collect_decisions, collect_replicas
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from nodes.storage.memory import MemoryDisk
 
 

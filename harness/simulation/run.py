@@ -36,8 +36,8 @@ from harness.simulation.world.network.link import NetworkSettings
 from harness.simulation.world.synchronous import GreenletRunner
 from harness.simulation.world.target import SimTarget
 from harness.simulation.world.world import MS, NS, World
+from harness.systems.monitoring.watcher import Watcher
 from harness.systems.node_roles import Layout
-from harness.systems.observer.watcher import Watcher
 from harness.workloads.clients.counts import Tally
 from harness.workloads.configs import AnyConfig
 from harness.workloads.environment import ClientEnvironment

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from harness.recording.history import RowStream
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.targets.base import Target
 from harness.workloads.clients.access import Access
 

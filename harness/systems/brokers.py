@@ -26,8 +26,8 @@ from harness.recording.store import Run
 from harness.systems import startup
 from harness.systems.base import FOREVER_NS, call_in_client_network
 from harness.systems.ensemble.ensemble import Ensemble
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, ZOOKEEPER, Layout
-from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target
 from harness.workloads.clients.access import OPEN, Access
 from nemesis.hosts import FIRST_ZOOKEEPER

@@ -9,8 +9,8 @@ from harness.recording.history import FLUSH_ROWS
 from harness.recording.store import Run
 from harness.systems import replica_files
 from harness.systems.base import FOREVER_NS
-from harness.systems.observer.quorum_times import QuorumTimes
-from harness.systems.observer.watcher import Rows
+from harness.systems.monitoring.quorum_times import QuorumTimes
+from harness.systems.monitoring.watcher import Rows
 from nodes.ids import TopicPartition
 
 

@@ -18,7 +18,7 @@ from harness.recording.history import RowStream
 from harness.recording.store import Run
 from harness.systems import startup
 from harness.systems.base import call_in_client_network
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.targets.base import Target, Unsupported
 from harness.workloads.clients.access import Access
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from harness.systems.metadata_log import Records, committed, decode_relevant
-from harness.systems.observer.quorum_times import QuorumTimes, Stamp
+from harness.systems.monitoring.quorum_times import QuorumTimes, Stamp
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
 from nodes.log.checkpoints import (

@@ -23,7 +23,7 @@ from harness.plans.plan import build
 from harness.recording import store
 from harness.systems.base import call_in_client_network
 from harness.systems.brokers import BrokerSystem
-from harness.systems.observer.cluster_view import PartitionView, views_of
+from harness.systems.monitoring.cluster_view import PartitionView, views_of
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
 from nodes.ids import TopicPartition

@@ -27,7 +27,7 @@ _ELECTED: Final = (ErrorCode.none, ErrorCode.election_not_needed)
 
 
 class WatchedBrokers(BrokerStatus, Protocol):
-    """The observer of the brokers, which must know of every new and removed broker."""
+    """The watcher of the brokers, which must know of every new and removed broker."""
 
     def add_broker(self, node: int, address: Address) -> None:
         """Watch a new broker."""

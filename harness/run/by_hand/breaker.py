@@ -22,7 +22,7 @@ from harness.run.by_hand.faults_of_journal import Row, list_faults, unhealed
 from harness.run.by_hand.protocol import FAILURE, PROVE_S, REQUEST, SETTLE_S, Refused
 from harness.run.hosts import hosts_of
 from harness.systems.ensemble.choose import watch_of
-from harness.systems.observer.monitor import Monitor
+from harness.systems.monitoring.monitor import Monitor
 from nemesis import selectors
 from nemesis.executor import Nemesis
 from nemesis.faults.catalogue import find

@@ -12,7 +12,7 @@ from harness.simulation.recording import Recording
 from harness.simulation.system import SimSystem
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.synchronous import GreenletRunner
-from harness.systems.observer.watcher import Watcher
+from harness.systems.monitoring.watcher import Watcher
 
 SESSION: Final = "broker.session.timeout.ms"
 DEFAULT_SESSION_MS: Final = 9_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from harness.simulation.invariants.broken import InvariantBroken
-from harness.systems.observer.cluster_view import PartitionView
+from harness.systems.monitoring.cluster_view import PartitionView
 from nemesis.concurrency import TaskRunner
 from nodes.ids import TopicPartition
 

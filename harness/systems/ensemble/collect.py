@@ -8,8 +8,8 @@ from typing import Final
 from harness.recording.store import Run
 from harness.systems.ensemble.comparison import compare
 from harness.systems.ensemble.history import decisions, read_directory
-from harness.systems.observer.quorum_times import QuorumTimes
-from harness.systems.observer.watcher import Rows
+from harness.systems.monitoring.quorum_times import QuorumTimes
+from harness.systems.monitoring.watcher import Rows
 
 READ_KEY: Final = "zookeeper_logs"
 """The key of run.json with the nodes whose logs were read: the verdict needs every server's."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from checkers.history.history import METADATA_LOG
 from harness.systems.ensemble import znodes
 from harness.systems.ensemble.transactions import Change, Transaction, read_log
-from harness.systems.observer.quorum_times import QuorumTimes, Stamp
+from harness.systems.monitoring.quorum_times import QuorumTimes, Stamp
 from nodes.ids import TopicPartition
 
 ZOOKEEPER: Final = "zookeeper"

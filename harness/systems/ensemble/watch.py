@@ -20,8 +20,8 @@ from kazoo.retry import KazooRetry
 from harness.systems.ensemble import probe, znodes
 from harness.systems.ensemble.probe import Address, ServerState
 from harness.systems.ensemble.znodes import ZnodeError
-from harness.systems.observer.cluster_view import PartitionView
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.cluster_view import PartitionView
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 
 SESSION_S: Final = 6.0

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from harness.plans.plan import Plan
 from harness.run.progress import Board, LineProgress, LiveProgress
-from harness.systems.observer.cluster_view import PartitionView
+from harness.systems.monitoring.cluster_view import PartitionView
 from nodes.ids import TopicPartition
 
 PLAN = Plan(name="test", seed=7)

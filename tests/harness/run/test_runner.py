@@ -23,7 +23,7 @@ from harness.run.prepare import Prepared, prepare
 from harness.run.runner import Runner, RunOutcome
 from harness.run.teardown import EndOptions
 from harness.systems import choose
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.systems.refused_starts import RefusedStarts
 from harness.targets import kinds
 from harness.workloads.clients.access import OPEN

@@ -13,8 +13,8 @@ from harness.plans.plan import Plan, Topic
 from harness.recording import store
 from harness.recording.store import Run
 from harness.systems.brokers import BrokerSystem, server_properties
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.systems.node_roles import COMBINED, Layout
-from harness.systems.observer.quorum_times import QuorumTimes
 from nodes.config import load_config, parse_properties
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch

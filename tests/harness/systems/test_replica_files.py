@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from uuid import UUID
 
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from harness.systems.replica_files import (
     METADATA_DIRECTORY,
     first_offset,

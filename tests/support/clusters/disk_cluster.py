@@ -17,7 +17,7 @@ from harness.recording import store
 from harness.run.administration.administrator import Administrator
 from harness.systems.base import call_in_client_network
 from harness.systems.brokers import BrokerSystem
-from harness.systems.observer.cluster_view import PartitionView, views_of
+from harness.systems.monitoring.cluster_view import PartitionView, views_of
 from harness.systems.replica_files import replica_rows
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget

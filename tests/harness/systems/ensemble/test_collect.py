@@ -7,7 +7,7 @@ from typing import Any
 from harness.recording import store
 from harness.recording.store import Run
 from harness.systems.ensemble.collect import LOST_KEY, collect_znodes
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 
 MISMATCH = """\
 [2026-11-29 05:00:01,674] WARN  Message:Digests are not matching. Value is Zxid. (DataTree)

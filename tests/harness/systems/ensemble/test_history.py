@@ -7,7 +7,7 @@ import pytest
 from harness.systems.ensemble.history import decisions
 from harness.systems.ensemble.transactions import Change, Transaction, read_log
 from harness.systems.ensemble.znodes import ZnodeError
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from tests.harness.systems.ensemble.test_transactions import GOLDEN, STATE
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from harness.systems.observer.watcher import POLL_S as POLL_S
-from harness.systems.observer.watcher import Watcher
+from harness.systems.monitoring.watcher import POLL_S as POLL_S
+from harness.systems.monitoring.watcher import Watcher
 
 COLLECT_TIMEOUT_S: Final = 30.0
 

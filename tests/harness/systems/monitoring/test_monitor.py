@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from checkers.history.history import CLUSTER, HISTORY, read_arrow_stream
 from harness.recording.history import HistoryWriter, RowStream
-from harness.systems.observer.monitor import POLL_S, Monitor
-from harness.systems.observer.queries import FRESH_S
+from harness.systems.monitoring.monitor import POLL_S, Monitor
+from harness.systems.monitoring.queries import FRESH_S
 from tests.support.clusters.fake_node import FakeNode, serving
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_QUORUM = 2, 3, 23, 55
@@ -192,7 +192,7 @@ def test_epochs_of_a_partition_are_recorded_completely_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A leader that is replaced during its answers gives none."""
-    monkeypatch.setattr("harness.systems.observer.final_epochs.PATIENCE_S", 0.3)
+    monkeypatch.setattr("harness.systems.monitoring.final_epochs.PATIENCE_S", 0.3)
     assert monitor.wait_settled(DEADLINE_S) == []
 
     def deposed(request: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.systems.observer.quorum_times import DEPOSED_NS, QuorumTimes, Stamp
+from harness.systems.monitoring.quorum_times import DEPOSED_NS, QuorumTimes, Stamp
 
 S = 1_000_000_000
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 
-from harness.systems.observer.cluster_view import PartitionView, epoch_starts
+from harness.systems.monitoring.cluster_view import PartitionView, epoch_starts
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.systems.observer.cluster_view import PartitionView
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.cluster_view import PartitionView
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 
 

@@ -20,16 +20,16 @@ from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
-from harness.systems.observer.cluster_view import (
+from harness.systems.monitoring.cluster_view import (
     ClusterTracker,
     NodeStatus,
     PartitionView,
     caught_up_voters,
     views_of,
 )
-from harness.systems.observer.ensemble_protocol import EnsembleWatch
-from harness.systems.observer.final_epochs import FinalEpochs
-from harness.systems.observer.queries import (
+from harness.systems.monitoring.ensemble_protocol import EnsembleWatch
+from harness.systems.monitoring.final_epochs import FinalEpochs
+from harness.systems.monitoring.queries import (
     FRESH_S,
     CoordinatorOf,
     EligibleReplicas,
@@ -37,7 +37,7 @@ from harness.systems.observer.queries import (
     OnDemandQueries,
     OngoingReassignments,
 )
-from harness.systems.observer.quorum_times import QuorumTimes
+from harness.systems.monitoring.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.systems.observer.cluster_view import (
+from harness.systems.monitoring.cluster_view import (
     ClusterTracker,
     NodeStatus,
     PartitionView,

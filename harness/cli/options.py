@@ -206,8 +206,8 @@ SystemName = Annotated[
 ControlPlane = Annotated[
     str | None,
     typer.Option(
-        help="Who elects leaders and remembers topics: quorum (of the nodes) or zookeeper (nodes "
-        "of its own). Default: the plan's, or quorum."
+        help="Who elects leaders and remembers topics: quorum (KRaft, on the nodes) or zookeeper "
+        "(on further nodes). Default: the plan's, or quorum."
     ),
 ]
 ZooKeepers = Annotated[

@@ -69,11 +69,11 @@ def shrink(
 
     began_s, time_s = time.monotonic(), seconds(time_limit)
     given, seeds = _given(what, plan, swarm, broker_module)
-    worlds = "a simulated world" if len(seeds) == 1 else f"{len(seeds)} simulated worlds"
+    worlds = "a simulated cluster" if len(seeds) == 1 else f"{len(seeds)} simulated clusters"
     warn(f"looking for the failure in {worlds}, for at most {time_s:g} s")
     first = first_failure(given, seeds, began_s + time_s)
     if first is None:
-        asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated worlds"
+        asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated clusters"
         if time.monotonic() > began_s + time_s:
             asked += f" (not all were tried within {time_s:g} s; --time gives more)"
         raise StoreError(f"{asked} does not fail: there is nothing to reduce")

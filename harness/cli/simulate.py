@@ -1,4 +1,4 @@
-"""`highwater simulate`: runs a plan in a simulated world for many seeds.
+"""`highwater simulate`: runs a plan in a simulated cluster for many seeds.
 
 The exit code is that of a run, for the worst seed. This module has no logic of its own.
 """
@@ -82,8 +82,8 @@ def simulate(
     diagram: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page with the messages between the nodes to this file. For one INVALID "
-            "seed."
+            help="Write a diagram of the messages between the nodes to this HTML file. Needs one "
+            "seed, and that it is INVALID."
         ),
     ] = None,
     duration: Duration = None,
@@ -106,7 +106,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per seed.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Run a plan in a simulated world, for many seeds.
+    """Run a plan in a simulated cluster, for many seeds.
 
     A simulated run is repeatable, and faster than real time. Without a plan it is the packaged plan
     simulation: half a minute of most faults.

@@ -2,7 +2,7 @@
 
 A package declares a kind by an entry point of the group `highwater.workloads`. The entry point
 names a subclass of `WorkloadKind`, and its name is the `kind` in plans. The clients are real: they
-run in a process of their own and connect to the cluster, so a simulated world cannot have them.
+run in a process of their own and connect to the cluster, so a simulated cluster cannot have them.
 
 `Clients` makes the producers and consumers. They write the rows of the history, which all detectors
 judge as those of any other workload: `send` for each record that is sent, `assign` and `poll` for

@@ -162,7 +162,7 @@ def _check_apps(plan: Plan, where: str) -> None:
         raise PlanError(f"{where}: workload app: a run tests one program, not {len(apps)}")
     if plan.target == "sim":
         raise PlanError(
-            f"{where}: workload app: a simulated world runs no program; choose another target"
+            f"{where}: workload app: a simulated cluster runs no program; choose another target"
         )
     fed = {topic.name for topic in of_producers(plan)} if plan.workload.producers else set()
     if app.input not in fed or plan.workload.payload != "text":
@@ -188,7 +188,7 @@ def _check_others(plan: Plan, where: str) -> None:
         if plan.target == "sim":
             raise PlanError(
                 f"{where}: workload {each.kind}: it is of another package, and its clients are "
-                "real processes, which a simulated world cannot run; choose another target"
+                "real processes, which a simulated cluster cannot run; choose another target"
             )
         if clash := sorted(set(each.topics) & set(_outputs(plan))):
             raise PlanError(

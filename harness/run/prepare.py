@@ -205,7 +205,7 @@ def check_system(plan: Plan) -> None:
         return
     if plan.target == "sim":
         raise PlanError(
-            f"{where}: system {plan.system} cannot run in a simulated world; only the built-in "
+            f"{where}: system {plan.system} cannot run in a simulated cluster; only the built-in "
             "broker can; run it with real processes: highwater run"
         )
     if plan.broker_module != "nodes":
@@ -225,7 +225,7 @@ def _check_control_plane(plan: Plan, where: str) -> None:
         )
     if plan.target == "sim":
         raise PlanError(
-            f"{where}: ZooKeeper cannot run in a simulated world; run the plan with real processes "
+            f"{where}: ZooKeeper cannot run in a simulated cluster; run the plan with real processes "
             '(highwater run), or set control_plane = "quorum"'
         )
     if plan.target != "local":

@@ -116,8 +116,8 @@ def find_hanging(
         int,
         typer.Option(
             min=0,
-            help="Minutes; leave out transactions whose producer has written since. No coordinator "
-            "waits longer than transaction.max.timeout.ms of the brokers.",
+            help="Leave out transactions whose producer wrote within this many minutes: their "
+            "coordinator may still end them (transaction.max.timeout.ms).",
         ),
     ] = 15,
     *,

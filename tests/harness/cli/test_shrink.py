@@ -33,6 +33,6 @@ def test_plan_that_does_not_fail_ends_with_254_and_a_message(
         main.main(["shrink", "1", "--plan", str(tmp_path / "calm.toml"), "--time", time_limit])
     printed = capsys.readouterr().err
     assert ended.value.code == 254
-    assert f"looking for the failure in a simulated world, for at most {time_s} s" in printed
+    assert f"looking for the failure in a simulated cluster, for at most {time_s} s" in printed
     assert "seed 1 " in printed
     assert "there is nothing to reduce" in printed

@@ -68,7 +68,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             {"system": "moon"},
             "system: input should be 'nodes', 'kafka' or 'external'",
         ),
-        ({"system": "kafka", "target": "sim"}, "system kafka cannot run in a simulated world"),
+        ({"system": "kafka", "target": "sim"}, "system kafka cannot run in a simulated cluster"),
         (
             {"system": "kafka", "broker_module": "mine"},
             "broker_module mine is for the built-in broker",
@@ -132,7 +132,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
         ({"nemesis": {"events": [KILL | {"duration_ms": 0}]}}, "nemesis.events.0.duration_ms: "),
         ({"control_plane": "raft"}, "control_plane: "),
         ({"control_plane": "zookeeper", "zookeepers": 0}, "zookeepers: "),
-        ({"control_plane": "zookeeper", "target": "sim"}, "cannot run in a simulated world"),
+        ({"control_plane": "zookeeper", "target": "sim"}, "cannot run in a simulated cluster"),
         ({"control_plane": "zookeeper", "target": "docker"}, "run only on target local"),
         (
             {"nemesis": {"events": [KILL | {"targets": "zookeeper:1"}]}},

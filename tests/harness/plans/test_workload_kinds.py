@@ -114,7 +114,7 @@ def test_wrong_entry_is_refused_with_one_sentence(entry: dict[str, Any], said: s
 
 def test_simulated_world_cannot_have_it() -> None:
     """Its clients are real processes."""
-    with pytest.raises(PlanError, match="a simulated world cannot run; choose another target"):
+    with pytest.raises(PlanError, match="a simulated cluster cannot run; choose another target"):
         prepare(plan({}, echo(), target="sim"))
 
 

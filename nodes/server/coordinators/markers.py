@@ -203,8 +203,11 @@ class MarkerSender:
         del self._sending[leader]
         if task.cancelled():
             return
+        error = task.exception()
+        if error is not None:
+            log.error("the markers for broker %d were not sent", leader, exc_info=error)
         # Not before: a look meanwhile takes what failed for still on its way.
-        if task.exception() is not None or not task.result():
+        if error is not None or not task.result():
             self._look_later()
         if leader in self._queues:
             self._send(leader)

@@ -296,6 +296,8 @@ class Shard(Generic[M]):
             return
         self.state = State.ACTIVE
         self._apply_unasked(machine.loaded)
+        if self.state is not State.ACTIVE:
+            return  # it loads again, and these operations wait for that
         for operation in self._after_loading:
             with contextlib.suppress(CoordinatorError):
                 self.perform(operation, Access.READ)

@@ -205,7 +205,7 @@ class ReplicaManager:
             log.error("%s: the log has records, but its topic id is lost", partition)
             self.logs.keep_aside(partition)
             return
-        if topic_id is None:  # the log never had records: the topic of today may use it
+        if topic_id is None and hosted.log.end_offset == 0:  # as a new log of any topic
             topic_id = self.image.topic_ids.get(partition.topic)
         topic = None if topic_id is None else self.image.topics.get(topic_id)
         image = None if topic is None else topic.partitions.get(partition.partition)
@@ -244,9 +244,12 @@ class ReplicaManager:
             follows = replica.state.role is Role.FOLLOWER
             self._leader_changes[replica.partition] = replica.state.leader if follows else None
             self._changed.append(replica)
-            listener = self._role_listeners.get(replica.partition.topic)
-            if listener is not None:
-                listener.role_changed(replica)
+            self._report_role(replica)
+
+    def _report_role(self, replica: Replica) -> None:
+        listener = self._role_listeners.get(replica.partition.topic)
+        if listener is not None:
+            listener.role_changed(replica)
 
     def _without_unsafe_leadership(
         self, replica: Replica, assignment: PartitionRegistration
@@ -301,6 +304,7 @@ class ReplicaManager:
         del self._replicas[partition]
         self._leader_changes[partition] = None
         replica.retire()
+        self._report_role(replica)
         self.logs.remove(partition)
         log.info("%s: removed from this node", partition)
 

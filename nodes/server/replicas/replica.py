@@ -212,6 +212,17 @@ class Replica:
         if self.unsynced_metadata is not None and self.log.end_offset == self.log.start_offset:
             self.unsynced_metadata.write()
 
+    def _sync_metadata_file(self) -> None:
+        """Make the topic's id durable, also of an empty log. Blocks. Raises OSError.
+
+        An empty log that begins above 0 is none for another topic of the same name.
+        """
+        if self.unsynced_metadata is not None:
+            with self.log.health.failing():
+                self.unsynced_metadata.write()
+                self.unsynced_metadata.sync_now()
+            self.unsynced_metadata = None
+
     def close(self) -> None:
         """Make the partition.metadata file durable; called before the log is closed. Blocks."""
         has_records = self.log.end_offset > self.log.start_offset
@@ -340,6 +351,7 @@ class Replica:
         Called when the leader's log starts above the end of this one.
         """
         log.info("%s: restarts at the leader's log start %d", self.partition, leader_start)
+        self._sync_metadata_file()
         self.before_truncation(min(self.log.start_offset, leader_start))
         self.log.truncate_fully(leader_start)
         self.state.truncated(leader_start)

@@ -453,6 +453,30 @@ def test_a_request_has_a_limit() -> None:
     run(test())
 
 
+def test_an_unexpected_error_is_logged_and_the_markers_are_sent_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Otherwise a transaction would hang, and no log would say why."""
+
+    async def test() -> None:
+        world = World()
+        await world.lead()
+
+        def broken(partition: TopicPartition) -> ErrorCode:
+            raise KeyError("a bug")
+
+        world.brokers.error = broken
+        world.decide(A)
+        await world.settle(0.05)
+        assert "the markers for broker 1 were not sent" in caplog.text
+        assert "a bug" in caplog.text
+        world.brokers.error = lambda partition: OK
+        await world.settle()
+        assert world.state() is State.COMPLETE_COMMIT
+
+    run(test())
+
+
 def test_the_event_loop_of_real_nodes_serves_it() -> None:
     """uvloop, unlike asyncio's."""
 

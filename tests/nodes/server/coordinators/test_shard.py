@@ -357,6 +357,36 @@ def test_what_happens_during_loading_is_done_afterwards() -> None:
     run(test())
 
 
+def test_what_happens_during_loading_waits_for_a_machine_that_loads_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first step failed."""
+    loads: list[Groups] = []
+    loaded = Groups.loaded
+
+    def fails_once(machine: Groups, now: Now) -> Effects:
+        loads.append(machine)
+        if len(loads) == 1:
+            raise KeyError("a bug")
+        return loaded(machine, now)
+
+    async def test() -> None:
+        partition = LedPartition()
+        commit(await active(partition.shard()), 7)
+        partition.lead(2)
+        monkeypatch.setattr(Groups, "loaded", fails_once)
+        shard = partition.shard()
+        shard.perform_when_loaded(lambda m, t, now: m.topics_deleted(["t"], t, now))
+        await asyncio.wait([shard.loading])
+        await active(shard)
+        await asyncio.sleep(0.01)
+        partition.replicate()
+        assert len(loads) == 2
+        assert fetched(fetch(shard)) == -1
+
+    run(test())
+
+
 def test_the_event_loop_of_real_nodes_serves_it() -> None:
     """uvloop's handles of calls that are due know no time (unlike asyncio's)."""
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import TopicPartition
@@ -13,7 +14,7 @@ from nodes.server.replicas.replica import Replica
 from tests.nodes.server.test_broker import batch, consume, produce, values_of
 from tests.support.nodes.cluster import Cluster, eventually, running
 
-DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS = 20, 44
+DELETE_TOPICS, DELETE_RECORDS, INCREMENTAL_ALTER_CONFIGS = 20, 21, 44
 TOPIC, SET = 2, 0
 T0 = TopicPartition("t", 0)
 
@@ -95,6 +96,34 @@ def test_deleted_topic_leaves_nothing_behind() -> None:
     whole_cluster(2, test)
 
 
+class Roles:
+    """Hears of the roles of a topic's replicas, as the coordinators do."""
+
+    def __init__(self) -> None:
+        self.heard: list[Role] = []
+
+    def role_changed(self, replica: Replica) -> None:
+        """See `RoleListener`."""
+        self.heard.append(replica.state.role)
+
+
+def test_removed_replica_is_reported_as_offline() -> None:
+    """Otherwise a coordinator would keep all that it knows for a partition that is gone."""
+
+    async def test(cluster: Cluster) -> None:
+        leader = await cluster.leader("t")
+        instance = cluster.nodes[leader]
+        assert instance is not None
+        assert instance.broker is not None
+        roles = Roles()
+        instance.broker.replicas.set_role_listener("t", roles)
+        await delete(cluster, leader, "t")
+        await gone_everywhere(cluster)
+        assert roles.heard == [Role.OFFLINE]
+
+    whole_cluster(2, test)
+
+
 def test_recreated_topic_starts_empty() -> None:
     """Also on a node that was down meanwhile, whose log is of the older topic (KIP-516)."""
 
@@ -118,6 +147,56 @@ def test_recreated_topic_starts_empty() -> None:
 
         await eventually(forgotten)
         assert await read(cluster, leader) == [b"new"]
+
+    whole_cluster(3, test)
+
+
+async def delete_records(cluster: Cluster, leader: int, offset: int) -> None:
+    partitions = [{"partition_index": 0, "offset": offset}]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = await cluster.ask(
+        leader, DELETE_RECORDS, 2, topics=topics, timeout=timedelta(seconds=5)
+    )
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize("knows_topic", [True, False])
+def test_recreated_topic_does_not_begin_at_the_start_of_an_empty_log(*, knows_topic: bool) -> None:
+    """Of the older topic: its log had no records any more, and a new replica began at its start.
+    It would lack the first records of the new topic, and delete those of the others when it leads.
+    """
+
+    async def test(cluster: Cluster) -> None:
+        leader = await cluster.leader("t")
+        for value in (b"old-1", b"old-2", b"old-3"):
+            await produce(cluster, leader, batch(value))
+        away = next(node for node in cluster.ids if node not in (leader, 1))
+        await cluster.stop(away)
+        disk = cluster.disks[away]
+        for name in disk.listdir("t-0"):
+            disk.unlink(f"t-0/{name}")
+        disk.remove_dir("t-0")
+        await delete_records(cluster, leader, 3)
+        await cluster.start(away)
+        await cluster.leader("t", isr=3)
+        assert disk.exists("t-0/00000000000000000003.log")
+        assert disk.exists("t-0/partition.metadata")
+        await cluster.stop(away)
+        if not knows_topic:
+            disk.unlink("t-0/partition.metadata")
+        await delete(cluster, 1, "t")
+        await gone_everywhere(cluster)
+        await cluster.create_topic("t", num_partitions=1, replication_factor=3)
+        leader = await cluster.leader("t", isr=2)
+        new = [b"new-%d" % number for number in range(5)]
+        for value in new:
+            await produce(cluster, leader, batch(value))
+        await cluster.start(away)
+        await cluster.leader("t", isr=3)
+        local = replica(cluster, away)
+        assert local is not None
+        assert (local.log.start_offset, local.log.end_offset) == (0, 5)
+        assert await read(cluster, leader) == new
 
     whole_cluster(3, test)
 

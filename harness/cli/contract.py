@@ -37,6 +37,7 @@ def contract(
         print(json.dumps(rows, indent=2))
         return
     console = terminal.console()
+    rows.sort(key=lambda row: kinds.index(row["anomaly"]))
     for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
         table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
         table.add_column("configuration", ratio=2)

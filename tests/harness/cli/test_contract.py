@@ -22,6 +22,13 @@ def test_json_has_every_row_in_order(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(out) == [rule.as_json() for rule in CONTRACT]
 
 
+def test_each_anomaly_has_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also if its rows are in several parts of the contract."""
+    _, out, _ = printed(capsys)
+    for kind in {rule.anomaly for rule in CONTRACT}:
+        assert out.splitlines().count(kind.ljust(80)) == 1
+
+
 def test_named_anomaly_prints_only_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = printed(capsys, "duplicate")
     assert code == 0

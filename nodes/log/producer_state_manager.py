@@ -102,6 +102,7 @@ class ProducerStateManager:
 
     def truncated(self, end: Offset) -> None:
         """The log was truncated to `end`: return to the state there."""
+        self._oldest_timestamp = None
         first = self._segments.all[0].base_offset
         begin = self.producers.rewind(end)
         if begin is None or begin < first:

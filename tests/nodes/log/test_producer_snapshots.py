@@ -220,3 +220,14 @@ def test_idle_producers_are_forgotten() -> None:
     with pytest.raises(OutOfOrderSequence):  # too young to have been forgotten
         log.append_as_leader(batch(1, producer=(12, 0, 3), timestamp_ms=5600), E1)
     log.append_as_leader(batch(1, producer=(9, 0, 3), timestamp_ms=6500), E1)
+
+
+def test_a_truncated_log_is_as_old_as_its_new_first_batch() -> None:
+    """A log that is younger than the expiration knows all its producers."""
+    log = open_log(MemoryDisk(), config=LogConfig(producer_expiration_ms=1000))
+    for timestamp_ms in (1000, 5000):
+        log.truncate_to(Offset(0))
+        log.append_as_leader(batch(1, producer=(9, 0, 0), timestamp_ms=timestamp_ms), E1)
+        with pytest.raises(OutOfOrderSequence):
+            unknown = batch(1, producer=(12, 0, 3), timestamp_ms=timestamp_ms + 100)
+            log.append_as_leader(unknown, E1)

@@ -18,6 +18,7 @@ from checkers.contract.conditions import (
     NOT_SETTLED,
     ONLY_IN_SYNC_REPLICA_LOST,
     OPEN,
+    UNANSWERED_COMMIT,
     UNCLEAN_ELECTION,
     Condition,
 )
@@ -130,6 +131,13 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         ANY, HANGING, _FORBIDDEN,
         "a coordinator ends each transaction by its timeout, with a marker in every partition",
         "KIP-98; KIP-664; KIP-890",
+    ),
+    _delayed_rule(
+        "zombie-write",
+        Condition(
+            f"a commit without an answer, {DELAYED_REQUEST.text}",
+            lambda c: c.aspect == UNANSWERED_COMMIT and DELAYED_REQUEST.holds(c),
+        ),
     ),
     *forgotten_rules("zombie-write", TRANSACTIONS_TOPIC, "the producer epoch"),
     rule(

@@ -12,8 +12,9 @@ import functools
 import operator
 from typing import Final
 
+from checkers.contract.conditions import UNANSWERED_COMMIT
 from checkers.contract.transaction_rules import HANGING
-from checkers.detectors.transactions import FALSE_ABORT, TORN
+from checkers.detectors.transactions import FALSE_ABORT, TORN, ZOMBIE
 from checkers.engines.engine import Column, Frame, left_join
 from checkers.frames.frames import Frames
 from checkers.history.history import ENDS, TP
@@ -33,8 +34,10 @@ def with_delays(frames: Frames, found: Frame) -> Frame:
     F, engine = frames.engine.functions, frames.engine
     kinds = engine.rows(found.select("kind").distinct()) if frames.delays else []
     late = []
-    if any(row["kind"] in _OF_SENDS for row in kinds):
-        late.append(_late_sends(frames, found.where(F.col("kind").isin(*_OF_SENDS))))
+    if any(row["kind"] in (*_OF_SENDS, ZOMBIE) for row in kinds):
+        late_commit = F.coalesce(F.col("aspect") == F.lit(UNANSWERED_COMMIT), F.lit(False))
+        concerned = F.col("kind").isin(*_OF_SENDS) | late_commit
+        late.append(_late_sends(frames, found.where(concerned)))
     if any(row["kind"] == HANGING for row in kinds):
         late.append(_late_reads(frames, found.where(F.col("kind") == F.lit(HANGING))))
     if not late:

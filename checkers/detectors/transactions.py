@@ -7,13 +7,16 @@ abort-transaction). Dependencies between transactions are left to `checkers.elle
 from collections.abc import Iterator
 from typing import Final
 
+from checkers.contract.conditions import LATE_COMMIT, UNANSWERED_COMMIT
 from checkers.detectors.forgotten import since_last_kept, with_lost_transactions
 from checkers.detectors.lost_markers import with_lost_markers
+from checkers.detectors.surely_kept import in_kept_partitions, with_known_coordinators
 from checkers.engines.engine import Frame, left_join
+from checkers.frames.ended import NOT_COMMITTED
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.send_outcomes import SEND
-from checkers.history.history import INIT
+from checkers.history.history import COMMIT, INIT
 from checkers.history.settings import FOREVER_NS
 
 TORN: Final = "torn-transaction"
@@ -70,10 +73,14 @@ def false_aborts(frames: Frames) -> Iterator[Frame]:
 
 def zombie_writes(frames: Frames) -> Iterator[Frame]:
     """kind zombie-write: a record is in the log although its producer had been fenced before it
-    sent the record.
+    sent the record, or before it first asked to commit the transaction of the record.
 
     The producer was fenced when another client had completed init-producer with its transactional
     id (other_op), unless the producer's own init-producer is not recorded, or may have come later.
+
+    aspect commit: it asked for the commit too late, and that was acknowledged; commit-unanswered:
+    it was not answered, and a record of the transaction was read. One row for each of these
+    transactions: its first send that was read.
     """
     F, engine = frames.engine.functions, frames.engine
     inits = frames.rare_rows.where(
@@ -96,18 +103,65 @@ def zombie_writes(frames: Frames) -> Iterator[Frame]:
     sends = sends.select("op", "client", "invoke_ns", "transactional_id")
     sends = engine.materialize(sends.join(contested, on="transactional_id", how="left_semi"))
     fenced = frames.none_if_empty(_fenced(frames, sends, inits))
-    if fenced is None:
-        return
-    read = frames.send_outcomes.where(F.col("first_offset").isNotNull())
     kind, offset = F.lit(ZOMBIE), F.col("first_offset")
-    found = with_lost_transactions(frames, read.join(fenced, on="op", how="inner"))
-    yield evidence(engine, found, kind=kind, offset=offset)
+    if fenced is not None:
+        read = frames.send_outcomes.where(F.col("first_offset").isNotNull())
+        found = with_lost_transactions(frames, read.join(fenced, on="op", how="inner"))
+        yield evidence(engine, found, kind=kind, offset=offset)
+    late = _commits_of_fenced(frames, contested, inits, fenced)
+    if late is not None:
+        yield evidence(engine, with_lost_transactions(frames, late), kind=kind, offset=offset)
+
+
+def _commits_of_fenced(
+    frames: Frames, contested: Frame, inits: Frame, written: Frame | None
+) -> Frame | None:
+    """Return the first send that was read of each transaction whose producer had been fenced before
+    it first asked for the commit, with aspect, and other_op, since_ns (see `_fenced`); None without
+    any. written: the sends of fenced producers, whose transactions do not count.
+
+    A record of a commit without an answer says nothing if its partition may have lost the marker
+    that aborted the transaction.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    ends = frames.transaction_ends.where(F.col("txn").isNotNull())
+    ends = ends.join(contested, on="transactional_id", how="left_semi")
+    asked = (F.col("f") == F.lit(COMMIT)) & (F.col("type") != F.lit("fail"))
+    ends = ends.groupBy("txn", "client", "transactional_id").agg(
+        F.min("op").alias("op"),
+        F.min("invoke_ns").alias("invoke_ns"),
+        F.max(F.when(asked, F.lit(0)).otherwise(F.lit(1))).alias("others"),
+        F.max(F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))).alias("answered"),
+    )
+    ends = engine.materialize(ends.where(F.col("others") == F.lit(0)).drop("others"))
+    late = frames.none_if_empty(_fenced(frames, ends, inits))
+    if late is None:
+        return None
+    late = ends.join(late, on="op", how="inner")
+    late = late.select("txn", "transactional_id", "answered", "other_op", "since_ns")
+    here = F.col("first_offset").isNotNull() & (F.col("type") != F.lit(NOT_COMMITTED))
+    read = frames.send_outcomes.where(here).join(engine.materialize(late), on="txn", how="inner")
+    if written is not None:
+        sent = frames.send_outcomes.join(written, on="op", how="left_semi").select("txn").distinct()
+        read = read.join(engine.materialize(sent), on="txn", how="left_anti")
+    found = frames.none_if_empty(read)
+    if found is None:
+        return None
+    told = found.where(F.col("answered") == F.lit(1))
+    untold = in_kept_partitions(frames, found.where(F.col("answered") == F.lit(0)))
+    found = frames.none_if_empty(with_known_coordinators(frames, told.unionByName(untold)))
+    if found is None:
+        return None
+    first = engine.materialize(found.groupBy("txn").agg(F.min("op").alias("op")).select("op"))
+    aspect = F.when(F.col("answered") == F.lit(1), F.lit(LATE_COMMIT))
+    found = found.withColumn("aspect", aspect.otherwise(F.lit(UNANSWERED_COMMIT)))
+    return engine.materialize(found.join(first, on="op", how="left_semi"))
 
 
 def _fenced(frames: Frames, sends: Frame, inits: Frame) -> Frame:
-    """Return op, other_op, since_ns of the sends whose client was surely fenced: the init-producer
-    `other_op` of another client had completed before, and begun (since_ns) after the client's own
-    last one."""
+    """Return op, other_op, since_ns of the `sends` (or what else a producer began: op, client,
+    invoke_ns, transactional_id) whose client was surely fenced: the init-producer `other_op` of
+    another client had completed before, and begun (since_ns) after the client's own last one."""
     F = frames.engine.functions
     mine = inits.select(
         "transactional_id", "client", F.col("invoke_ns").alias("begun_ns"),

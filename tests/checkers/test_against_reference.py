@@ -243,6 +243,8 @@ BEYOND = {
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "record_was_copied_again_after_its_input_lost_power",
     "record_was_sent_again_in_another_transaction",
+    "records_of_a_fenced_producer_came_back_since_their_marker_was_lost",
+    "coordinator_of_a_fenced_producer_may_have_lost_power",
     "copies_of_unknown_outcome_went_with_power",
     "retention_removed_copies_of_unknown_outcome",
     "retention_removed_the_first_copy_of_a_repeated_send",

@@ -45,12 +45,13 @@ SHARED = [
     if golden.outcome != "UNKNOWN" and alike(golden.story())
 ]
 ALONE = [name for name in sorted(ALL_GOLDEN) if name not in SHARED]
-IN_TURN = ("metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
+IN_TURN = ("commit_of_a_fenced_producer_took_effect", "fenced_producer_committed",
+         "metadata_log_ends_before_what_was_committed", "program_did_everything_wrong",
          "producer_expires_while_it_sends_a_batch_again",
          "request_of_a_repeated_commit_arrived_last", "nobody_repeated_any_send")  # fmt: skip
-"""A run with metadata logs, one of a program, one whose brokers forget producers soon, one of a
-client that sends commits again, and one of a client that waits before it repeats a request: a mixed
-run has neither their plans nor such tables."""
+"""Two runs with leaders of an internal topic, one with metadata logs, one of a program, one whose
+brokers forget producers soon, one of a client that sends commits again, and one of a client that
+waits before it repeats a request: a mixed run has neither their plans nor such tables."""
 MIXED = [
     name
     for name in ALONE

@@ -15,6 +15,7 @@ from checkers.contract.conditions import (
     DELIVERED_AGAIN,
     IN_TRANSACTION,
     MEMBER_ENDED,
+    UNANSWERED_COMMIT,
 )
 from checkers.contract.contract import CONTRACT, Context, Judgement, judge
 from checkers.contract.permissions import (
@@ -40,7 +41,7 @@ ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", "o
 SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
         "uncopied", "copied-twice", "copied-out-of-order", "hanging-transaction",
         "skipped-record", "delivered-again", "lost-output", "duplicated-output")  # fmt: skip
-OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED)
+OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED, UNANSWERED_COMMIT)
 LOST = (
     None,
     together({1: POWER}, {1}, set()),

@@ -108,12 +108,17 @@ KNOWN_AT_THE_END = {
     "marker_was_on_a_replica_that_kept_power",
     "copies_were_first_made_after_the_loss",
     "member_was_not_told_of_a_cut",
+    "commit_of_a_fenced_producer_took_effect",
+    "committing_producer_was_fenced_after_the_loss",
+    "fenced_producer_committed",
+    "late_commit_of_an_old_producer_was_acknowledged",
+    "records_of_a_fenced_producer_are_there_though_their_marker_was_kept",
     "member_went_back_before_its_commit_was_forgotten",
 }
 """Only the end of a log shows that it was not cut. Until then it excuses who was told so. Only
-there it is seen that copies of unknown outcome are not in it. And only the leaders of internal
-topics and the leader epochs, which are read in the end, show that no commit and no marker was
-lost."""
+there it is seen that copies of unknown outcome are not in it. When fenced producers asked for
+commits is compared in the end. And only the leaders of internal topics and the leader epochs, which
+are read in the end, show that no commit and no marker was lost."""
 OF_GROUPS = [name for name, golden in sorted(ALL_GOLDEN.items()) if of_groups(golden.story())]
 
 

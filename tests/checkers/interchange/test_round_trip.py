@@ -65,6 +65,15 @@ READ_WHILE_OPEN = [
     "open_transaction_of_unknown_end_was_read_at_read_committed",
     "open_transaction_was_read_at_read_committed",
 ]
+COMMITTED_LATE = [
+    "commit_of_a_fenced_producer_took_effect",
+    "committing_producer_was_fenced_after_the_loss",
+    "fenced_producer_committed",
+    "fenced_producer_was_forgotten_before_its_commit",
+    "late_commit_of_an_old_producer_took_effect_after_a_delay",
+    "late_commit_of_an_old_producer_was_acknowledged",
+    "records_of_a_fenced_producer_are_there_though_their_marker_was_kept",
+]
 SENT_AGAIN = [
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "what_was_read_is_written_again_and_the_final_read_stops",
@@ -78,7 +87,9 @@ LEFT_BEHIND = {
     "record_of_another_run": "a record without a value of the run",
     "record_whose_checksum_is_wrong": "a record without a value of the run",
     "record_of_a_client_that_was_cut": "that a client's record was cut",
-    **dict.fromkeys(READ_WHILE_OPEN, "when a client asked to end its transaction"),
+    **dict.fromkeys(
+        [*READ_WHILE_OPEN, *COMMITTED_LATE], "when a client asked to end its transaction"
+    ),
     **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
@@ -91,6 +102,7 @@ LEFT_BEHIND = {
 ACCUSED_BY_JEPSEN = {
     "consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"},
     "group_did_not_copy_a_record_of_a_transaction_of_unknown_end": {"int-poll-skip"},
+    "records_of_a_fenced_producer_came_back_since_their_marker_was_lost": {"poll-skip"},
 }
 """What its rules forbid and ours do not: they do not know that a transaction may have been aborted
 when a consumer passed over it, and committed after its log had lost the marker."""

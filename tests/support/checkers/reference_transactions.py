@@ -1,6 +1,7 @@
 """The detectors of transactions again, in plain Python: see `reference`."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 Row = dict[str, Any]
@@ -45,6 +46,8 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
     for send in sends:
         if send["value"] in read and _fenced(history, send):
             found["zombie-write", None, *_at(send)] += 1
+    for aspect, send in _late_commits(history, sends, read):
+        found["zombie-write", aspect, *_at(send)] += 1
     return found, history, torn
 
 
@@ -90,7 +93,26 @@ def _read_while_open(history: list[Row], send: Row) -> bool:
     )
 
 
+def _late_commits(
+    history: list[Row], sends: list[Row], read: set[int]
+) -> Iterator[tuple[str, Row]]:
+    """The transactions whose producer had been fenced before it asked for the commit: the first
+    send of each that was read."""
+    for txn in {r["txn"] for r in sends if r["ended"]}:
+        ends = [r for r in history if r["f"] in ENDS and r["txn"] == txn]
+        part = [r for r in sends if r.get("txn") == txn]
+        there = [r for r in part if r["value"] in read and r["type"] != "fail"]
+        asked = {**ends[0], "invoke_ns": min(r["invoke_ns"] for r in ends)}
+        answers = {(r["f"], r["type"]) for r in ends}
+        if not there or not answers <= {(ENDS[0], "ok"), (ENDS[0], "info")}:
+            continue
+        if _fenced(history, asked) and not any(_fenced(history, r) for r in part):
+            aspect = "commit" if (ENDS[0], "ok") in answers else "commit-unanswered"
+            yield aspect, min(there, key=lambda r: r["op"])
+
+
 def _fenced(history: list[Row], send: Row) -> bool:
+    """Whether another client had surely taken the transactional id over before this began."""
     inits = [
         r
         for r in history

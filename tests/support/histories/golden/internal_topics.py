@@ -268,3 +268,27 @@ def producer_was_fenced_after_the_loss(s: Story) -> None:
     """Near miss: the coordinator wrote the epoch afterwards."""
     lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
     _fence(s, 11)
+
+
+def _commit_late(s: Story, init_s: float = 9) -> None:
+    """The same, and the first one had written before."""
+    s.row("init-producer", PRODUCER[ALL], 1, transactional_id=ID)
+    columns = {"txn": 1, "transactional_id": ID}
+    s.send(ALL, 99, 20, 8, **columns)["complete_ns"] = 20_500_000_000
+    s.row("init-producer", PRODUCER[ONE], init_s, transactional_id=ID)
+    s.row("commit-transaction", PRODUCER[ALL], 20.5, **columns)
+    s.read_in_the_end(ALL, 20, v(ALL, 99), isolation=1)
+
+
+@golden("VALID", {("zombie-write", "commit"): (P, 1)}, cause="__transaction_state-0")
+def fenced_producer_was_forgotten_before_its_commit(s: Story) -> None:
+    """The coordinator knows its open transaction, and not that another producer has its id."""
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    _commit_late(s)
+
+
+@golden("INVALID", {("zombie-write", "commit"): (F, 1)})
+def committing_producer_was_fenced_after_the_loss(s: Story) -> None:
+    """Near miss: the coordinator wrote the epoch afterwards."""
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1")
+    _commit_late(s, 11)

@@ -6,7 +6,7 @@ Nodes 1 and 2, which are in sync, lose power by 9.6 s. The partition is cut at o
 from checkers.history.settings import TRANSACTIONS_TOPIC
 from tests.support.histories.golden.base import F, P, U, golden
 from tests.support.histories.golden.state_losses import led, taken, wiped
-from tests.support.histories.story import ALL, PRODUCER, S, Story, v
+from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story, v
 
 ID = "writer"
 EXCUSED = {("aborted-read", "transaction"): (P, 2), ("false-abort", None): (P, 1)}
@@ -79,6 +79,38 @@ def records_were_read_before_their_marker_was_lost(s: Story) -> None:
     s.row("start", 99, 1)
     s.poll(ALL, 6, {8: v(ALL, 9), 9: v(ALL, 10)}, client=99, isolation=1)
     s.row("end", 99, 9)
+
+
+def _known_coordinator(s: Story) -> None:
+    """The topic with the states of transactions lost nothing."""
+    led(s, TRANSACTIONS_TOPIC, (0, 3, 0, (1, 2, 3)), (16, 3, 0, (1, 2, 3)))
+
+
+def _fenced(s: Story, *nodes: int) -> None:
+    """A producer is fenced in a transaction, and asks for its commit later. Nobody answers. Its
+    records are in the final log, and were not read before."""
+    _cut(s, *nodes)
+    _known_coordinator(s)
+    values = {v(ALL, 9), v(ALL, 10)}
+    s.row("init-producer", PRODUCER[ALL], 0.2, transactional_id=ID)
+    s.row("init-producer", PRODUCER[ONE], 5.5, transactional_id=ID)
+    for row in s.rows("send", ALL):
+        if row["value"] in values:
+            row |= {"txn": 1, "transactional_id": ID, "type": "info", "offset": None}
+    s.row("commit-transaction", PRODUCER[ALL], 9, type="info", txn=1, transactional_id=ID)
+    s.history = [r for r in s.history if r["f"] != "poll" or r.get("value") not in values]
+
+
+@golden("VALID")
+def records_of_a_fenced_producer_came_back_since_their_marker_was_lost(s: Story) -> None:
+    """The take-over aborted them. The next marker of the producer id committed them."""
+    _fenced(s, 1, 2)
+
+
+@golden("INVALID", {("zombie-write", "commit-unanswered"): (F, 1)})
+def records_of_a_fenced_producer_are_there_though_their_marker_was_kept(s: Story) -> None:
+    """Near miss: one power loss is too few."""
+    _fenced(s, 1)
 
 
 @golden("INVALID", {("aborted-read", None): (F, 2), ("poll-skip", None): (F, 1)})

@@ -21,6 +21,9 @@ IN_TRANSACTION: Final = "transaction"
 """The aspect of an anomaly of a send in a transaction, or of two such sends."""
 OPEN: Final = "open"
 """The aspect of an anomaly of a record that was read before anybody asked to commit or abort it."""
+BEHIND_OPEN: Final = "behind-open"
+"""The aspect of an anomaly of a record behind which another one was read, before anybody asked to
+commit or abort it."""
 LATE_COMMIT: Final = "commit"
 """The aspect of an anomaly of a transaction whose producer was fenced before it asked to commit it;
 the commit was acknowledged."""

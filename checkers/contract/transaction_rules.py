@@ -13,6 +13,7 @@ from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
     AT_READ_UNCOMMITTED,
+    BEHIND_OPEN,
     IN_TRANSACTION,
     MIN_ISR_1,
     NOT_SETTLED,
@@ -158,7 +159,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
         "aborted-read",
         Condition(
             f"a send in a transaction, {DELAYED_REQUEST.text}",
-            lambda c: c.aspect in (IN_TRANSACTION, OPEN) and DELAYED_REQUEST.holds(c),
+            lambda c: c.aspect in (IN_TRANSACTION, OPEN, BEHIND_OPEN) and DELAYED_REQUEST.holds(c),
         ),
     ),
     *_marker_rules("aborted-read"),
@@ -166,7 +167,7 @@ TRANSACTION_RULES: tuple[Rule, ...] = (
     rule(
         Condition(
             "the reader asked for isolation.level=read_committed, and nobody had asked to end the "
-            "transaction yet", lambda c: c.aspect == OPEN,
+            "transaction yet", lambda c: c.aspect in (OPEN, BEHIND_OPEN),
         ), "aborted-read", _FORBIDDEN,
         "the last stable offset is below the first record of an open transaction",
         "KIP-98; Kafka: isolation.level",

@@ -241,6 +241,7 @@ BEYOND = {
     "retention_overtakes_the_final_read",
     "what_was_read_is_written_again_and_the_final_read_stops",
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
+    "record_behind_an_open_transaction_was_read_before_a_loss",
     "record_was_copied_again_after_its_input_lost_power",
     "record_was_sent_again_in_another_transaction",
     "records_of_a_fenced_producer_came_back_since_their_marker_was_lost",

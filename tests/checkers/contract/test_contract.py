@@ -93,6 +93,8 @@ NOT_RECORDED = {"cause_recorded": False}
         ("aborted-read", Context(acks=-1, aspect="open"), "forbidden"),
         ("aborted-read", Context(acks=-1, aspect="open", **DELAYED), "permitted"),
         ("aborted-read", Context(acks=-1, aspect="open", cause=SOLE), "permitted"),
+        ("aborted-read", Context(acks=-1, aspect="behind-open"), "forbidden"),
+        ("aborted-read", Context(acks=-1, aspect="behind-open", **DELAYED), "permitted"),
         ("torn-transaction", Context(acks=-1), "forbidden"),
         ("torn-transaction", Context(acks=-1, cause_recorded=False), "unknown"),
         ("torn-transaction", Context(acks=-1, requests_delayed=True), "forbidden"),

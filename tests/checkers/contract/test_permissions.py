@@ -12,6 +12,7 @@ from checkers.causes.retention import Removal
 from checkers.causes.state_loss import StateLoss
 from checkers.contract.conditions import (
     AT_READ_UNCOMMITTED,
+    BEHIND_OPEN,
     DELIVERED_AGAIN,
     IN_TRANSACTION,
     MEMBER_ENDED,
@@ -41,7 +42,7 @@ ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", "o
 SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
         "uncopied", "copied-twice", "copied-out-of-order", "hanging-transaction",
         "skipped-record", "delivered-again", "lost-output", "duplicated-output")  # fmt: skip
-OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED, UNANSWERED_COMMIT)
+OF_TRANSACTIONS = (None, IN_TRANSACTION, AT_READ_UNCOMMITTED, BEHIND_OPEN, UNANSWERED_COMMIT)
 LOST = (
     None,
     together({1: POWER}, {1}, set()),

@@ -110,15 +110,19 @@ KNOWN_AT_THE_END = {
     "member_was_not_told_of_a_cut",
     "commit_of_a_fenced_producer_took_effect",
     "committing_producer_was_fenced_after_the_loss",
+    "consumer_passes_over_an_open_transaction_of_unknown_end",
     "fenced_producer_committed",
     "late_commit_of_an_old_producer_was_acknowledged",
+    "record_behind_an_open_transaction_was_read",
+    "record_behind_an_open_transaction_was_read_and_nothing_was_lost",
     "records_of_a_fenced_producer_are_there_though_their_marker_was_kept",
     "member_went_back_before_its_commit_was_forgotten",
 }
 """Only the end of a log shows that it was not cut. Until then it excuses who was told so. Only
-there it is seen that copies of unknown outcome are not in it. When fenced producers asked for
-commits is compared in the end. And only the leaders of internal topics and the leader epochs, which
-are read in the end, show that no commit and no marker was lost."""
+there it is seen that copies of unknown outcome are not in it, and what lies behind an open
+transaction. When fenced producers asked for commits is compared in the end. And only the leaders of
+internal topics and the leader epochs, which are read in the end, show that no commit and no marker
+was lost."""
 OF_GROUPS = [name for name, golden in sorted(ALL_GOLDEN.items()) if of_groups(golden.story())]
 
 

@@ -60,10 +60,14 @@ KEYED = [
     "record_of_a_compacted_topic_is_damaged",
 ]
 READ_WHILE_OPEN = [
+    "consumer_passes_over_an_open_transaction_of_unknown_end",
     "open_old_transaction_was_read_after_a_delay",
     "open_old_transaction_was_read_long_after_a_delay",
     "open_transaction_of_unknown_end_was_read_at_read_committed",
     "open_transaction_was_read_at_read_committed",
+    "record_behind_an_open_old_transaction_was_read_after_a_delay",
+    "record_behind_an_open_transaction_was_read",
+    "record_behind_an_open_transaction_was_read_and_nothing_was_lost",
 ]
 COMMITTED_LATE = [
     "commit_of_a_fenced_producer_took_effect",

@@ -48,6 +48,8 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
             found["zombie-write", None, *_at(send)] += 1
     for aspect, send in _late_commits(history, sends, read):
         found["zombie-write", aspect, *_at(send)] += 1
+    for send in _passed_while_open(history, sends):
+        found["aborted-read", "behind-open", *_at(send)] += 1
     return found, history, torn
 
 
@@ -91,6 +93,34 @@ def _read_while_open(history: list[Row], send: Row) -> bool:
         and r["complete_ns"] < min(asked, default=0)
         for r in history
     )
+
+
+def _passed_while_open(history: list[Row], sends: list[Row]) -> Iterator[Row]:
+    """Of each transaction and partition the first send in the final log, if a reader of committed
+    records got a later record of the log, and none of the transaction, before anybody asked to end
+    it."""
+    final = [r for r in history if r["f"] == "final-read" and r["value"] is not None]
+    log = {(*_at(r), r["offset"], r["value"]) for r in final}
+    parts = defaultdict(list)
+    for send in sends:
+        if send["ended"] and send["type"] != "fail":
+            parts[send["txn"], _at(send)].append(send)
+    for (txn, at), part in parts.items():
+        asked = min(r["invoke_ns"] for r in history if r["f"] in ENDS and r["txn"] == txn)
+        values = {r["value"]: r for r in part}
+        places = [(r["offset"], r["value"]) for r in final if _at(r) == at and r["value"] in values]
+        if not places or any(_read_while_open(history, send) for send in part):
+            continue
+        first, value = min(places)
+        if any(
+            (r["f"], r.get("isolation")) == ("poll", 1)
+            and r["complete_ns"] < asked
+            and r["offset"] > first
+            and (*at, r["offset"], r["value"]) in log
+            for r in history
+            if (r.get("topic"), r.get("partition")) == at
+        ):
+            yield values[value]
 
 
 def _late_commits(

@@ -288,6 +288,60 @@ def open_old_transaction_was_read_long_after_a_delay(s: Story) -> None:
     old_transactions(s, from_s=1, to_s=2)
 
 
+def _passed_by(
+    s: Story, ended_s: float, type: str = "ok", *, isolation: int = 1, kept: bool = True
+) -> None:
+    """A transaction writes value 97 to offset 20, another send value 98 to offset 21. A consumer is
+    given 98 at 22 s, without 97. The commit is asked for at `ended_s`."""
+    _send(s, 97, 20 if type == "ok" else None, 20, type=type)
+    s.send(ALL, 98, 21, 20.1)
+    s.assign(ALL, 21, 21)
+    s.poll(ALL, 22, {21: v(ALL, 98)}, isolation=isolation)
+    s.row("commit-transaction", PRODUCER[ALL], ended_s, type=type, txn=1, transactional_id=ID)
+    for row in s.rows("final-read", ALL):
+        row["isolation"] = 1
+    for offset in (20, 21)[not kept :]:
+        s.read_in_the_end(ALL, offset, v(ALL, 77 + offset), isolation=1)
+
+
+@golden("INVALID", {("aborted-read", "behind-open"): (F, 1)})
+def record_behind_an_open_transaction_was_read(s: Story) -> None:
+    """When it was read, the record of the transaction lay before it, and nobody had ended it."""
+    _passed_by(s, 25)
+
+
+@golden("INVALID", {("aborted-read", "behind-open"): (F, 1)})
+def consumer_passes_over_an_open_transaction_of_unknown_end(s: Story) -> None:
+    """It was not aborted then: nobody asked for its commit before 25 s, and it was committed."""
+    _passed_by(s, 25, "info")
+    s.history = [r for r in s.history if r["f"] != "assign" or r["offset"] != 21]
+
+
+@golden("VALID")
+def record_behind_a_transaction_was_read_while_its_commit_was_on_the_way(s: Story) -> None:
+    """Near miss: the read ended when the commit began."""
+    _passed_by(s, 22.001)
+
+
+@golden("VALID")
+def record_behind_an_open_transaction_was_read_at_read_uncommitted(s: Story) -> None:
+    """Near miss: such readers get what lies behind it, too."""
+    _passed_by(s, 25, isolation=0)
+
+
+@golden("VALID")
+def record_behind_a_transaction_that_timed_out_was_read(s: Story) -> None:
+    """Near miss: its coordinator had aborted it by then."""
+    _passed_by(s, 25, "info", kept=False)
+
+
+@golden("VALID", {("aborted-read", "behind-open"): (P, 1)})
+def record_behind_an_open_old_transaction_was_read_after_a_delay(s: Story) -> None:
+    """A delayed commit of the transaction before it committed it, too."""
+    _passed_by(s, 25)
+    old_transactions(s)
+
+
 @golden("VALID")
 def committed_transaction_was_read_at_read_uncommitted(s: Story) -> None:
     """Near miss: it was committed later."""

@@ -113,6 +113,31 @@ def records_of_a_fenced_producer_are_there_though_their_marker_was_kept(s: Story
     _fenced(s, 1)
 
 
+def _read_behind(s: Story, *nodes: int) -> None:
+    """A reader is given offset 9 at 6 s. The transaction of offset 8 is committed at 9 s."""
+    _cut(s, *nodes)
+    _known_coordinator(s)
+    _transaction(s, 1, {9}, "commit-transaction", 9)
+    for row in s.rows("poll", ALL):
+        if row["offset"] < 10:
+            row |= {"invoke_ns": round(9.2 * S), "complete_ns": round(9.3 * S)}
+    s.row("start", 99, 1)
+    s.poll(ALL, 6, {9: v(ALL, 10)}, client=99, isolation=1)
+    s.row("end", 99, 9)
+
+
+@golden("VALID")
+def record_behind_an_open_transaction_was_read_before_a_loss(s: Story) -> None:
+    """Both may have been written again since, in another order."""
+    _read_behind(s, 1, 2)
+
+
+@golden("INVALID", {("aborted-read", "behind-open"): (F, 1)})
+def record_behind_an_open_transaction_was_read_and_nothing_was_lost(s: Story) -> None:
+    """Near miss: one power loss is too few."""
+    _read_behind(s, 1)
+
+
 @golden("INVALID", {("aborted-read", None): (F, 2), ("poll-skip", None): (F, 1)})
 def refused_records_without_a_transaction_need_no_marker(s: Story) -> None:
     """Near miss: they were not in a transaction."""

@@ -13,6 +13,7 @@ from checkers.causes.cause import SLACK_NS
 from checkers.contract.conditions import IN_TRANSACTION, SENT_AGAIN, WENT_BACK
 from checkers.contract.processing_rules import LOST_COMMIT
 from checkers.detectors.forgotten import with_lost_state
+from checkers.detectors.proved_commits import with_proofs
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -49,7 +50,8 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     offset: the position (-1: the coordinator has none); other_offset: the greatest acknowledged
     offset above it. aspect final: the coordinator's answer after the run; assigned: the position
     from which a member went on; sent-again: either, if the client may have sent the commit of that
-    position twice, and the first request may have arrived last.
+    position twice, and the first request may have arrived last. For aspect final a commit in a
+    transaction counts as acknowledged, too, if the final log proves that it was committed.
     """
     F, engine = frames.engine.functions, frames.engine
     seen = frames.rare_rows.where(F.col("f").isin("final-committed", "assigned"))
@@ -65,16 +67,18 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     )  # fmt: skip
     commits = engine.materialize(
         _commits(frames).select(
-            *_GROUP, "type", "transactional_id",
+            *_GROUP, "type", "txn", "transactional_id",
             F.col("offset").alias("committed"),
             F.col("invoke_ns").alias("begun_ns"),
             F.coalesce(F.col("complete_ns"), F.lit(FOREVER_NS)).alias("ended_ns"),
         )
     )  # fmt: skip
+    commits = with_proofs(frames, commits)
     pairs = seen.join(commits, on=_GROUP, how="inner")
     before = F.col("begun_ns") < F.coalesce(F.col("complete_ns"), F.lit(FOREVER_NS))
     above = (F.col("type") == F.lit("ok")) & (F.col("ended_ns") < F.col("invoke_ns"))
-    above = above & (F.col("committed") > F.col("offset"))
+    proved = (F.col("aspect") == F.lit("final")) & (F.col("asked_ns") < F.col("invoke_ns"))
+    above = (above | proved) & (F.col("committed") > F.col("offset"))
     equal = before & (F.col("committed") == F.col("offset"))
     summed = pairs.groupBy("op", *_GROUP).agg(
         F.max(F.when(above, F.col("begun_ns"))).alias("acknowledged_ns"),
@@ -86,7 +90,8 @@ def lost_commits(frames: Frames) -> Iterator[Frame]:
     ).select("op", *_GROUP, "other_offset", F.col("acknowledged_ns").alias("since_ns"))
     found = frames.none_if_empty(seen.join(lost, on=["op", *_GROUP], how="inner"))
     if found is not None:
-        ids = commits.where(F.col("type") == F.lit("ok")).groupBy(*_GROUP, "begun_ns")
+        known = (F.col("type") == F.lit("ok")) | F.col("asked_ns").isNotNull()
+        ids = commits.where(known).groupBy(*_GROUP, "begun_ns")
         ids = ids.agg(F.min("transactional_id").alias("transactional_id"))
         ids = engine.materialize(ids.withColumnRenamed("begun_ns", "since_ns"))
         found = left_join(found, ids, on=[*_GROUP, "since_ns"])

@@ -119,6 +119,11 @@ def _commits(census: Census) -> str | None:
     return _clocks(census) if committed else "no group committed an offset"
 
 
+def _known_commits(census: Census) -> str | None:
+    """A commit without an answer may be proved by its transaction."""
+    return _clocks(census) if census.rows("offset-commit", "info") else _commits(census)
+
+
 def _members(census: Census) -> str | None:
     assigned = census.rows(ASSIGNED)
     return _clocks(census) if assigned else "no member of a group was assigned a partition"
@@ -186,7 +191,7 @@ _OWN: tuple[Detector, ...] = (
     ),
     Detector(name="copies", find=judged_copies, lacking=_groups, decisive=_never),
     Detector(name="program-output", find=program_outputs, lacking=_program, decisive=_with_program),
-    Detector(name="lost-commit", find=lost_commits, lacking=_commits, decisive=_never),
+    Detector(name="lost-commit", find=lost_commits, lacking=_known_commits, decisive=_never),
     Detector(name="stale-commit", find=stale_commits, lacking=_commits, decisive=_never),
     Detector(name="skipped-record", find=skipped_records, lacking=_commits, decisive=_never),
     Detector(name="delivered-again", find=deliveries_again, lacking=_members, decisive=_never),

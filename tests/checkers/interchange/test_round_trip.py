@@ -78,6 +78,12 @@ COMMITTED_LATE = [
     "late_commit_of_an_old_producer_was_acknowledged",
     "records_of_a_fenced_producer_are_there_though_their_marker_was_kept",
 ]
+WITHOUT_OFFSETS = [
+    "copies_without_their_offsets_are_there_though_no_marker_was_lost",
+    "offsets_of_a_forgotten_transaction_are_not_committed",
+    "offsets_of_a_transaction_after_the_loss_are_not_committed",
+    "transaction_was_committed_without_its_offsets",
+]
 SENT_AGAIN = [
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "what_was_read_is_written_again_and_the_final_read_stops",
@@ -94,6 +100,7 @@ LEFT_BEHIND = {
     **dict.fromkeys(
         [*READ_WHILE_OPEN, *COMMITTED_LATE], "when a client asked to end its transaction"
     ),
+    **dict.fromkeys(WITHOUT_OFFSETS, "that the offsets were sent before the commit"),
     **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
@@ -105,6 +112,8 @@ LEFT_BEHIND = {
 
 ACCUSED_BY_JEPSEN = {
     "consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"},
+    "coordinator_of_copies_without_their_offsets_may_have_lost_power": {"poll-skip"},
+    "copies_without_their_offsets_came_back_since_their_marker_was_lost": {"poll-skip"},
     "group_did_not_copy_a_record_of_a_transaction_of_unknown_end": {"int-poll-skip"},
     "records_of_a_fenced_producer_came_back_since_their_marker_was_lost": {"poll-skip"},
 }

@@ -8,6 +8,7 @@ from tests.support.checkers.reference_deliveries import after_a_cut, floor_of
 
 Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
+ENDS = ("commit-transaction", "abort-transaction")
 
 
 def find_in_groups(history: list[Row]) -> Counts:
@@ -45,6 +46,12 @@ def _lost_commits(history: list[Row], found: Counts) -> None:
             and r["offset"] > seen["offset"]
             and r["complete_ns"] < seen["invoke_ns"]
         ]
+        if aspect == "final":
+            above += [
+                r["invoke_ns"]
+                for r in here
+                if r["offset"] > seen["offset"] and _is_proved(r, seen, history)
+            ]
         explained = [
             r["complete_ns"] or 1 << 62
             for r in here
@@ -52,6 +59,25 @@ def _lost_commits(history: list[Row], found: Counts) -> None:
         ]
         if above and max(explained, default=-1) < max(above):
             found["lost-commit", aspect, *_at(seen)] += 1
+
+
+def _is_proved(commit: Row, seen: Row, history: list[Row]) -> bool:
+    """Whether a commit without an answer belongs to a transaction that was committed, and whose
+    commit was asked for between the two."""
+    txn = commit.get("txn")
+    if txn is None or commit["type"] != "info":
+        return False
+    read = {r["value"] for r in history if r["f"] == "final-read"}
+    ends = [r for r in history if r["f"] in ENDS and r["txn"] == txn]
+    asked = [r["invoke_ns"] for r in ends if all(each["f"] == ENDS[0] for each in ends)]
+    return bool(
+        asked
+        and commit["invoke_ns"] < min(asked) < seen["invoke_ns"]
+        and any(
+            (r["f"], r.get("txn"), r["type"]) == ("send", txn, "info") and r["value"] in read
+            for r in history
+        )
+    )
 
 
 def _stale_commits(history: list[Row], found: Counts) -> None:
@@ -136,7 +162,7 @@ def _copies(history: list[Row], found: Counts) -> None:
     for end in history:
         if end["f"] == "final-committed" and (end["group"], end["topic"]) in topics:
             for row in rows:
-                below = _at(row) == _at(end) and row["offset"] < end["offset"]
+                below = _at(row) == _at(end) and row["offset"] < (end["offset"] or 0)
                 place = (end["group"], *_at(row), row["offset"])
                 again = any(each[:-1] == place and each[-1] != row["value"] for each in got)
                 again = again or _sent_too_late(end["group"], row, history)

@@ -76,6 +76,33 @@ def copies_of_two_committed_transactions_are_there(s: Story) -> None:
     s.faults.clear()
 
 
+def _committed_without_offsets(s: Story, at_s: float) -> None:
+    """Nobody answers the commit of a transaction. Its copies are there, and its offsets are not."""
+    lose(s, TRANSACTIONS_TOPIC, transaction_state_log_min_isr="1", min_insync_replicas="2")
+    led(s, OFFSETS_TOPIC, (0, 3, 0, (1, 2, 3)), (16, 3, 0, (1, 2, 3)))
+    s.plan["workload"]["processing"] = "exactly-once"
+    ended = {"txn": 1, "transactional_id": ID}
+    s.row("assigned", FIRST, 6, offset=0, generation=1, **HERE)
+    _get(s, FIRST, 9, range(2))
+    _copy(s, 20, range(2), at_s, type="info", **ended)
+    s.row("offset-commit", FIRST, at_s + 0.2, offset=2, generation=1, **HERE, **ended)
+    s.rows("offset-commit")[-1].update(type="info", complete_ns=None)
+    s.row("commit-transaction", PRODUCER[ALL], at_s + 0.3, type="info", **ended)
+    s.row("final-committed", CONSUMER[ONE], 60, offset=None, **HERE)
+
+
+@golden("VALID", {("lost-commit", "final"): (P, 1)}, cause="__transaction_state-0")
+def offsets_of_a_forgotten_transaction_are_not_committed(s: Story) -> None:
+    """Its coordinator lost the decision when some of its markers were written."""
+    _committed_without_offsets(s, 9.1)
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def offsets_of_a_transaction_after_the_loss_are_not_committed(s: Story) -> None:
+    """Near miss: it began in the next epoch."""
+    _committed_without_offsets(s, 12)
+
+
 TWICE = {("copied-twice", "delivered-again"): (P, 4)}
 HELD_AGAINST = {("copied-twice", "delivered-again"): (F, 4)}
 ONCE_MORE = {("delivered-again", "rebalanced"): (INFO, 4)}

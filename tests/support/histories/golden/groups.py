@@ -1,11 +1,12 @@
 """What groups committed: lost commits, and commits of an old generation."""
 
 from tests.support.histories.golden.base import INFO, F, P, U, golden
-from tests.support.histories.story import CONSUMER, ONE, S, Story, v
+from tests.support.histories.story import ALL, CONSUMER, ONE, PRODUCER, S, Story, v
 
 GROUP = "readers"
 HERE = {"topic": ONE, "partition": 0, "group": GROUP}
 FIRST, SECOND = CONSUMER[ONE], 31
+ID = "copy-0"
 
 
 def _commit(s: Story, at_s: float, offset: int, client: int = FIRST, **more: object) -> None:
@@ -134,6 +135,69 @@ def commit_of_a_client_that_repeats_none_is_lost(s: Story) -> None:
     _held_up(s, 22, client="own")
     _commit(s, 21, 7)
     s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+def _copied(s: Story, final: int | None, type: str = "info", *, output: bool = True) -> None:
+    """A member copies three records in a transaction, and commits their offsets in it. The answer
+    to the commit is `type`; the copies are in the final log, or not."""
+    s.plan["workload"]["processing"] = "exactly-once"
+    _safe(s)
+    ended = {"txn": 7, "transactional_id": ID}
+    s.row("assigned", SECOND, 19, offset=0, generation=1, **HERE)
+    _read(s, 20, 0, 2, client=SECOND)
+    for number in range(3):
+        copy = {"copies": v(ONE, number + 1), "group": GROUP, "type": type} | ended
+        s.send(ALL, 50 + number, 20 + number if type == "ok" else None, 21 + number / 100, **copy)
+        if output:
+            s.read_in_the_end(ALL, 20 + number, v(ALL, 50 + number), isolation=1)
+    unknown = {"type": type} if type == "ok" else {"type": type, "complete_ns": None}
+    _commit(s, 22, 3, SECOND, **ended, **unknown)
+    s.row("commit-transaction", PRODUCER[ALL], 22.5, type=type, **ended)
+    s.row("final-committed", FIRST, 60, offset=final, **HERE)
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def transaction_was_committed_without_its_offsets(s: Story) -> None:
+    """Nobody answered its commit. Its copies are in the log, and the group has no position."""
+    _copied(s, None)
+
+
+@golden("VALID")
+def transaction_of_unknown_end_was_committed_with_its_offsets(s: Story) -> None:
+    """Near miss: the group has the position behind the copies."""
+    _copied(s, 3)
+
+
+@golden("VALID")
+def transaction_of_unknown_end_was_aborted_with_its_offsets(s: Story) -> None:
+    """Near miss: the copies are not there either."""
+    _copied(s, None, output=False)
+
+
+@golden("VALID")
+def group_went_back_after_a_transaction_of_unknown_end(s: Story) -> None:
+    """Near miss: the lower commit came later."""
+    _copied(s, 1)
+    _commit(s, 30, 1)
+
+
+@golden("VALID")
+def offsets_of_a_transaction_were_sent_after_its_commit(s: Story) -> None:
+    """Near miss: they do not belong to it for sure."""
+    _copied(s, None)
+    s.rows("offset-commit")[-1]["invoke_ns"] = round(22.6 * S)
+
+
+@golden("VALID")
+def old_transaction_was_committed_without_its_offsets_after_a_delay(s: Story) -> None:
+    """A delayed commit of the transaction before it committed its copies."""
+    _copied(s, None)
+    s.plan["broker"]["transaction.version"] = "1"
+    s.faults.append(
+        s.faults[0]
+        | {"fault_id": 1, "fault": "pause", "label": "pause node 3", "started_ns": 14 * S}
+        | {"effective_ns": 14 * S, "healed_ns": 22 * S, "targets": '{"nodes": [3]}'}
+    )
 
 
 BOTH = {("two-owners", None): (INFO, 1)}

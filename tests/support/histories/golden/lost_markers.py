@@ -3,10 +3,10 @@
 Nodes 1 and 2, which are in sync, lose power by 9.6 s. The partition is cut at offset 10.
 """
 
-from checkers.history.settings import TRANSACTIONS_TOPIC
+from checkers.history.settings import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.support.histories.golden.base import F, P, U, golden
 from tests.support.histories.golden.state_losses import led, taken, wiped
-from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story, v
+from tests.support.histories.story import ALL, CONSUMER, ONE, PRODUCER, S, Story, v
 
 ID = "writer"
 EXCUSED = {("aborted-read", "transaction"): (P, 2), ("false-abort", None): (P, 1)}
@@ -111,6 +111,47 @@ def records_of_a_fenced_producer_came_back_since_their_marker_was_lost(s: Story)
 def records_of_a_fenced_producer_are_there_though_their_marker_was_kept(s: Story) -> None:
     """Near miss: one power loss is too few."""
     _fenced(s, 1)
+
+
+def _copied(s: Story, *nodes: int) -> None:
+    """A group copies two records in a transaction whose commit nobody answers. The copies are in
+    the final log, and were not read before; the offsets are not committed."""
+    _cut(s, *nodes)
+    _known_coordinator(s)
+    led(s, OFFSETS_TOPIC, (0, 3, 0, (1, 2, 3)), (16, 3, 0, (1, 2, 3)))
+    s.plan["workload"]["processing"] = "exactly-once"
+    s.plan["broker"] = {"min.insync.replicas": "2"}
+    ended = {"type": "info", "txn": 1, "transactional_id": ID}
+    here = {"topic": ONE, "partition": 0, "group": "copiers"}
+    s.poll(ONE, 4.2, {o: v(ONE, o + 1) for o in range(2)}, client=31, group="copiers")
+    copies = {v(ALL, 9): v(ONE, 1), v(ALL, 10): v(ONE, 2)}
+    for row in s.rows("send", ALL):
+        if row["value"] in copies:
+            row |= {"offset": None, "copies": copies[row["value"]], "group": "copiers"} | ended
+    s.row("offset-commit", CONSUMER[ONE], 5.1, offset=2, generation=1, **here, **ended)
+    s.rows("offset-commit")[-1]["complete_ns"] = None
+    s.row("commit-transaction", PRODUCER[ALL], 5.2, **ended)
+    s.row("final-committed", CONSUMER[ONE], 60, offset=None, **here)
+    s.history = [r for r in s.history if r["f"] != "poll" or r.get("value") not in copies]
+
+
+@golden("VALID")
+def copies_without_their_offsets_came_back_since_their_marker_was_lost(s: Story) -> None:
+    """The transaction was aborted. The next marker of the producer committed its copies."""
+    _copied(s, 1, 2)
+
+
+@golden("INVALID", {("lost-commit", "final"): (F, 1)})
+def copies_without_their_offsets_are_there_though_no_marker_was_lost(s: Story) -> None:
+    """Near miss: one power loss is too few."""
+    _copied(s, 1)
+
+
+@golden("VALID")
+def coordinator_of_copies_without_their_offsets_may_have_lost_power(s: Story) -> None:
+    """Near miss: the record does not show who led the topic with the states of transactions."""
+    _copied(s, 1)
+    led(s, TRANSACTIONS_TOPIC)
 
 
 def _read_behind(s: Story, *nodes: int) -> None:

@@ -9,6 +9,7 @@ from checkers.detectors.forgotten import with_forgotten_transactions
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.log_starts import clock_span_ns
 from checkers.frames.read_ends import held_up
 from checkers.history.history import ABORT, COMMIT, TP
 from checkers.history.settings import transaction_timeout_ms
@@ -24,8 +25,9 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
 
     offset: the position that it reached, which is the last stable offset; other_offset: the high
     watermark. By the record a transaction is open until COMPLETION_MS after its end was answered.
-    Without an answered end it is open until COMPLETION_MS after its timeout. A client whose record
-    was cut may have had a transaction open in any partition.
+    Without an answered end it is open until COMPLETION_MS after its timeout, by whatever clock of a
+    coordinator that faults set. A client whose record was cut may have had a transaction open in
+    any partition.
     """
     F, engine = frames.engine.functions, frames.engine
     short = frames.none_if_empty(
@@ -55,8 +57,7 @@ def _open(frames: Frames, reads: Frame) -> Frame:
     )
     ended = ended.groupBy("txn").agg(F.max("complete_ns").alias("ended_ns"))
     known = left_join(engine.materialize(begun), engine.materialize(ended), on=["txn"])
-    timeout_ns = transaction_timeout_ms(frames.plan) * 1_000_000
-    over = F.coalesce(F.col("ended_ns"), F.col("begun_ns") + F.lit(timeout_ns))
+    over = F.coalesce(F.col("ended_ns"), F.col("begun_ns") + F.lit(_timeout_ns(frames)))
     until = known.select(*TP, (over + F.lit(COMPLETION_MS * 1_000_000)).alias("open_until_ns"))
     until = engine.materialize(until.groupBy(*TP).agg(F.max("open_until_ns").alias("until_ns")))
     held = reads.join(until, on=TP, how="inner")
@@ -68,6 +69,13 @@ def _cut_producers(frames: Frames) -> Frame:
     F = frames.engine.functions
     cut = frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client", "last_ns")
     producers = frames.history.where(F.col("transactional_id").isNotNull()).select("client")
-    lived_ms = transaction_timeout_ms(frames.plan) + FLUSH_SLACK_MS + COMPLETION_MS
+    lived_ns = _timeout_ns(frames) + (FLUSH_SLACK_MS + COMPLETION_MS) * 1_000_000
     found = cut.join(producers.distinct(), on="client", how="left_semi")
-    return found.select((F.col("last_ns") + F.lit(lived_ms * 1_000_000)).alias("open_until_ns"))
+    return found.select((F.col("last_ns") + F.lit(lived_ns)).alias("open_until_ns"))
+
+
+def _timeout_ns(frames: Frames) -> int:
+    """Return how long a transaction is open at most, if nobody ends it. Its coordinator dates it by
+    a wall clock, and another coordinator may look for it by another one."""
+    timeout_ns = transaction_timeout_ms(frames.plan) * 1_000_000
+    return timeout_ns + clock_span_ns(frames.engine, frames.cluster)

@@ -10,6 +10,8 @@ def find_hanging(story: Story) -> list[tuple[str, int]]:
     """The partitions with a final read that nothing in the record held up."""
     history = story.history
     timeout_ns = story.plan["workload"].get("transaction_timeout_ms", 60_000) * 1_000_000
+    clocks = [0.0, *(r["ahead_ms"] for r in story.cluster if r["kind"] == "clock")]
+    timeout_ns += round((max(clocks) - min(clocks)) * 1_000_000)
     ended = {r["client"] for r in history if r["f"] == "end"}
     cut = {r["client"] for r in history if r.get("transactional_id")} - ended
     found = []

@@ -3,7 +3,7 @@
 from checkers.history.history import METADATA_TOPIC
 from tests.support.histories.golden.base import F, P, U, golden
 from tests.support.histories.golden.ended_transactions import ID, old_transactions
-from tests.support.histories.story import ALL, PRODUCER, Story
+from tests.support.histories.story import ALL, PRODUCER, S, Story
 
 UNREAD = "1 partitions were not read to the end: all-0"
 HELD_UP = f"{UNREAD} (readers of committed records stop at offset 20: a transaction is open)"
@@ -54,6 +54,46 @@ def aborted_transaction_hangs(s: Story) -> None:
 def transaction_is_open(s: Story) -> None:
     """Near miss: its timeout is not over."""
     hang(s, timeout_ms=60_000)
+
+
+def _clock(s: Story, *, ahead_ms: float, from_s: int = 18, to_s: int = 30) -> None:
+    """The wall clock of node 2 was wrong for some seconds. No other story has its clocks."""
+    for at_s, set_ms in ((from_s, ahead_ms), (to_s, 0.0)):
+        s.cluster.append({"at_ns": at_s * S, "kind": "clock", "node": 2, "ahead_ms": set_ms})
+    _alone(s)
+
+
+@golden("UNKNOWN", because=HELD_UP)
+def transaction_was_begun_by_a_clock_that_was_ahead(s: Story) -> None:
+    """Near miss: to the coordinator it began an hour later, so it times out an hour later."""
+    hang(s)
+    _clock(s, ahead_ms=3_600_000)
+
+
+@golden("UNKNOWN", because=HELD_UP)
+def transaction_is_open_by_a_clock_that_is_behind(s: Story) -> None:
+    """Near miss: the clock was set back while the transaction was open."""
+    hang(s)
+    _clock(s, ahead_ms=-3_600_000, from_s=25, to_s=58)
+
+
+@golden("INVALID", {("hanging-transaction", None): (F, 1)})
+def transaction_hangs_longer_than_a_clock_was_wrong(s: Story) -> None:
+    """The clock was ahead by less than what is left until the final read."""
+    hang(s)
+    _clock(s, ahead_ms=15_000)
+
+
+@golden("UNKNOWN", because=UNREAD)
+def transaction_of_a_cut_producer_was_begun_by_a_clock_that_was_ahead(s: Story) -> None:
+    """Near miss: the record of another producer ends long before the final read."""
+    hang(s)
+    s.row("abort-transaction", PRODUCER[ALL], 20.5, txn=1, transactional_id=ID)
+    for row in s.rows("send", ALL)[-2:]:
+        row["type"] = "fail"
+    s.row("start", 51, 18)
+    s.row("init-producer", 51, 19, transactional_id="other")
+    _clock(s, ahead_ms=3_600_000)
 
 
 @golden("UNKNOWN", because=UNREAD)

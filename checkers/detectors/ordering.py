@@ -8,6 +8,7 @@ from checkers.contract.conditions import ACKNOWLEDGED, IN_TRANSACTION, OUTLASTED
 from checkers.detectors.at_once import with_answers_at_once
 from checkers.detectors.durability import read_as_committed
 from checkers.detectors.forgotten import taking_committed
+from checkers.detectors.unanswered_order import reordered_unanswered
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -287,8 +288,11 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     aspect overtaken: the producer sent the send before it again in a new producer epoch, because a
     leader that may not have known the producer had accepted the later one first. Otherwise aspect
     transaction: both were sent in transactions.
+
+    Sends of unknown outcome: see `reordered_unanswered`.
     """
     F = frames.engine.functions
+    yield from reordered_unanswered(frames)
     placed = _placed(frames)
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
     # There are hundreds of millions of rows: order only the columns that are compared.

@@ -88,6 +88,11 @@ SENT_AGAIN = [
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "what_was_read_is_written_again_and_the_final_read_stops",
 ]
+UNANSWERED = [
+    "later_batch_overtakes_one_without_an_answer",
+    "later_batch_without_an_answer_overtakes",
+    "epoch_was_left_in_a_transaction_of_unknown_end",
+]
 REMOVED = [
     "retention_removed_the_first_copy_of_a_repeated_send",
     "retention_removed_the_first_copy_of_an_idempotent_send",
@@ -103,6 +108,7 @@ LEFT_BEHIND = {
     **dict.fromkeys(WITHOUT_OFFSETS, "that the offsets were sent before the commit"),
     **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
+    **dict.fromkeys(UNANSWERED, "when a client leaves its producer epoch"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",
     "copies_of_unknown_outcome_went_with_power": "what a partition may have lost",
     "transaction_of_copies_was_forgotten": "what a coordinator may have forgotten",
@@ -114,11 +120,13 @@ ACCUSED_BY_JEPSEN = {
     "consumer_passes_over_a_transaction_of_unknown_end": {"poll-skip"},
     "coordinator_of_copies_without_their_offsets_may_have_lost_power": {"poll-skip"},
     "copies_without_their_offsets_came_back_since_their_marker_was_lost": {"poll-skip"},
+    "epoch_was_left_in_a_transaction_of_unknown_end": {"int-nonmonotonic-send"},
     "group_did_not_copy_a_record_of_a_transaction_of_unknown_end": {"int-poll-skip"},
     "records_of_a_fenced_producer_came_back_since_their_marker_was_lost": {"poll-skip"},
 }
 """What its rules forbid and ours do not: they do not know that a transaction may have been aborted
-when a consumer passed over it, and committed after its log had lost the marker."""
+when a consumer passed over it, and committed after its log had lost the marker; nor that a client
+left its producer epoch."""
 
 Places = set[tuple[str, int]]
 """Kinds of anomalies, and the number of the key."""

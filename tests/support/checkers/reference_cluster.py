@@ -10,6 +10,7 @@ from tests.support.checkers.reference import Counts, Row
 from tests.support.checkers.reference_hanging import find_hanging
 from tests.support.checkers.reference_keys import find_in_compacted
 from tests.support.checkers.reference_passes import find_in_passes
+from tests.support.checkers.reference_unanswered import find_unanswered
 from tests.support.histories.story import S, Story
 
 PATIENCE_NS = 10 * S
@@ -41,6 +42,7 @@ def find_in_cluster(story: Story) -> Counts:
         found["hanging-transaction", None, topic, partition] += 1
     found.update(find_in_compacted(story))
     found.update(find_in_passes(story))
+    found.update(find_unanswered(story))
     return found
 
 

@@ -1,7 +1,7 @@
 """Values twice, at other offsets than promised, in another order than they were sent."""
 
 from tests.support.histories.golden.base import F, P, U, golden
-from tests.support.histories.story import ALL, NONE, ONE, S, Story, v, value
+from tests.support.histories.story import ALL, NONE, ONE, PRODUCER, S, Story, v, value
 
 READER = 98
 """The first of some clients that poll once."""
@@ -90,6 +90,86 @@ def later_batch_overtakes_though_idempotent(s: Story) -> None:
     s.send(ALL, 98, 20, 20.1)
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.read_in_the_end(ALL, 21, v(ALL, 97))
+
+
+def _overtaken_without_an_answer(
+    s: Story, *, given_up_s: float | None = None, topic: str = ALL, client: int = PRODUCER[ALL]
+) -> None:
+    """The send before the last has no answer, and lies behind the last."""
+    first, second = value(client, 97), value(client, 98)
+    over_ns = None if given_up_s is None else round(given_up_s * S)
+    unknown = {"type": "info", "complete_ns": over_ns, "value": first, "client": client}
+    s.send(topic, 97, None, 20.0, **unknown)
+    s.send(topic, 98, 20, 20.1, value=second, client=client)
+    s.read_in_the_end(topic, 20, second)
+    s.read_in_the_end(topic, 21, first)
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1)})
+def later_batch_overtakes_one_without_an_answer(s: Story) -> None:
+    """The client had not given it up, so both are of one producer epoch."""
+    _overtaken_without_an_answer(s)
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1)})
+def later_batch_without_an_answer_overtakes(s: Story) -> None:
+    """The earlier one was acknowledged."""
+    later_batch_overtakes_though_idempotent(s)
+    s.rows("send", ALL)[-1].update(type="info", offset=None, complete_ns=None)
+
+
+@golden("VALID")
+def later_batch_overtakes_one_that_was_given_up(s: Story) -> None:
+    """Near miss: the client may have begun another producer epoch, and its batch came late."""
+    _overtaken_without_an_answer(s, given_up_s=20.05)
+
+
+@golden("VALID")
+def later_batch_overtakes_one_that_was_given_up_just_now(s: Story) -> None:
+    """Near miss: clients may record somewhat later what they were told."""
+    _overtaken_without_an_answer(s, given_up_s=22)
+
+
+@golden("VALID")
+def later_batch_overtakes_one_that_was_sent_again_in_a_new_epoch(s: Story) -> None:
+    """Near miss: its answer was lost, and the leader may not have known the producer before."""
+    _overtaken_without_an_answer(s)
+    s.new_epoch(PRODUCER[ALL], 21, 22, "message sequence gap", partition=0)
+
+
+@golden("VALID")
+def later_batch_overtakes_the_first_one_of_its_producer(s: Story) -> None:
+    """Near miss: a producer that the leader does not know may begin with any batch."""
+    s.row("start", 99, 0)
+    _overtaken_without_an_answer(s, client=99)
+    s.row("end", 99, 61)
+
+
+@golden("VALID")
+def later_batch_overtakes_when_the_producer_may_be_forgotten(s: Story) -> None:
+    """Near miss: the send before both is older than producer.id.expiration.ms."""
+    s.plan["broker"] = {"producer.id.expiration.ms": "5000"}
+    _overtaken_without_an_answer(s)
+
+
+@golden("UNKNOWN", because="clients have no end row")
+def later_batch_of_a_client_that_was_cut_overtakes(s: Story) -> None:
+    """Near miss: it may have begun another producer epoch, and not have recorded it."""
+    _overtaken_without_an_answer(s)
+    s.history.remove(next(r for r in s.rows("end") if r["client"] == PRODUCER[ALL]))
+
+
+@golden("VALID")
+def later_batch_overtakes_one_without_an_answer_and_idempotence(s: Story) -> None:
+    """Near miss: nothing forbids it."""
+    _overtaken_without_an_answer(s, topic=ONE, client=PRODUCER[ONE])
+
+
+@golden("VALID")
+def neither_of_two_batches_was_answered(s: Story) -> None:
+    """Near miss: the later one may have been sent in a later epoch."""
+    _overtaken_without_an_answer(s)
+    s.rows("send", ALL)[-1].update(type="info", offset=None, complete_ns=None)
 
 
 def _read_by_consumers_alone(s: Story, first: int, second: int) -> None:

@@ -2,6 +2,7 @@
 idempotence: a transactional producer is always idempotent."""
 
 from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.client_epochs import OWN
 from tests.support.histories.golden.ended_transactions import ID
 from tests.support.histories.story import ALL, PRODUCER, S, Story, v
 
@@ -49,6 +50,42 @@ def record_was_sent_again_in_another_transaction(s: Story) -> None:
 def transaction_was_written_out_of_order(s: Story) -> None:
     """The broker must refuse a batch whose predecessor it lacks."""
     _transaction(s, 1, 20, {97: 21, 98: 20})
+
+
+def _unanswered(s: Story) -> None:
+    """Nobody answered for the end of any transaction."""
+    for row in s.history:
+        if row["f"] == "commit-transaction" or row.get("txn") is not None:
+            row.update(type="info", **({"offset": None} if row["f"] == "send" else {}))
+
+
+@golden("INVALID", {("reordered-send", "transaction"): (F, 1)})
+def transaction_of_unknown_end_was_written_out_of_order(s: Story) -> None:
+    """All of it is in the log, so it was committed, and it has one producer epoch."""
+    transaction_was_written_out_of_order(s)
+    _unanswered(s)
+
+
+@golden("INVALID", {("duplicate", "transaction"): (F, 1)})
+def record_of_a_transaction_of_unknown_end_was_written_twice(s: Story) -> None:
+    """Which of both copies was sent in which order is not known, and they are forbidden anyway."""
+    transaction_of_unknown_end_was_written_out_of_order(s)
+    s.read_in_the_end(ALL, 22, v(ALL, 97), isolation=1)
+
+
+@golden("VALID")
+def transactions_of_unknown_end_were_written_out_of_order(s: Story) -> None:
+    """Near miss: two transactions. What is late may arrive in a later one."""
+    _transaction(s, 1, 20, {97: 21})
+    _transaction(s, 2, 21, {98: 20})
+    _unanswered(s)
+
+
+@golden("VALID")
+def epoch_was_left_in_a_transaction_of_unknown_end(s: Story) -> None:
+    """Near miss: whatever its client did then, it is not known what has which epoch."""
+    transaction_of_unknown_end_was_written_out_of_order(s)
+    s.new_epoch(PRODUCER[ALL], 20.05, 20.06, OWN, partition=0)
 
 
 @golden("VALID", {("reordered-send", None): (P, 1)})

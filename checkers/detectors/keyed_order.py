@@ -7,7 +7,7 @@ has not says nothing.
 from collections.abc import Iterator
 
 from checkers.detectors.compacted import KEY, held, keyed_writes
-from checkers.detectors.ordering import as_duplicates
+from checkers.detectors.keyed_duplicates import keyed_duplicates
 from checkers.engines.engine import Frame
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -15,8 +15,7 @@ from checkers.history.history import KEYED_READ, TP
 
 
 def keyed_order(frames: Frames) -> Iterator[Frame]:
-    """kind duplicate: a value at two or more offsets of one log; offset, other_offset: the first
-    and the last. aspects: as of other topics.
+    """kind duplicate: see `keyed_duplicates`.
 
     kind reordered-ack: a write began after another write of the partition was acknowledged
     (other_*), and was acknowledged at a lower offset. Both are in the final log at their
@@ -29,27 +28,8 @@ def keyed_order(frames: Frames) -> Iterator[Frame]:
         return
     read = (F.col("f") == F.lit(KEYED_READ)) & (F.col("type") == F.lit("ok"))
     records = frames.engine.materialize(frames.history.where(read))
-    yield from _duplicates(frames, writes, records)
+    yield from keyed_duplicates(frames, writes, records)
     yield from _reordered(frames, writes, records)
-
-
-def _duplicates(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:
-    F, engine = frames.engine.functions, frames.engine
-    places = records.where(F.col("value").isNotNull()).groupBy(*TP, "value")
-    places = places.agg(F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset"))
-    twice = frames.none_if_empty(places.where(F.col("first_offset") < F.col("last_offset")))
-    if twice is None:
-        return
-    once = writes.groupBy("value").agg(F.count(F.lit(1)).alias("times"))
-    once = once.where(F.col("times") == F.lit(1)).select("value")
-    sent = writes.where(F.col("deletes") == F.lit(0)).join(
-        engine.materialize(once), on="value", how="left_semi"
-    )
-    columns = ["op", "client", "type", "invoke_ns", "complete_ns", *TP, "value", "acks"]
-    found = twice.join(sent.select(*columns), on=[*TP, "value"], how="inner")
-    found = frames.none_if_empty(found)
-    if found is not None:
-        yield as_duplicates(frames, found)
 
 
 def _reordered(frames: Frames, writes: Frame, records: Frame) -> Iterator[Frame]:

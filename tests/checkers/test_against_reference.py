@@ -239,6 +239,8 @@ BEYOND = {
     "later_send_came_first_before_what_is_not_told",
     "retention_by_age_leaves_nothing",
     "retention_overtakes_the_final_read",
+    "second_copy_since_the_first_went_with_the_deposed_leader",
+    "pass_was_given_what_an_unclean_election_took",
     "what_was_read_is_written_again_and_the_final_read_stops",
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "old_transaction_was_committed_without_its_offsets_after_a_delay",

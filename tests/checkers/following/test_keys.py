@@ -21,8 +21,9 @@ from tests.support.histories.golden.compacted import LAST, write
 from tests.support.histories.story import ALL, Row, S, Story
 from tests.support.tiers import a_third_fast
 
-ONLY_IN_THE_END = {"key_goes_back_before_the_final_read"}
-"""What the final read shows, which nobody follows."""
+ONLY_IN_THE_END = {"key_goes_back_before_the_final_read", "passes_are_given_a_second_copy"}
+"""What the final read shows, which nobody follows, or what is judged when it has come to its end.
+"""
 NOT_TOLD = {("phantom", "unsent")}
 """What following never tells: the send may be recorded later."""
 OF_PASSES = [

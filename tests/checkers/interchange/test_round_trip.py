@@ -55,9 +55,16 @@ KEYED = [
     "pass_goes_back",
     "pass_is_given_a_refused_write",
     "pass_is_given_what_nobody_wrote",
+    "passes_are_given_a_second_copy",
     "passes_are_given_different_records_at_one_offset",
     "producer_of_a_key_expires_while_it_sends_again",
     "record_of_a_compacted_topic_is_damaged",
+    "second_copy_of_a_producer_that_expired",
+    "second_copy_of_the_last_record_of_a_key",
+    "second_copy_supersedes_what_came_after_the_first",
+    "second_copy_without_idempotence",
+    "second_tombstone_deletes_what_came_after_the_first",
+    "second_tombstone_is_of_one_of_two_deletions",
 ]
 READ_WHILE_OPEN = [
     "consumer_passes_over_an_open_transaction_of_unknown_end",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tests.support.checkers.reference_copies import find_copies
 from tests.support.histories.story import Row, S, Story
 
 _DAY_NS = 86_400 * S
@@ -18,6 +19,8 @@ def find_in_compacted(story: Story) -> Iterator[tuple[str, str | None, str, int]
         stays_ns = _stays_ns(story, topic)
         for kind, aspect in _of_partition(rows, stays_ns):
             yield kind, aspect, topic, partition
+        for _ in find_copies(story, rows):
+            yield "duplicate", None, topic, partition
 
 
 def _stays_ns(story: Story, topic: str) -> int:
@@ -73,13 +76,6 @@ def _last(writes: list[Row], there: dict[int, Row]) -> Row | None:
 
 
 def _order(writes: list[Row], log: dict[int, Row]) -> Iterator[tuple[str, str | None]]:
-    offsets = defaultdict(set)
-    for at, record in log.items():
-        if record["value"] is not None:
-            offsets[record["value"]].add(at)
-    for write in writes:
-        if write["f"] == "keyed-write" and len(offsets[write["value"]]) > 1:
-            yield "duplicate", None
     kept = [
         r
         for r in writes

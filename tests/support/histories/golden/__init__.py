@@ -30,6 +30,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     replicas,
     retention,
     retries,
+    second_copies,
     standing_leaders,
     state_losses,
     transaction_order,

@@ -300,7 +300,7 @@ def key_is_lost_with_what_superseded_it(s: Story) -> None:
             row.update(type="info", offset=None)
 
 
-def _more(s: Story, *records: tuple[int, int], key: int = 1) -> None:
+def more(s: Story, *records: tuple[int, int], key: int = 1) -> None:
     """The log goes on: (offset, number of the value)."""
     for offset, sequence in records:
         s.read_in_the_end(ALL, offset, v(ALL, sequence), key=key)
@@ -346,7 +346,7 @@ def idempotent_producer_writes_a_key_twice(s: Story) -> None:
     """Compaction has not removed the first of the two yet."""
     compact(s)
     write(s, ALL, 97, 30, offset=20)
-    _more(s, (20, 97), (21, 97))
+    more(s, (20, 97), (21, 97))
 
 
 @golden("VALID", {("duplicate", "outlasted"): (P, 1)})
@@ -363,7 +363,7 @@ def older_write_of_a_key_is_the_last_one(s: Story) -> None:
     compact(s)
     write(s, ALL, 97, 30, offset=21)
     write(s, ALL, 98, 31, offset=20)
-    _more(s, (21, 97), (20, 98))
+    more(s, (21, 97), (20, 98))
 
 
 @golden("INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)})
@@ -373,7 +373,7 @@ def older_offset_of_a_write_holds_another_record(s: Story) -> None:
     write(s, ALL, 98, 29, type="info")
     write(s, ALL, 96, 30, offset=21)
     write(s, ALL, 97, 31, offset=20)
-    _more(s, (20, 98), (21, 96))
+    more(s, (20, 98), (21, 96))
 
 
 @golden("VALID")
@@ -391,5 +391,5 @@ def tombstone_is_of_a_later_deletion(s: Story) -> None:
     write(s, ALL, 97, 30, offset=21, f="keyed-delete")
     write(s, ALL, 98, 31, offset=20)
     write(s, ALL, 99, 32, offset=21, f="keyed-delete")
-    _more(s, (20, 98), (21, 99))
+    more(s, (20, 98), (21, 99))
     s.rows("keyed-read", ALL)[-1]["value"] = None

@@ -226,6 +226,44 @@ def key_goes_back_before_the_final_read(s: Story) -> None:
     passes(s, log | {20: (1, v(ALL, 97))}, reached=21)
 
 
+def _second_copy(s: Story) -> None:
+    """The later passes are given the last record of key 1 at another offset. In the end there is a
+    later write."""
+    log = start(s)
+    s.history = [
+        r for r in s.history if r["f"] != "keyed-read" or r["offset"] not in of_key(log, 1)
+    ]
+    append(s, 45, offset=21, until_s=46)
+    passes(s, log, log, without(log, LAST) | {20: log[LAST]}, reached=21)
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def passes_are_given_a_second_copy(s: Story) -> None:
+    """Compaction moves nothing."""
+    _second_copy(s)
+
+
+@golden("VALID")
+def passes_are_given_a_second_copy_and_nobody_knows_the_leaders(s: Story) -> None:
+    """Near miss: what they were given may have been lost, and sent again."""
+    _second_copy(s)
+    s.cluster = [r for r in s.cluster if (r["kind"], r.get("topic")) != ("epoch", ALL)]
+
+
+@golden("VALID")
+def pass_was_given_what_an_unclean_election_took(s: Story) -> None:
+    """Near miss: the client had no answer then, and sent it again."""
+    log = start(s)
+    passes(s, log)
+    s.set_topic(
+        ALL, configs={"cleanup.policy": "compact", "unclean.leader.election.enable": "true"}
+    )
+    s.leader(ALL, 8, 1, 0, [1])
+    append(s, 7, offset=20, until_s=22)
+    read(s, 7.1, {25: (1, v(ALL, 97))}, reached=26)
+    s.rows("keyed-pass", ALL)[0]["offset"] = 26
+
+
 @golden("INVALID", {("inconsistent-offset", "read"): (F, 1)})
 def passes_are_given_different_records_at_one_offset(s: Story) -> None:
     """Compaction changes no record."""

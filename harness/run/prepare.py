@@ -225,8 +225,8 @@ def _check_control_plane(plan: Plan, where: str) -> None:
         )
     if plan.target == "sim":
         raise PlanError(
-            f"{where}: ZooKeeper cannot run in a simulated cluster; run the plan with real processes "
-            '(highwater run), or set control_plane = "quorum"'
+            f"{where}: ZooKeeper cannot run in a simulated cluster; run the plan with real "
+            'processes (highwater run), or set control_plane = "quorum"'
         )
     if plan.target != "local":
         raise PlanError(

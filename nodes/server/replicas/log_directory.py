@@ -67,8 +67,8 @@ class PartitionMetadataFile:
     """The partition.metadata file of a new log: it holds the topic's id.
 
     The file is written before the first records, so that no crash leaves records of an unknown
-    topic, and it is durable before they are. An empty log that begins at 0 has no such file, because
-    thousands of new partitions would take minutes to sync.
+    topic, and it is durable before they are. An empty log that begins at 0 has no such file,
+    because thousands of new partitions would take minutes to sync.
     """
 
     def __init__(self, disk: Disk, directory: str, topic_id: UUID) -> None:

@@ -228,6 +228,6 @@ def test_a_truncated_log_is_as_old_as_its_new_first_batch() -> None:
     for timestamp_ms in (1000, 5000):
         log.truncate_to(Offset(0))
         log.append_as_leader(batch(1, producer=(9, 0, 0), timestamp_ms=timestamp_ms), E1)
+        unknown = batch(1, producer=(12, 0, 3), timestamp_ms=timestamp_ms + 100)
         with pytest.raises(OutOfOrderSequence):
-            unknown = batch(1, producer=(12, 0, 3), timestamp_ms=timestamp_ms + 100)
             log.append_as_leader(unknown, E1)

@@ -154,11 +154,11 @@ def _in_transactions(frames: Frames, found: Frame, *ops: str) -> Frame:
 def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     """kind inconsistent-offset: offsets with two values.
 
-    aspect read: two reads of one offset returned different values. aspect acknowledged: the value
-    is in the final log, but not at its acknowledged offset; other_offset: where it is. (A value
-    that is not in the log at all is a lost write and not counted here. If the final read did not
-    reach the acknowledged offset, a copy may be there, and if the log begins above it, one may have
-    been there: see `duplicates`.) Beyond the end of the final read, aspect
+    aspect read: two reads of one offset returned different values, at read_uncommitted too. aspect
+    acknowledged: the value is in the final log, but not at its acknowledged offset; other_offset:
+    where it is. (A value that is not in the log at all is a lost write and not counted here. If the
+    final read did not reach the acknowledged offset, a copy may be there, and if the log begins
+    above it, one may have been there: see `duplicates`.) Beyond the end of the final read, aspect
     acknowledged also means: another value was acknowledged or polled at the offset (other_value).
     """
     F = frames.engine.functions
@@ -249,23 +249,29 @@ def _where_read(frames: Frames, sends: Frame) -> Frame:
 
 def _two_valued(frames: Frames) -> Frame | None:
     """Return topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of offsets
-    where two values were read."""
+    where two values were read, whatever became of their transactions."""
     F = frames.engine.functions
-    if frames.disputed_offsets is None:
+    columns = ["op", *TP, "offset", "value", "invoke_ns", "complete_ns"]
+    place = [*TP, "offset"]
+    reads = frames.reads.where(F.col("value").isNotNull()).select(*columns)
+    odd = []
+    if frames.disputed_offsets is not None:
+        two = frames.disputed_offsets.where(F.col("value") < F.col("other_value"))
+        odd.append(reads.join(two.select(*place), on=place, how="left_semi"))
+    if (hidden := frames.ended_transactions.hidden) is not None:
+        # At read_uncommitted, too, readers get only records below the high watermark.
+        odd += [hidden, reads.join(hidden.select(*place), on=place, how="left_semi")]
+    if not odd:
         return None
-    two = frames.disputed_offsets.where(F.col("value") < F.col("other_value"))
-    reads = frames.reads.where(F.col("value").isNotNull())
-    return frames.none_if_empty(
-        reads.join(two.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
-        .groupBy(*TP, "offset")
-        .agg(
-            F.min("value").alias("value"),
-            F.max("value").alias("other_value"),
-            F.min("invoke_ns").alias("invoke_ns"),
-            F.max("complete_ns").alias("complete_ns"),
-            F.min("op").alias("op"),
-        )
+    several = functools.reduce(lambda a, b: a.unionByName(b), odd).groupBy(*place)
+    found = several.agg(
+        F.min("value").alias("value"),
+        F.max("value").alias("other_value"),
+        F.min("invoke_ns").alias("invoke_ns"),
+        F.max("complete_ns").alias("complete_ns"),
+        F.min("op").alias("op"),
     )
+    return frames.none_if_empty(found.where(F.col("value") < F.col("other_value")))
 
 
 def reordered_sends(frames: Frames) -> Iterator[Frame]:

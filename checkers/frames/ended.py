@@ -158,6 +158,23 @@ class Transactions:
         return None if self._engine.is_empty(found) else found
 
     @cached_property
+    def hidden(self) -> Frame | None:
+        """op, topic, partition, offset, value, invoke_ns, complete_ns of the reads that `visible`
+        leaves out; None without any."""
+        if self._open_sends is None:
+            return None
+        F = self._engine.functions
+        read = (F.col("f") == F.lit("final-read")) & (F.col("type") == F.lit("ok"))
+        early = F.col("isolation") == F.lit(READ_UNCOMMITTED)
+        rows = self._run.history.where(((F.col("f") == F.lit("poll")) | read) & early)
+        rows = rows.where(F.col("offset").isNotNull()).join(
+            self._open_sends.select(*TP, "value"), on=[*TP, "value"], how="left_semi"
+        )
+        columns = ["op", *TP, "offset", "value", "invoke_ns", "complete_ns"]
+        found = self._engine.materialize(rows.select(*columns))
+        return None if self._engine.is_empty(found) else found
+
+    @cached_property
     def _open_sends(self) -> Frame | None:
         """topic, partition, value, type, op of sends in transactions that are not known to be
         committed; None without any, or if nothing was read at read_uncommitted."""

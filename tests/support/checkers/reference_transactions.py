@@ -23,6 +23,7 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
     for value in {r["value"] for r in early}:
         if open_[value]["type"] == "fail":
             found["aborted-read", "read-uncommitted", *_at(open_[value])] += 1
+    found += _replaced(early, history)
     history = [r for r in history if r not in early]
     for send in sends:
         if send["type"] != "fail" and _read_while_open(history, send):
@@ -51,6 +52,20 @@ def find_in_transactions(history: list[Row]) -> tuple[Counts, list[Row], set[int
     for send in _passed_while_open(history, sends):
         found["aborted-read", "behind-open", *_at(send)] += 1
     return found, history, torn
+
+
+def _replaced(early: list[Row], history: list[Row]) -> Counts:
+    """The offsets that had another record too, unless the other reads show two by themselves."""
+    found: Counts = Counter()
+    for place in {(*_at(r), r["offset"]) for r in early}:
+        here = [
+            r for r in history
+            if r["f"] in ("poll", "final-read") and (*_at(r), r["offset"]) == place
+        ]  # fmt: skip
+        others = {r["value"] for r in here if r not in early} - {None}
+        if len({r["value"] for r in here} - {None}) > 1 and len(others) <= 1:
+            found["inconsistent-offset", "read", place[0], place[1]] += 1
+    return found
 
 
 def _of_transaction(txn: int | None, outcomes: dict[int, str]) -> Row:

@@ -246,6 +246,51 @@ def open_transaction_was_read_at_read_uncommitted(s: Story) -> None:
     _early_polls(s)
 
 
+def _offset_used_again(s: Story, end: str, type: str, at_s: float = 20.05) -> None:
+    """The transaction does not become visible, and value 99 is at offset 20 in the end."""
+    _transaction(s, end, type, visible=())
+    s.row("start", 99, 0)
+    s.poll(ALL, at_s, {20: v(ALL, 97)}, client=99, isolation=0)
+    s.row("end", 99, 61)
+    s.send(ALL, 99, 20, 22)
+    s.read_in_the_end(ALL, 20, v(ALL, 99), isolation=1)
+
+
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1),
+                    ("aborted-read", "read-uncommitted"): (P, 1)})  # fmt: skip
+def offset_of_an_aborted_transaction_is_used_again(s: Story) -> None:
+    """An aborted record keeps its offset, and a reader had been given it there."""
+    _offset_used_again(s, "abort-transaction", "ok")
+
+
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1)})
+def offset_of_an_open_transaction_is_used_again(s: Story) -> None:
+    """Whether it was committed or not."""
+    _offset_used_again(s, "commit-transaction", "info")
+
+
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1)})
+def readers_of_open_transactions_are_given_different_records(s: Story) -> None:
+    """The final read passes over both."""
+    _transaction(s, "commit-transaction", "info", visible=())
+    for client, sequence in ((99, 97), (98, 98)):
+        s.row("start", client, 0)
+        s.poll(ALL, 20.05, {20: v(ALL, sequence)}, client=client, isolation=0)
+        s.row("end", client, 61)
+
+
+@golden("VALID", {("inconsistent-offset", "read"): (P, 1)},
+        cause="The new leader was not in sync")  # fmt: skip
+def offset_of_an_open_transaction_is_used_again_after_an_unclean_election(s: Story) -> None:
+    """Near miss: what the reader had been given was lost with permission."""
+    _offset_used_again(s, "commit-transaction", "info", at_s=9.5)
+    for row in s.rows("send", ALL):
+        if row.get("txn"):
+            row.update(invoke_ns=9 * S, complete_ns=10 * S)
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+
+
 def _read_at(s: Story, at_s: float) -> None:
     """A consumer of committed records reads both values then."""
     s.poll(ALL, at_s, {20: v(ALL, 97), 21: v(ALL, 98)}, isolation=1)

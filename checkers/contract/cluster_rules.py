@@ -59,7 +59,8 @@ REAL_TIME: tuple[Rule, ...] = (
     in_doubt("uncommitted-read"),
     rule(
         ANY, "uncommitted-read", _FORBIDDEN,
-        "consumers get only records below the high watermark",
+        "consumers get only records below the high watermark, and an acks=all write is answered "
+        "only when the high watermark is beyond it",
         "the original replication design; KIP-207",
     ),
     rule(

@@ -137,9 +137,10 @@ def _marks(frames: Frames, late: Frame) -> Frame:
 
 def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
-    before (other_offset): the record was not committed then, or the end went back. aspect deposed:
-    a leader told it that was none any more by then; bereft: the partition has lost records with
-    permission since, and no consumer was given one at or beyond that end after the loss."""
+    before, or that had been acknowledged with acks=all (other_offset): the record was not committed
+    then, or the end went back. aspect deposed: a leader told it that was none any more by then;
+    bereft: the partition has lost records with permission since, and after the loss no record at or
+    beyond that end was given to a consumer, or was sent and acknowledged."""
     asks = frames.watermark_rows
     back = frames.none_if_empty(overtaken(frames, _lasting(frames), _moments(frames, asks)))
     if back is None:
@@ -162,6 +163,35 @@ def _moments(frames: Frames, asks: Frame) -> Frame:
 
 
 def _lasting(frames: Frames) -> Frame:
+    """topic, partition, began_ns, at_ns, offset: of `_polled` and `_committed`."""
+    return _polled(frames).unionByName(_committed(frames))
+
+
+def _committed(frames: Frames) -> Frame:
+    """topic, partition, began_ns (of the first), at_ns (the last answer), offset behind the last
+    record of the acks=all writes that were acknowledged in one bucket of time, and are in place.
+
+    A leader answers them when its high watermark is behind them.
+    """
+    F, disputed = frames.engine.functions, frames.disputed_offsets
+    rows = frames.sends_in_place.where(
+        (F.col("type") == F.lit("ok"))
+        & (F.col("acks") == F.lit(-1))
+        & F.col("complete_ns").isNotNull()
+    )
+    if disputed is not None:
+        two = disputed.where(F.col("value") < F.col("other_value"))
+        rows = rows.join(two.select(*TP, "offset"), on=[*TP, "offset"], how="left_anti")
+    bucket = div(frames.engine, "complete_ns", BUCKET_NS).alias("bucket")
+    told = rows.groupBy(*TP, bucket).agg(
+        F.min("invoke_ns").alias("began_ns"),
+        F.max("complete_ns").alias("at_ns"),
+        (F.max("offset") + F.lit(1)).alias("offset"),
+    )
+    return told.select(*TP, "began_ns", "at_ns", "offset")
+
+
+def _polled(frames: Frames) -> Frame:
     """topic, partition, began_ns, at_ns, offset behind the last record of each poll that was not
     taken back.
 
@@ -254,8 +284,8 @@ def _bereft(frames: Frames, asks: Frame, losses: Frame) -> Frame:
 
 
 def _after_losses(frames: Frames, losses: Frame) -> Frame:
-    """The marks (see `overtaken`) of polls that began after some loss, with since_ns: the last
-    until_ns before. What is in the bucket of that moment does not count as after it."""
+    """The marks (see `overtaken`) of what began after some loss, with since_ns: the last until_ns
+    before. What is in the bucket of that moment does not count as after it."""
     F, engine, window = frames.engine.functions, frames.engine, frames.engine.window
     places = engine.materialize(losses.select(*TP).distinct())
     marks = _lasting(frames).join(places, on=TP, how="left_semi")

@@ -77,7 +77,8 @@ MEANINGS: Mapping[str, str] = {
     "recovery": "The time from a fault's start or heal to the next acknowledged send.",
     "stuck": "Every fault was healed, but a client or a partition made no progress afterwards.",
     "reordered-ack": "A send began after another one was acknowledged, but has a lower offset.",
-    "uncommitted-read": "A consumer read a record at or beyond the log end reported later.",
+    "uncommitted-read": "A record at or beyond the log end reported later had been read, or "
+    "acknowledged with acks=all.",
     "stale-read": "A poll missed a committed record. The time says how long it had been committed.",
     "two-leaders": "Two brokers led a partition, or the quorum, in one epoch.",
     "isr-broken": "The controllers elected a replica that was fenced or not in sync, or added one "

@@ -141,9 +141,9 @@ def _write(
 
 
 def _committed(log: Log, at_ns: int) -> int:
-    """The high watermark at a moment."""
-    late = (offset for offset, acked_ns in enumerate(log.acked_ns) if acked_ns >= at_ns)
-    return next(late, len(log.values))
+    """The high watermark at a moment: it is beyond all that was acknowledged."""
+    acked = (offset for offset, acked_ns in enumerate(log.acked_ns) if acked_ns < at_ns)
+    return max(acked, default=-1) + 1
 
 
 def _read(story: Story, rng: random.Random, log: Log) -> None:

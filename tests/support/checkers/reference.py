@@ -13,6 +13,7 @@ from typing import Any
 from tests.support.checkers.reference_deliveries import find_deliveries
 from tests.support.checkers.reference_groups import find_in_groups
 from tests.support.checkers.reference_transactions import find_in_transactions
+from tests.support.histories.story import S
 
 Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
@@ -322,12 +323,28 @@ def _real_time(
     for send in kept:
         if any(r["offset"] > send["offset"] for r in kept if r["complete_ns"] < send["invoke_ns"]):
             yield "reordered-ack", None
+    marks = [(r["complete_ns"], r["offset"]) for r in lasting] + _committed(kept, final + polls)
     for ask in asks:
-        seen = [r["offset"] for r in lasting if r["complete_ns"] < ask["invoke_ns"]]
-        if any(offset >= ask["offset"] for offset in seen):
+        if any(at < ask["invoke_ns"] and offset >= ask["offset"] for at, offset in marks):
             yield "uncommitted-read", None
     if any(_behind(poll, acked) for poll in _ends(polls)):
         yield "stale-read", None
+
+
+def _committed(kept: list[Row], reads: list[Row]) -> list[tuple[int, int]]:
+    """Of each tenth of a second in which acks=all writes were acknowledged that the log still has:
+    the last answer, and the last of these writes."""
+    told = defaultdict(set)
+    for row in reads:
+        told[row["offset"]].add(row["value"])
+    found = defaultdict(list)
+    for row in kept:
+        if (row["type"], row["acks"]) == ("ok", -1) and len(told[row["offset"]] - {None}) <= 1:
+            found[row["complete_ns"] // (S // 10)].append(row)
+    return [
+        (max(r["complete_ns"] for r in some), max(r["offset"] for r in some))
+        for some in found.values()
+    ]
 
 
 def _ends(polls: list[Row]) -> Iterable[Row]:

@@ -2,7 +2,7 @@
 
 from tests.support.histories.golden.base import INFO, F, P, golden
 from tests.support.histories.golden.state_losses import taken
-from tests.support.histories.story import ALL, S, Story, v
+from tests.support.histories.story import ALL, ONE, S, Story, v
 
 
 @golden("INVALID", {("poll-skip", None): (F, 1)})
@@ -107,7 +107,7 @@ def end_offset_goes_back_with_the_new_leader(s: Story) -> None:
         cause="The new leader was not in sync")  # fmt: skip
 def end_offset_goes_back_over_an_unclean_election(s: Story) -> None:
     """It is not long before the second answer that who was asked lost its records, but between."""
-    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.set_topic(ONE, configs={"unclean.leader.election.enable": "true"})
     _lower_end_of_who_was_not_in_sync(s)
 
 
@@ -116,23 +116,23 @@ def end_offset_goes_back_over_an_unclean_election(s: Story) -> None:
 def end_offset_goes_back_after_an_unclean_election_was_asked_for(s: Story) -> None:
     """It was allowed then, and is not any more when the lower end is told."""
     _lower_end_of_who_was_not_in_sync(s)
-    taken(s, fault="elect", details={"kind": "unclean", "topic": ALL})
+    taken(s, fault="elect", details={"kind": "unclean", "topic": ONE})
 
 
 @golden("INVALID", {("watermark-regression", "advanced"): (F, 1)})
 def end_offset_goes_back_before_unclean_elections_were_allowed(s: Story) -> None:
     """Near miss: one was asked for at 30 s."""
     _lower_end_of_who_was_not_in_sync(s)
-    taken(s, fault="elect", by_s=30, details={"kind": "unclean", "topic": ALL})
+    taken(s, fault="elect", by_s=30, details={"kind": "unclean", "topic": ONE})
     s.faults[-1]["healed_ns"] = 31 * S
 
 
 def _lower_end_of_who_was_not_in_sync(s: Story) -> None:
-    s.leader(ALL, 8, 1, 0, [1])
-    s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
-    s.watermark(ALL, 9.5, 10, leader_epoch=0)
-    s.watermark(ALL, 18, 9, leader_epoch=1)
-    for row in s.rows("poll", ALL):
+    s.leader(ONE, 8, 1, 0, [1])
+    s.rows("watermark", ONE)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
+    s.watermark(ONE, 9.5, 10, leader_epoch=0)
+    s.watermark(ONE, 18, 9, leader_epoch=1)
+    for row in s.rows("poll", ONE):
         row.update(invoke_ns=19 * S, complete_ns=19 * S)
 
 
@@ -144,7 +144,7 @@ def end_offset_of_a_deposed_leader(s: Story) -> None:
     s.watermark(ALL, 41, 19, leader_epoch=0)
 
 
-@golden("VALID", {("watermark-regression", None): (INFO, 1)})
+@golden("VALID", {("watermark-regression", None): (INFO, 1), ("uncommitted-read", None): (INFO, 1)})
 def end_offset_goes_back_around_an_election(s: Story) -> None:
     """A deposed leader that does not know it may still answer."""
     s.rows("watermark", ALL)[1].update(invoke_ns=12 * S, complete_ns=12 * S)

@@ -4,7 +4,7 @@ In all of them a write that acks=all had acknowledged at 9.4 s, at offset 10, is
 was in sync and kept everything that it had.
 """
 
-from tests.support.histories.golden.base import F, P, golden
+from tests.support.histories.golden.base import INFO, F, P, golden
 from tests.support.histories.golden.state_losses import LOST, led, taken
 from tests.support.histories.story import ALL, S, Story
 
@@ -95,14 +95,16 @@ def what_is_written_after_the_quorum_is_whole_is_kept(s: Story) -> None:
     voters(s, 12, 1, 2, 3)
 
 
-@golden("VALID", {LOST: (P, 1), ("watermark-regression", "advanced"): (P, 1)}, cause=CAUSE)
+@golden("VALID", {LOST: (P, 1), ("watermark-regression", "advanced"): (P, 1),
+                  ("uncommitted-read", None): (INFO, 1)}, cause=CAUSE)  # fmt: skip
 def end_goes_back_after_most_controllers_lost_their_disks(s: Story) -> None:
     """Who leads may lack whatever was committed, in whichever epoch."""
     _lower_end(s)
     taken(s, 1, 2, fault="disk.lost")
 
 
-@golden("INVALID", {LOST: (F, 1), ("watermark-regression", "advanced"): (F, 1)})
+@golden("INVALID", {LOST: (F, 1), ("watermark-regression", "advanced"): (F, 1),
+                    ("uncommitted-read", None): (F, 1)})  # fmt: skip
 def end_goes_back_after_one_controller_lost_its_disk(s: Story) -> None:
     """Near miss: the controllers still knew who had everything."""
     _lower_end(s)

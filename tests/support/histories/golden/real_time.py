@@ -2,7 +2,7 @@
 
 from tests.support.histories.golden.base import INFO, F, P, U, golden
 from tests.support.histories.golden.state_losses import led, taken
-from tests.support.histories.story import ALL, S, Story, v, value
+from tests.support.histories.story import ALL, ONE, S, Story, v, value
 
 OTHER = 99
 """A second client."""
@@ -55,12 +55,76 @@ def consumer_read_beyond_the_high_watermark(s: Story) -> None:
     s.row("end", OTHER, 61)
 
 
+@golden("INVALID", {("uncommitted-read", None): (F, 1)}, because="acks=all write is answered")
+def lower_end_is_told_than_what_was_acknowledged(s: Story) -> None:
+    """With acks=all, up to offset 19 by 16 s. Nobody had read any of it when the end was told."""
+    _asked_before_polls(s)
+    s.watermark(ALL, 35, 15, client=OTHER)
+
+
+@golden("INVALID", {("uncommitted-read", None): (F, 1)})
+def lower_end_is_told_than_what_was_acknowledged_before_any_leader_change(s: Story) -> None:
+    """Offset 9 was acknowledged at 5 s."""
+    _asked_before_polls(s)
+    s.watermark(ALL, 7, 9, client=OTHER)
+
+
+@golden("VALID")
+def lower_end_is_told_while_a_write_is_acknowledged(s: Story) -> None:
+    """Near miss: the answer to the ask may be older than the one to the write."""
+    _asked_before_polls(s)
+    s.watermark(ALL, 5.0005, 9, client=OTHER)
+
+
+@golden("VALID")
+def lower_end_is_told_than_what_the_leader_alone_acknowledged(s: Story) -> None:
+    """Near miss: with acks=1 the leader waits for nobody."""
+    _asked_before_polls(s)
+    s.watermark(ONE, 35, 15, client=OTHER)
+
+
+@golden("VALID", {("uncommitted-read", None): (INFO, 1)})
+def lower_end_is_told_than_what_was_acknowledged_around_an_election(s: Story) -> None:
+    """Near miss: node 1 does not know yet that it is deposed."""
+    _asked_before_polls(s)
+    s.watermark(ALL, 14.5, 9, client=OTHER)
+
+
+@golden("VALID", {("uncommitted-read", "bereft"): (INFO, 1)},
+        cause="The new leader was not in sync")  # fmt: skip
+def lower_end_is_told_than_what_an_unclean_election_left_behind(s: Story) -> None:
+    """Near miss: at 30 s the log ends below offset 19, which comes back with node 1 later."""
+    _taken_and_back(s)
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+
+
+@golden("INVALID", {("uncommitted-read", None): (F, 1)})
+def lower_end_is_told_than_what_might_not_be_left_behind(s: Story) -> None:
+    """Near miss: without permission the elected node had to have it."""
+    _taken_and_back(s)
+
+
+def _taken_and_back(s: Story) -> None:
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (10, 2, 1, (2, 3)), (18, 2, 1, (2,)), (20, 3, 2, (3,)),
+        (40, 2, 3, (2,)), (41, 2, 3, (1, 2, 3)))  # fmt: skip
+    _asked_before_polls(s)
+    s.watermark(ALL, 30, 15, client=OTHER)
+
+
+def _asked_before_polls(s: Story) -> None:
+    """Nobody is given anything before 50 s, and one more client asks where the log ends."""
+    for row in s.rows("poll"):
+        row.update(invoke_ns=50 * S, complete_ns=50 * S + 1)
+    s.row("start", OTHER, 0)
+    s.row("end", OTHER, 61)
+
+
 @golden("VALID")
 def end_was_told_while_the_consumer_read(s: Story) -> None:
     """Near miss: what was asked before the poll was over may not show it."""
     s.row("start", OTHER, 0)
-    s.watermark(ALL, 17.0005, 10, client=OTHER)
-    s.watermark(ALL, 17.0025, 20, client=OTHER)
+    s.watermark(ONE, 17.0005, 10, client=OTHER)
+    s.watermark(ONE, 17.0025, 20, client=OTHER)
     s.row("end", OTHER, 61)
 
 
@@ -156,6 +220,7 @@ def _late_poll(s: Story, most_ms: int) -> None:
     """Acknowledged at 16.401 s, and the poll at 17 s ends short of it."""
     s.plan["expect"] = [f"stale_ms <= {most_ms}"]
     s.send(ALL, 98, 20, 16.4)
+    s.rows("watermark", ALL)[-1]["offset"] = 21
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.poll(ALL, 18, {20: v(ALL, 98)})
 

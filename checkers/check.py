@@ -18,7 +18,7 @@ from checkers.causes import programs
 from checkers.causes.cause import SLACK_NS, Cause, CauseKind
 from checkers.causes.coordinators import partition_of
 from checkers.completeness.assumptions import examine
-from checkers.contract.conditions import ACKNOWLEDGED, ANSWERED_AT_ONCE, BELOW_COMMIT
+from checkers.contract.conditions import ACKNOWLEDGED, ANSWERED_AT_ONCE, BELOW_COMMIT, FINAL
 from checkers.contract.contract import SENT_TWICE, Judgement, in_force, judge
 from checkers.contract.processing_rules import DELIVERED, KEPT_WITH_OFFSETS
 from checkers.contract.transaction_rules import HANGING
@@ -382,7 +382,7 @@ _EXPLAINED_BY_OFFSET = (
     *LOSSES, MISSING_KEY, REVERTED_KEY, "inconsistent-offset", "truncated-read",
     "torn-transaction",
 )  # fmt: skip
-_OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
+_OF_PLACES = (("reordered-send", ACKNOWLEDGED), ("watermark-regression", FINAL))
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""
 _OF_PRODUCERS = ("refused-head", "duplicate")
@@ -399,7 +399,7 @@ def _unread(
     """Return why the record could not have shown a cause; empty if it could, or if this kind of
     anomaly has no causes."""
     # The first access to `causes` computes them; most anomalies do not need any.
-    if kind in _EXPLAINED_BY_OFFSET or (kind, aspect) == _OF_ACKNOWLEDGED_ORDER:
+    if kind in _EXPLAINED_BY_OFFSET or (kind, aspect) in _OF_PLACES:
         if hidden := _hidden_by_snapshot(frames, [place]):
             return hidden
         if place in frames.causes.recorded:

@@ -7,6 +7,7 @@ from checkers.contract import permissions
 from checkers.contract.conditions import (
     ANY,
     BEREFT,
+    NEWEST,
     NO_CAUSE_RECORDABLE,
     NOT_SETTLED,
     QUORUM_LOST,
@@ -36,8 +37,8 @@ REAL_TIME: tuple[Rule, ...] = (
     ),
     rule(
         Condition(
-            "a replaced leader answered, or any leader near a leader change",
-            lambda c: c.aspect == "deposed" or c.leader_replaced,
+            "a replaced leader answered, or one that may have been replaced near a leader change",
+            lambda c: c.aspect == "deposed" or (c.leader_replaced and c.aspect != NEWEST),
         ), "uncommitted-read", _INFORMATIONAL,
         "a replaced leader that does not know it yet may still report its older high watermark",
         "KIP-207; KIP-320",

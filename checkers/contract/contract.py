@@ -21,6 +21,7 @@ from checkers.contract.conditions import (
     ACKS_1,
     ACKS_ALL,
     ANY,
+    FINAL,
     LEADER_LOST_DISK,
     LEADER_LOST_POWER,
     MIN_ISR_1,
@@ -286,6 +287,13 @@ _READING = (
         "Kafka: unclean.leader.election.enable",
         permissions.UNCLEAN,
     ),
+    rule(
+        Condition("the records below an end are gone in the end", lambda c: c.aspect == FINAL)
+        & MIN_ISR_1 & ONLY_IN_SYNC_REPLICA_LOST, "watermark-regression", PERMITTED,
+        "the only in-sync replica was lost; only it had the records below its high watermark",
+        "Kafka: min.insync.replicas; KIP-966",
+        permissions.ONE_IN_SYNC,
+    ),
     *state_loss_rules("watermark-regression", "the log ends earlier"),
     rule(
         Condition(
@@ -297,9 +305,9 @@ _READING = (
     *open_rules("watermark-regression"),
     rule(
         ANY, "watermark-regression", FORBIDDEN,
-        "the high watermark of one leader never goes back, and a new leader does not report its "
-        "own before it has caught up",
-        "KIP-207",
+        "the high watermark of one leader never goes back, a new leader does not report its own "
+        "before it has caught up, and all in-sync replicas have what is below it",
+        "the original replication design; KIP-207",
     ),
 )  # fmt: skip
 

@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 
-from checkers.engines.engine import Column, Frame, div
+import pyarrow as pa
+
+from checkers.contract.conditions import FINAL
+from checkers.engines.engine import Column, Frame, as_frame, div, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.ownership import ASSIGNED
 from checkers.history.history import TP
+from checkers.history.recorded_faults import LOGS, kind_of_file, touched_nodes
+
+_PLACES = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
 
 BUCKET_OFFSETS = 1 << 8
 """How many offsets are searched for the predecessor of one."""
@@ -193,7 +199,8 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
     one after the other.
 
     aspect deposed: the later answer has an older leader epoch than the earlier one; advanced: it
-    has not; null: the answers have no epochs.
+    has not; null: the answers have no epochs; final: the log ends below it in the end (offset), or
+    a later leader epoch begins below it.
     """
     F = frames.engine.functions
     asked = frames.watermark_rows
@@ -217,3 +224,73 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
         found = frames.with_leader_change(back, since="other_complete_ns", up_to="leader_epoch")
         kind = F.lit("watermark-regression")
         yield evidence(frames.engine, found, kind=kind, aspect=aspect)
+    gone = _gone_ends(frames)
+    if gone is not None:
+        kind, aspect = F.lit("watermark-regression"), F.lit(FINAL)
+        end = F.col("end_offset")
+        yield evidence(frames.engine, gone, kind=kind, aspect=aspect, acks=F.lit(None), offset=end)
+
+
+def _gone_ends(frames: Frames) -> Frame | None:
+    """Return the asks that were over before the final reads began, and that told an end beyond what
+    the partition has in the end, with `cause_id` of a read of the last record below that end; None
+    without any.
+
+    What any replica still has in its files is not gone. If a fault changed files that are no logs
+    on a node with a replica, nothing is judged: a checkpoint may have had a wrong high watermark.
+    """
+    F, engine = frames.engine.functions, frames.engine
+    begun = frames.rare_rows.where(F.col("f") == F.lit("final-read-end")).groupBy(*TP)
+    begun = engine.materialize(begun.agg(F.min("invoke_ns").alias("begun_ns")))
+    asks = frames.watermark_rows.join(begun, on=TP, how="inner")
+    asks = asks.where(F.col("complete_ns") < F.col("begun_ns"))
+    asks = engine.materialize(asks.join(frames.complete.select(*TP, "end_offset"), on=TP))
+    asks = asks.join(_with_other_files_changed(frames), on=TP, how="left_anti")
+    epochs = frames.cluster.where(F.col("kind") == F.lit("epoch"))
+    kept = epochs.select(*TP, F.col("end_offset").alias("kept"))
+    kept = kept.unionByName(frames.replica_ends.select(*TP, F.col("end_offset").alias("kept")))
+    kept = engine.materialize(kept.groupBy(*TP).agg(F.max("kept").alias("kept")))
+    known = left_join(asks, kept, on=TP)
+    known = left_join(engine.materialize(known), _next_starts(frames, asks), on=["op", *TP])
+    most = F.greatest("end_offset", F.coalesce("kept", "end_offset"))
+    end = F.least(most, F.coalesce("start_offset", most)).alias("end_offset")
+    told = known.select(*asks.drop("end_offset").columns, end)
+    gone = frames.none_if_empty(told.where(F.col("offset") > F.col("end_offset")))
+    if gone is None:
+        return None
+    reads = gone.select(
+        "op", "client", *TP, "invoke_ns", "complete_ns", "end_offset",
+        F.col("offset").alias("other_offset"),
+        (F.col("offset") - F.lit(1)).alias("offset"),
+        F.lit(-1).cast("bigint").alias("value"),
+        # The record below the end may be as old as the run.
+        F.lit(0).cast("bigint").alias("written_ns"),
+        F.lit(-1).alias("acks"),
+        F.lit(None).cast("int").alias("leader_epoch"),
+        F.lit(None).cast("int").alias("node"),
+    )  # fmt: skip
+    return frames.with_causes(engine.materialize(reads)).drop("value")
+
+
+def _with_other_files_changed(frames: Frames) -> Frame:
+    """Return topic, partition of those that a node ever held of which a fault changed files that
+    are no logs."""
+    rows = [row for row in frames.fault_rows if kind_of_file(row["targets"]) != LOGS]
+    struck = frozenset().union(*(touched_nodes(row["targets"])[0] for row in rows))
+    held = [place for place, nodes in frames.holders.items() if nodes & struck]
+    found = [{"topic": topic, "partition": partition} for topic, partition in held]
+    return as_frame(frames.engine, found, _PLACES)
+
+
+def _next_starts(frames: Frames, asks: Frame) -> Frame:
+    """Return op, topic, partition, start_offset: where in the final log the first epoch begins that
+    is later than the one in which the answer was given."""
+    F, engine = frames.engine.functions, frames.engine
+    epochs = frames.cluster.where(
+        (F.col("kind") == F.lit("epoch")) & (F.col("start_offset") >= F.lit(0))
+    )
+    starts = epochs.groupBy(*TP, F.col("leader_epoch").alias("later_epoch"))
+    starts = engine.materialize(starts.agg(F.max("start_offset").alias("start_offset")))
+    pairs = asks.select("op", *TP, "leader_epoch").join(starts, on=TP, how="inner")
+    later = pairs.where(F.col("later_epoch") > F.col("leader_epoch")).groupBy("op", *TP)
+    return engine.materialize(later.agg(F.min("start_offset").alias("start_offset")))

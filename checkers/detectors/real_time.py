@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from checkers.contract.conditions import BEREFT
+from checkers.contract.conditions import BEREFT, NEWEST
+from checkers.detectors.forgotten import taking_committed
 from checkers.engines.engine import Frame, as_frame, div, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -139,6 +140,7 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
     before, or that had been acknowledged with acks=all (other_offset): the record was not committed
     then, or the end went back. aspect deposed: a leader told it that was none any more by then;
+    newest: the last leader told it that the partition ever had, and nothing near took records;
     bereft: the partition has lost records with permission since, and after the loss no record at or
     beyond that end was given to a consumer, or was sent and acknowledged."""
     asks = frames.watermark_rows
@@ -148,7 +150,7 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     F = frames.engine.functions
     found = frames.engine.materialize(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
     found = left_join(found, _deposed(frames, found), on=["op", *TP])
-    found = frames.engine.materialize(frames.with_leader_change(found))
+    found = _of_the_newest(frames, frames.engine.materialize(frames.with_leader_change(found)))
     yield evidence(
         frames.engine,
         _with_earlier_losses(frames, found),
@@ -230,11 +232,37 @@ def _deposed(frames: Frames, answers: Frame) -> Frame:
     return pairs.select("op", *TP).distinct().withColumn("aspect", F.lit("deposed"))
 
 
+def _of_the_newest(frames: Frames, found: Frame) -> Frame:
+    """Set aspect NEWEST of answers in the greatest leader epoch of a partition that was read to its
+    end, if no leader change near them took committed records, and take their cause away.
+
+    A replaced leader gave none of them, and a new one answers only when its high watermark has
+    reached the start of its epoch (KIP-207).
+    """
+    F, engine = frames.engine.functions, frames.engine
+    if frames.sources.run_file.zookeeper_lost_or_discarded:
+        return found  # an epoch may have had two leaders
+    epochs = frames.cluster.where(F.col("leader_epoch").isNotNull())
+    epochs = epochs.where(F.col("kind").isin("leader", "view", "epoch"))
+    epochs = epochs.groupBy(*TP).agg(F.max("leader_epoch").alias("last_epoch"))
+    known = epochs.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    joined = left_join(found, engine.materialize(known), on=TP)
+    taken = F.coalesce(F.col("cause_id").isin(*taking_committed(frames, found)), F.lit(False))
+    newest = (F.col("leader_epoch") >= F.col("last_epoch")) & F.col("aspect").isNull() & ~taken
+    newest = F.coalesce(newest, F.lit(False))
+    aspect = F.when(newest, F.lit(NEWEST)).otherwise(F.col("aspect")).alias("aspect")
+    cause = F.when(~newest, F.col("cause_id")).alias("cause_id")
+    others = [name for name in found.columns if name not in ("aspect", "cause_id")]
+    return engine.materialize(joined.select(*others, aspect, cause))
+
+
 def _with_earlier_losses(frames: Frames, found: Frame) -> Frame:
-    """Fill aspect bereft and `cause_id` of the answers that have neither, and that a loss with
+    """Fill aspect bereft and `cause_id` of the answers that have no cause, and that a loss with
     permission explains, however long ago it was."""
     F, engine = frames.engine.functions, frames.engine
-    open_ = frames.none_if_empty(found.where(F.col("cause_id").isNull() & F.col("aspect").isNull()))
+    aspect = F.coalesce("aspect", F.lit(NEWEST))
+    unexplained = F.col("cause_id").isNull() & (aspect == F.lit(NEWEST))
+    open_ = frames.none_if_empty(found.where(unexplained))
     losses = None if open_ is None else _permitted_losses(frames, open_)
     if open_ is None or losses is None:
         return found

@@ -258,8 +258,9 @@ BEYOND = {
     "transaction_of_copies_was_forgotten",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
-COARSE = {"deposed": None, "advanced": None, "bereft": None, "overtaken": None, "outlasted": None,
-          "answered-at-once": None, "damaged": "bytes", "sent-again": "final"}  # fmt: skip
+COARSE = {"deposed": None, "advanced": None, "newest": None, "bereft": None, "overtaken": None,
+          "outlasted": None, "answered-at-once": None, "damaged": "bytes",
+          "sent-again": "final"}  # fmt: skip
 """Aspects that need a cause, and what the reference calls them."""
 
 

@@ -37,8 +37,8 @@ PERMITTED = [row for row in CONTRACT if row.judgement is Judgement.PERMITTED]
 KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))
 ROWS = {kind: [row for row in CONTRACT if row.anomaly == kind] for kind in KINDS}
 """`judge` goes through all rows for each kind in 25,000 contexts."""
-ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "overtaken", "outlasted",
-           "answered-at-once", IN_FLIGHT)  # fmt: skip
+ASPECTS = (None, "acknowledged", "damaged", "outside", "bereft", "final", "newest",
+           "overtaken", "outlasted", "answered-at-once", IN_FLIGHT)  # fmt: skip
 SEEN = ("lost-write", "duplicate", "torn-transaction", "false-abort", "aborted-read",
         "uncopied", "copied-twice", "copied-out-of-order", "hanging-transaction",
         "skipped-record", "delivered-again", "lost-output", "duplicated-output")  # fmt: skip

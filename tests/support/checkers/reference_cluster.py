@@ -36,6 +36,7 @@ def find_in_cluster(story: Story) -> Counts:
             *_stuck(story, cluster, history),
             *_contradicted(story, cluster, history, batches, ends),
             *_isrs(cluster, history, trimmed=_trimmed(story)),
+            *_gone_ends(story, cluster, history, ends),
         ):
             found[kind, aspect, topic, partition] += 1
     for topic, partition in find_hanging(story):
@@ -173,6 +174,35 @@ def _with_changed_bytes(story: Story, partition: tuple[str, int]) -> set[int]:
                 paths = damaged.get(str(node), [name])
                 found |= {node} if any(name in path for path in paths) else set()
     return found
+
+
+def _gone_ends(
+    story: Story, cluster: list[Row], history: list[Row], ends: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    """End offsets below which something is gone in the end; nothing if other files were changed."""
+    aims = [json.loads(row["targets"]) for row in story.faults]
+    details = [aim["details"] for aim in aims if isinstance(aim, dict) and aim.get("details")]
+    if any(each.get("file", "log") != "log" for each in details):
+        return
+    read = [r for r in history if r["f"] == "final-read-end"]
+    whole = [r for r in read if r.get("error") is None and r.get("offset") is not None]
+    epochs = [r for r in cluster if r["kind"] == "epoch"]
+    reached = max((r["offset"] for r in whole), default=-1)
+    log_end = max((r["end_offset"] for r in epochs if r.get("end_offset")), default=-1)
+    if not any(r["type"] == "ok" for r in whole) or log_end > reached:
+        return
+    last = max([reached, *(r["end_offset"] for r in ends)])
+    for ask in history:
+        if ask["f"] == "watermark" and ask["complete_ns"] < min(r["invoke_ns"] for r in read):
+            epoch = ask.get("leader_epoch")
+            later = {r["leader_epoch"] for r in epochs if epoch is not None}
+            starts = [
+                max(r["start_offset"] for r in epochs if r["leader_epoch"] == each)
+                for each in later
+                if each > (epoch or 0)
+            ]
+            if ask["offset"] > min([last, *starts]):
+                yield "watermark-regression", "final"
 
 
 def _trimmed(story: Story) -> bool:

@@ -1,8 +1,9 @@
 """Positions and end offsets as clients see them."""
 
 from tests.support.histories.golden.base import INFO, F, P, golden
-from tests.support.histories.golden.state_losses import taken
-from tests.support.histories.story import ALL, ONE, S, Story, v
+from tests.support.histories.golden.compacted import end_at
+from tests.support.histories.golden.state_losses import led, taken
+from tests.support.histories.story import ALL, NONE, ONE, S, Story, v
 
 
 @golden("INVALID", {("poll-skip", None): (F, 1)})
@@ -95,7 +96,7 @@ def end_offset_goes_back(s: Story) -> None:
 
 
 @golden("INVALID", {("watermark-regression", "advanced"): (F, 1),
-                    ("uncommitted-read", None): (INFO, 1)})  # fmt: skip
+                    ("uncommitted-read", "newest"): (F, 1)})  # fmt: skip
 def end_offset_goes_back_with_the_new_leader(s: Story) -> None:
     """The new leader told its end before it had caught up with what was committed."""
     s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
@@ -136,12 +137,76 @@ def _lower_end_of_who_was_not_in_sync(s: Story) -> None:
         row.update(invoke_ns=19 * S, complete_ns=19 * S)
 
 
+@golden("INVALID", {("watermark-regression", "final"): (F, 1)})
+def log_ends_below_an_end_that_was_told(s: Story) -> None:
+    """Nobody read or acknowledged what was below 25."""
+    s.watermark(ALL, 40, 25)
+
+
+@golden("UNKNOWN", {("unequal-ends", None): (INFO, 1)})
+def file_goes_on_up_to_an_end_that_was_told(s: Story) -> None:
+    """Near miss: the file of one replica has all of it; files are another rule's concern."""
+    s.watermark(NONE, 40, 25)
+    s.replica_ends[2]["end_offset"] = 25
+
+
+@golden("VALID")
+def log_ends_below_an_end_that_was_told_after_it_was_read(s: Story) -> None:
+    """Near miss: the coordinator may have aborted a transaction after the final reads."""
+    s.watermark(ALL, 60.5, 21)
+
+
+@golden("VALID")
+def log_ends_below_an_end_that_was_told_before_a_checkpoint_was_damaged(s: Story) -> None:
+    """Near miss: with other digits in it a leader may begin at a high watermark that never was."""
+    s.watermark(ALL, 40, 25)
+    taken(s, 2, fault="disk.bit-flip", details={"file": "checkpoint"})
+
+
+@golden("INVALID", {("watermark-regression", "final"): (F, 1)})
+def later_epoch_begins_below_an_end_that_was_told(s: Story) -> None:
+    """Offsets 10 to 12 have records of epoch 1. Nothing was acknowledged there in epoch 0."""
+    s.watermark(ONE, 9.4, 13, leader_epoch=0)
+
+
+@golden("VALID", {("watermark-regression", "final"): (P, 1)},
+        cause="The new leader was not in sync")  # fmt: skip
+def later_epoch_begins_below_an_end_after_an_unclean_election(s: Story) -> None:
+    """Near miss: the elected replica may lack what was committed."""
+    later_epoch_begins_below_an_end_that_was_told(s)
+    s.leader(ONE, 8, 1, 0, [1])
+    s.set_topic(ONE, configs={"unclean.leader.election.enable": "true"})
+
+
+@golden("VALID", {("watermark-regression", "final"): (P, 1)})
+def later_epoch_begins_below_an_end_of_a_leader_alone(s: Story) -> None:
+    """Near miss: with min.insync.replicas=1 it needed nobody else."""
+    later_epoch_begins_below_an_end_that_was_told(s)
+    s.leader(ONE, 8, 1, 0, [1])
+    s.set_topic(ONE, min_insync_replicas=1)
+
+
+@golden("VALID", {("watermark-regression", "final"): (P, 1)}, cause="lost power")
+def later_epoch_begins_below_an_end_after_a_loss_of_power(s: Story) -> None:
+    """Near miss: node 1 and 2, the in-sync replicas, had these records only in memory."""
+    later_epoch_begins_below_an_end_that_was_told(s)
+    s.faults.clear()
+    led(s, ONE, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 2)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    taken(s, 1, 2)
+
+
+@golden("VALID")
+def later_epoch_begins_at_an_end_that_was_told(s: Story) -> None:
+    """Near miss: all of it stayed."""
+    s.watermark(ONE, 9.4, 10, leader_epoch=0)
+
+
 @golden("VALID", {("watermark-regression", "deposed"): (INFO, 1),
                   ("uncommitted-read", "deposed"): (INFO, 1)})  # fmt: skip
 def end_offset_of_a_deposed_leader(s: Story) -> None:
     """Near miss: the lower end is an older leader's."""
     s.watermark(ALL, 40, 20, leader_epoch=1)
-    s.watermark(ALL, 41, 19, leader_epoch=0)
+    s.watermark(ALL, 41, 9, leader_epoch=0)
 
 
 @golden("VALID", {("watermark-regression", None): (INFO, 1), ("uncommitted-read", None): (INFO, 1)})
@@ -156,6 +221,7 @@ def end_offset_goes_back_around_an_election(s: Story) -> None:
 def end_offsets_of_concurrent_asks(s: Story) -> None:
     """Near miss of a regression: the asks overlap, or are of two clients."""
     s.row("start", 98, 0)
+    end_at(s, 22)
     s.watermark(ALL, 40, 22, complete_ns=42 * S)
     s.watermark(ALL, 41, 21, complete_ns=43 * S)
     s.watermark(ALL, 44, 20, client=98)

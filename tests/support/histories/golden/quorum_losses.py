@@ -104,7 +104,7 @@ def end_goes_back_after_most_controllers_lost_their_disks(s: Story) -> None:
 
 
 @golden("INVALID", {LOST: (F, 1), ("watermark-regression", "advanced"): (F, 1),
-                    ("uncommitted-read", None): (F, 1)})  # fmt: skip
+                    ("uncommitted-read", "newest"): (F, 1)})  # fmt: skip
 def end_goes_back_after_one_controller_lost_its_disk(s: Story) -> None:
     """Near miss: the controllers still knew who had everything."""
     _lower_end(s)

@@ -1,6 +1,7 @@
 """What began after something else was over, and does not show it."""
 
 from tests.support.histories.golden.base import INFO, F, P, U, golden
+from tests.support.histories.golden.compacted import end_at
 from tests.support.histories.golden.state_losses import led, taken
 from tests.support.histories.story import ALL, ONE, S, Story, v, value
 
@@ -136,6 +137,46 @@ def older_end_is_told_around_an_election(s: Story) -> None:
     s.row("end", OTHER, 61)
 
 
+def _while_node_1_is_down(s: Story, epoch: int) -> None:
+    """Node 1 is back at 40 s. Consumers have had up to offset 19 since 17 s."""
+    s.faults[0]["healed_ns"] = 40 * S
+    for row in s.cluster:
+        if row["kind"] == "view" and row["topic"] == ONE and row["leader_epoch"] == 1:
+            row["at_ns"] = 41 * S
+    s.row("start", OTHER, 0)
+    s.watermark(ONE, 35, 10, client=OTHER, node=epoch + 1, leader_epoch=epoch)
+    s.row("end", OTHER, 61)
+
+
+@golden("INVALID", {("uncommitted-read", "newest"): (F, 1)})
+def lower_end_is_told_by_the_new_leader(s: Story) -> None:
+    """It answers only when it has caught up, whatever the old leader knows."""
+    _while_node_1_is_down(s, epoch=1)
+
+
+@golden("VALID", {("uncommitted-read", "deposed"): (INFO, 1)})
+def lower_end_is_told_by_the_old_leader(s: Story) -> None:
+    """Near miss: it does not know yet."""
+    _while_node_1_is_down(s, epoch=0)
+
+
+@golden("UNKNOWN", {("uncommitted-read", None): (INFO, 1)})
+def lower_end_is_told_by_a_leader_that_was_replaced_later(s: Story) -> None:
+    """Near miss: when node 3 began to lead in epoch 2 may have been recorded late."""
+    _while_node_1_is_down(s, epoch=1)
+    s.leader(ONE, 36, 3, 2, [2, 3])
+    told = {"kind": "epoch", "topic": ONE, "partition": 0, "leader_epoch": 2, "start_offset": 20}
+    s.cluster.append(told | {"at_ns": 59 * S, "source": "story"})
+
+
+@golden("VALID", {("uncommitted-read", None): (INFO, 1)}, cause="The new leader was not in sync")
+def lower_end_is_told_by_a_new_leader_after_an_unclean_election(s: Story) -> None:
+    """Near miss: at 17 s a consumer was given by node 1, which does not know, what node 2 lacks."""
+    _while_node_1_is_down(s, epoch=1)
+    s.leader(ONE, 8, 1, 0, [1, 3])
+    s.set_topic(ONE, configs={"unclean.leader.election.enable": "true"})
+
+
 @golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
 def lower_end_is_told_long_after_what_was_read_was_lost(s: Story) -> None:
     """Near miss: what had been read at offset 20 was taken back, as an unclean election may."""
@@ -221,6 +262,7 @@ def _late_poll(s: Story, most_ms: int) -> None:
     s.plan["expect"] = [f"stale_ms <= {most_ms}"]
     s.send(ALL, 98, 20, 16.4)
     s.rows("watermark", ALL)[-1]["offset"] = 21
+    end_at(s, 21)
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.poll(ALL, 18, {20: v(ALL, 98)})
 

@@ -11,6 +11,7 @@ from tests.support.histories.golden import (  # noqa: F401 - they register what 
     dead_leaders,
     deliveries,
     ended_transactions,
+    fenced_producers,
     forgotten_copies,
     group_topics,
     groups,

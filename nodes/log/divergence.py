@@ -18,7 +18,7 @@ class EpochHistory(Protocol):
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record; -1 if the log is empty."""
+        """The epoch of the last record, also of a removed one; -1 if it is not known."""
         ...
 
     @property
@@ -46,8 +46,8 @@ def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> Epoch
     """The leader's check of a fetch at `offset` by a log whose last record has `last_epoch`.
 
     None if the leader's log contains the whole log of the follower. A follower without an epoch
-    (-1) or without records cannot diverge. Of a log whose records retention has all removed only
-    the end is left, and what a follower has below it does not matter.
+    (-1) or without records cannot diverge. If the leader knows no epoch of removed records, only
+    its end is left, and what a follower has below it does not matter.
     """
     if offset == 0 or last_epoch < 0:
         return None

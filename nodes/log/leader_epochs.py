@@ -36,6 +36,13 @@ class LeaderEpochs:
                 return epoch
         return NO_EPOCH
 
+    def last_before(self, end_offset: Offset) -> Epoch:
+        """As `last_with_records`; of a log without records that begins above 0, the epoch that
+        begins at its end: that of the last removed record, unless a newer one was assigned there.
+        """
+        known = self.last_with_records(end_offset)
+        return self.latest if known == NO_EPOCH and end_offset > 0 else known
+
     def assign(self, epoch: Epoch, start: Offset) -> bool:
         """Let `epoch` begin at `start`, the log's end; return whether that changed the table.
 

@@ -37,12 +37,12 @@ class LogReader:
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record; -1 without records.
+        """The epoch of the last record, also if retention has removed it; -1 if it is not known.
 
         An epoch without records does not count: a follower that reported it would have to truncate
-        to its present end.
+        to its present end. That changes nothing in a log without records.
         """
-        return self._epochs.last_with_records(self.end_offset)
+        return self._epochs.last_before(self.end_offset)
 
     @property
     def epochs(self) -> tuple[tuple[Epoch, Offset], ...]:

@@ -20,6 +20,7 @@ that got the error may have died without a report. The caller makes the result d
 `Recovery`.
 """
 
+import contextlib
 import dataclasses
 import re
 from itertools import pairwise
@@ -161,7 +162,8 @@ class _Loader:
         for segment in self._segments[trusted:]:
             self._rebuilt += segment.match_indexes_to_log(seal=segment is not self._log.active)
         end = self._log.active.next_offset
-        if end < self._log_start:  # the remaining records are deleted, and the later ones are lost
+        lost = end < self._log_start
+        if lost:  # the remaining records are deleted, and the later ones are lost
             snapshots.keep(set())
             self._log.begin_anew(self._log_start)
             end = self._log_start
@@ -170,6 +172,8 @@ class _Loader:
             self._disk.sync_dir(self._directory)
         start = Offset(max(self._segments[0].base_offset, self._log_start))
         self._epochs.truncate_from_start(start)
+        if start == end and not lost:
+            self._load_epoch_before(start)
         producer_state = ProducerStateManager(self._log, snapshots)
         self._rebuilt += producer_state.load(end, self._first_unsound(trusted))
         return Loaded(
@@ -244,6 +248,20 @@ class _Loader:
                     self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         for epoch, start in stored:
             self._epochs.assign(epoch, start)
+
+    def _load_epoch_before(self, start: Offset) -> None:
+        """Load the epoch of the last removed record of a log without records, which only the file
+        has.
+
+        After a power loss the file may be older than the log. Then the epoch may be older, too, and
+        the log truncates below its end to be like its leader's.
+        """
+        if self._epochs.entries:
+            return
+        with contextlib.suppress(CheckpointError):
+            earlier = [epoch for epoch, begin in self._epoch_file.read() if begin <= start]
+            if earlier and start:
+                self._epochs.assign(earlier[-1], start)
 
     def _believable(self, stored: list[EpochStart], end: Offset) -> bool:
         """Whether the file fits a log that ends at `end`, and has its first and last epoch.

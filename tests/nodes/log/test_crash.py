@@ -116,7 +116,8 @@ class LogAgainstList(RuleBasedStateMachine):
         for stored in self.model:
             header = read_header(stored)
             starts.setdefault(header.partition_leader_epoch, header.base_offset)
-        assert dict(self.log.epochs) == starts
+        if self.model or not self.start:  # else the epoch of what was removed may be known
+            assert dict(self.log.epochs) == starts
 
     @rule()
     def look_up_times(self) -> None:

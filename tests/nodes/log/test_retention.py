@@ -183,6 +183,23 @@ def test_a_log_that_ends_below_its_start_is_empty_at_the_start() -> None:
     assert disk.listdir(DIRECTORY).count(f"{0:020d}.log") == 0
 
 
+def test_a_log_without_records_knows_the_epoch_of_the_last_one() -> None:
+    """Also after a kill. Otherwise its leader could not see that the two diverge (seed 102446)."""
+    disk = MemoryDisk()
+    log = aged(disk, dataclasses.replace(SMALL, retention_ms=5 * DAY))
+    while log.expire(60 * DAY, log.end_offset):
+        pass
+    assert (log.start_offset, log.end_offset) == (20, 20)
+    for clean in (True, False, False):
+        assert log.last_epoch == 2
+        if clean:
+            log.close()
+        log = open_log(disk, clean=clean, recovery_point=20)
+    assert log.last_epoch == 2
+    log.append_as_leader(batch(timestamp_ms=60 * DAY), Epoch(3))
+    assert log.epochs == ((3, 20),)
+
+
 def test_a_truncation_below_the_start_leaves_an_empty_log() -> None:
     """A start never lies beyond the end."""
     log = aged(MemoryDisk())

@@ -46,7 +46,7 @@ def divergence(leader: EpochHistory, last_epoch: Epoch, offset: Offset) -> Epoch
     """The leader's check of a fetch at `offset` by a log whose last record has `last_epoch`.
 
     None if the leader's log contains the whole log of the follower. A follower without an epoch
-    (-1) or without records cannot diverge. If the leader knows no epoch of removed records, only
+    (-1) cannot diverge. If the leader knows no epoch of removed records, only
     its end is left, and what a follower has below it does not matter.
     """
     if offset == 0 or last_epoch < 0:

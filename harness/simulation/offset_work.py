@@ -169,10 +169,15 @@ class _Group:
         self.kept.sent(partition, offset)
 
     async def read(self, partition: int) -> None:
-        """Read an offset, if it is stable. Raises InvariantBroken."""
+        """Read an offset, if it is stable. Raises InvariantBroken.
+
+        As in Kafka, a coordinator that was replaced and does not know it may answer, too.
+        """
         place = TopicPartition(self._topic, partition)
         found = await self._offsets.committed(frozenset({place}))
-        self.kept.read(partition, found[place])
+        judged = self.kept.decides(partition, found[place])
+        if not judged or await self._coordinator.is_agreed_on():
+            self.kept.read(partition, found[place])
 
     async def delete_offset(self, partition: int) -> None:
         """Delete an offset. Raises Refused."""

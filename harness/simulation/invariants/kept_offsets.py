@@ -92,6 +92,10 @@ class KeptOffsets:
                 "a transaction that had others pending is committed afterwards",
             )
 
+    def decides(self, partition: int, offset: int) -> bool:
+        """Whether a read of this offset may show that something is wrong, now or later."""
+        return partition in self._pending or offset != self._committed.get(partition, NOTHING)
+
     def read(self, partition: int, offset: int) -> None:
         """Judge the answer to a read of stable offsets. Raises InvariantBroken."""
         if partition in self._pending:

@@ -1,6 +1,7 @@
 """The coordinator of one group or transactional id: finds it, asks it, and finds it again."""
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -67,7 +68,22 @@ class Coordinator:
         if not nodes:
             raise Unavailable("NO_BROKERS")
         self._asked += 1
-        connection = self._cluster.connection(nodes[self._asked % len(nodes)])
+        return await self._named_by(nodes[self._asked % len(nodes)])
+
+    async def is_agreed_on(self) -> bool:
+        """Whether more than half of the brokers answer, and all that answer name the coordinator
+        that was asked last. One that was replaced may not know it: it names itself, and answers
+        with what it knew.
+        """
+        answers = []
+        for node in self._cluster.nodes:
+            with contextlib.suppress(Unavailable):
+                answers.append(await self._named_by(node))
+        return 2 * len(answers) > len(self._cluster.nodes) and {*answers} == {self._node}
+
+    async def _named_by(self, node: int) -> int:
+        """Ask a broker for the coordinator. Raises Unavailable."""
+        connection = self._cluster.connection(node)
         if connection is None:
             raise Unavailable("NO_CONNECTION")
         try:

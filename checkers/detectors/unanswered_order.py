@@ -11,6 +11,7 @@ No broker appends a batch of an epoch when it lacks the batch before (KIP-98), u
 of the producer (KIP-360): then the producer leaves the epoch, which a client records.
 """
 
+import functools
 from collections.abc import Iterator
 
 from checkers.causes.cause import SLACK_NS
@@ -34,12 +35,15 @@ def reordered_unanswered(frames: Frames) -> Iterator[Frame]:
     read to its end: see `ordering.reordered_sends`. Pairs with a value that is there twice, or was
     sent twice, do not count."""
     F, engine = frames.engine.functions, frames.engine
-    sends = _located(frames)
-    if sends is None:
+    there = _located(frames)
+    lines = _judged_lines(frames, there)
+    if lines is None:
         return
+    sends = there.join(lines, on=_LINE, how="left_semi")
     pairs = frames.none_if_empty(_steps_back(frames, sends))
     if pairs is None:
         return
+    sends = _named(frames, sends, pairs)
     for name in ("", "other_", "known_"):
         told = [F.col(column).alias(f"{name}{column}") for column in ("op", *_SENT)]
         pairs = pairs.join(
@@ -55,22 +59,33 @@ def reordered_unanswered(frames: Frames) -> Iterator[Frame]:
         yield evidence(engine, found, kind=F.lit("reordered-send"), aspect=aspect)
 
 
-def _located(frames: Frames) -> Frame | None:
+def _located(frames: Frames) -> Frame:
     """Return op, client, TP, _SENT, acks, offset (in the final log) of the sends that are not known
-    to have failed, by the clients of those of unknown outcome, in their partitions; None without
-    any that can be judged."""
+    to have failed. There may be hundreds of millions: nothing is computed yet."""
     F = frames.engine.functions
-    there = frames.send_outcomes.where(F.col("final_offset").isNotNull())
-    there = there.join(frames.complete.select(*TP), on=TP, how="left_semi")
-    there = there.select("op", *_LINE, *_SENT, "acks", F.col("final_offset").alias("offset"))
-    open_ = there.where(F.col("type") == F.lit("info"))
+    known = F.col("final_offset").isNotNull() & F.col("type").isin("ok", "info")
     judged = F.col("txn").isNotNull() | F.col("topic").isin(*_idempotent(frames))
-    open_ = frames.none_if_empty(open_.where(judged))
-    if open_ is None:
-        return None
-    known = there.where(F.col("type") == F.lit("ok"))
-    known = known.join(open_.select(*_LINE).distinct(), on=_LINE, how="left_semi")
-    return frames.engine.materialize(known.unionByName(open_))
+    known = known & ((F.col("type") == F.lit("ok")) | judged)
+    there = frames.send_outcomes.where(known)
+    there = there.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    return there.select("op", *_LINE, *_SENT, "acks", F.col("final_offset").alias("offset"))
+
+
+def _judged_lines(frames: Frames, there: Frame) -> Frame | None:
+    """Return the clients and partitions with a send of unknown outcome; None without any."""
+    open_ = there.where(frames.engine.functions.col("type") == frames.engine.functions.lit("info"))
+    return frames.none_if_empty(open_.select(*_LINE).distinct())
+
+
+def _named(frames: Frames, sends: Frame, pairs: Frame) -> Frame:
+    """Return the sends that the pairs name."""
+    F, engine = frames.engine.functions, frames.engine
+    names = ("op", "other_op", "known_op")
+    ops = functools.reduce(
+        lambda a, b: a.unionByName(b), (pairs.select(F.col(name).alias("op")) for name in names)
+    )
+    ops = engine.materialize(ops.where(F.col("op").isNotNull()).distinct())
+    return engine.materialize(sends.join(ops, on="op", how="left_semi"))
 
 
 def _idempotent(frames: Frames) -> list[str]:

@@ -1,6 +1,6 @@
 """Which acknowledged writes a plan's faults may lose, computed before anything is started.
 
-For each effect that the planned faults may have (a leader change, a loss of power, lost disks) the
+For each effect that the planned faults may have (a leader change, a power loss, lost disks) the
 contract judges the worst case. A loss that the contract would permit is a risk. So a warning and a
 verdict cannot disagree on what a setting permits. A risk is not a forecast.
 """
@@ -39,7 +39,7 @@ class FaultEffect(StrEnum):
     ELECTION = "a leader change"
     OUTSIDE = "an election from outside the in-sync replicas"
     ALONE = "the loss of the only in-sync replica"
-    POWER = "a loss of power"
+    POWER = "a power loss"
     DISKS = "lost or damaged disks"
     QUORUM = "lost disks of the controllers"
 

@@ -116,7 +116,7 @@ def state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tu
         rule(
             only(MIN_ISR_1 & LAST_LOST_POWER), anomaly, Judgement.PERMITTED,
             f"{reason}: the last in-sync replica had the record only in memory, and leads again",
-            "KIP-966: last replica standing; min ISR - 1 losses of power are tolerated",
+            "KIP-966: last replica standing; min ISR - 1 power losses are tolerated",
             permissions.ONE_UNFLUSHED,
         ),
         rule(

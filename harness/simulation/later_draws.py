@@ -137,7 +137,7 @@ def _with_groups(plan: Plan, rng: random.Random) -> Plan:
 
 def _with_compaction(plan: Plan, rng: random.Random) -> Plan:
     """Sometimes let brokers compact often: a topic of keys that are written and deleted, and the
-    internal topics, so that the cleaner meets coordinators, kills and losses of power.
+    internal topics, so that the cleaner meets coordinators, kills and power losses.
     """
     if rng.random() >= 0.15:
         return plan

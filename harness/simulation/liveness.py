@@ -1,7 +1,7 @@
 """Must the cluster have settled in the end, and has it?
 
 A cluster must settle after all faults are healed if no fault took a node or a replica for good: all
-replicas in sync, everything committed, all logs equal. That holds after losses of power, too. In a
+replicas in sync, everything committed, all logs equal. That holds after power losses, too. In a
 simulated run this is a matter of virtual time, so a busy machine cannot break it. What real
 processes do not settle stays UNKNOWN, because they may only have been slow.
 """
@@ -17,7 +17,7 @@ from harness.simulation.recording import Recording
 from harness.simulation.world.disk import SimDisk
 
 MAIMING: Final = frozenset({*DISK_FAULTS, "disk.error", "failed-fsync"})
-"""Faults after which a replica or a node may be missing for good. A loss of power is none of them:
+"""Faults after which a replica or a node may be missing for good. A power loss is none of them:
 it takes records, and the nodes come back and agree on what is left."""
 DAMAGING: Final = frozenset({*MAIMING, *POWER_LOSSES})
 """Faults after which acknowledged records may be missing for good."""

@@ -14,7 +14,7 @@ touched; only that is checked, at the end of the event. The rules are in `partit
 is appended and committed), `replicas`, `stable_offsets`, `acknowledgements`, `lookups`,
 `deletions`, `markers`, `producer_ids`, `leader_epochs`, `indexes`, `compaction`, `quorum`,
 `images`, `assignments`, `coordinators`, `coordinated_groups` and `set_aside`; `convergence` has
-what must be true in the end. Code that damages a node's disk must call `damaged`; losses of power
+what must be true in the end. Code that damages a node's disk must call `damaged`; power losses
 are detected.
 """
 

@@ -1,9 +1,9 @@
-"""What a leader answers to DeleteRecords holds for its log, and a loss of power does not undo it.
+"""What a leader answers to DeleteRecords holds for its log, and a power loss does not undo it.
 
 An answer without an error says that no replica in service has a record below the low watermark any
 more (KIP-107). So the low watermark is the offset that was asked for or a later one, and the
 leader's log does not start below it. The leader's disk must know the start as well: otherwise the
-records would be back after a loss of power. The answer is checked when the leader makes it, which
+records would be back after a power loss. The answer is checked when the leader makes it, which
 adds no event to the run.
 """
 
@@ -55,7 +55,7 @@ def watch_deletions(
 
 def check_deletion(replica: Replica, node: int, asked: Offset, low: Offset, disk: SimDisk) -> None:
     """Raise InvariantBroken unless the leader's log starts at `low` or later, and so will the log
-    that its disk has after a loss of power; `low` is at or above `asked`.
+    that its disk has after a power loss; `low` is at or above `asked`.
     """
     start = replica.log.start_offset
     durable = max(_durable_start(disk, replica.partition), replica.log._segments.all[0].base_offset)
@@ -66,12 +66,12 @@ def check_deletion(replica: Replica, node: int, asked: Offset, low: Offset, disk
         raise InvariantBroken(NAME, f"{what}, but its log starts at {start}")
     if durable < asked:
         raise InvariantBroken(
-            NAME, f"{what}, but after a loss of power its log would start at {durable}"
+            NAME, f"{what}, but after a power loss its log would start at {durable}"
         )
 
 
 def _durable_start(disk: SimDisk, partition: TopicPartition) -> int:
-    """Return the start of a partition's log in the checkpoint that survives a loss of power."""
+    """Return the start of a partition's log in the checkpoint that survives a power loss."""
     lines = (durable_content(disk, LOG_START_OFFSETS) or b"").decode().splitlines()
     starts = (line.rsplit(" ", 2) for line in lines[2:])
     wanted = [partition.topic, str(partition.partition)]

@@ -1,4 +1,4 @@
-"""What certainly survives a loss of power on a simulated disk."""
+"""What certainly survives a power loss on a simulated disk."""
 
 from harness.simulation.world.disk import SimDisk
 from nodes.log.cleaning.swap import SWAP
@@ -7,13 +7,13 @@ from nodes.storage.memory import _Directory, _Inode
 
 
 def durable_content(disk: SimDisk, path: str) -> bytes | None:
-    """Return what the file certainly has after a loss of power; None if the file may be gone."""
+    """Return what the file certainly has after a power loss; None if the file may be gone."""
     inode = _durable(disk, path)
     return None if inode is None else bytes(inode.durable)
 
 
 def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
-    """Whether everything in the log below `end` certainly survives a loss of power."""
+    """Whether everything in the log below `end` certainly survives a power loss."""
     for segment in log._segments.all:
         if segment.base_offset >= end:
             break

@@ -97,7 +97,7 @@ class Copy:
     def open(self, log: Log, *, forgets: Forgets = forgets_nobody, set_aside: bool = False) -> None:
         """Read the log that a new incarnation has opened, which `forgets` idle producers.
 
-        The log must have what it had before; after a loss of power, what was on its disk. After a
+        The log must have what it had before; after a power loss, what was on its disk. After a
         loss the node may also have `set_aside` the old log, and this is another one.
         """
         self._log, self._forgets, self.set_aside = log, forgets, set_aside
@@ -110,7 +110,7 @@ class Copy:
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
         if gone and not (set_aside and self.lost_before is not None):
-            what = "had" if self.lost_before is None else "had on its disk at the loss of power"
+            what = "had" if self.lost_before is None else "had on its disk at the power loss"
             raise InvariantBroken(
                 "a-restart-loses-nothing",
                 f"{self.history.name}: node {self.node} lost {len(gone)} batches, from {gone[0]} "

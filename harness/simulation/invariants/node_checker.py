@@ -388,7 +388,7 @@ class NodeChecker:
                 raise InvariantBroken(
                     "flushed-is-on-disk",
                     f"{directory}: node {self.node} believes that everything below {flushed} is "
-                    "flushed, but a loss of power could remove it",
+                    "flushed, but a power loss could remove it",
                 )
             copy.flushed = flushed
 

@@ -90,7 +90,7 @@ class QuorumMemberChecker:
             raise InvariantBroken(
                 "votes-are-on-disk",
                 f"node {self._node} has the state {state}, but its disk would have {disk} after a "
-                "loss of power",
+                "power loss",
             )
 
     def _check_new_leader(self) -> None:

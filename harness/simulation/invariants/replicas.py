@@ -189,7 +189,7 @@ class ReplicaChecker:
         eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
         last_one = self.copy.lost_before is not None and not eligible
         # A replica whose log was set aside must not lead, unless any replica may. A tail that was
-        # cut off where nothing was known to be on the disk looks like a loss of power.
+        # cut off where nothing was known to be on the disk looks like a power loss.
         anybody = begun is not None and not self.partition.unclean[begun]
         anybody = anybody or (last_one and self._may_be_unclean(image))
         return anybody or ((begun is not None or last_one) and not self.copy.set_aside)

@@ -2,7 +2,7 @@
 
 A log that is set aside is lost for its partition: the replica begins again with an empty log. So
 the disk of the node must have been damaged by a fault. There is one other reason (see
-`nodes.server.replicas.log_directory`): a loss of power may take the topic's id from a log that was
+`nodes.server.replicas.log_directory`): a power loss may take the topic's id from a log that was
 never flushed. Such a log gets no mark, and its replacement may lead.
 """
 
@@ -58,7 +58,7 @@ def check_set_aside(
     if marked or not past.lost_power:
         why = "no fault damaged its disk"
     elif flushed:
-        why = f"everything below {flushed} was flushed before the loss of power"
+        why = f"everything below {flushed} was flushed before the power loss"
     else:
         return
     raise InvariantBroken(

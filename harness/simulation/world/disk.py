@@ -1,6 +1,6 @@
 """The disk of a simulated host, as the broker sees it and as faults break it.
 
-`nodes.storage.memory` says what survives a kill and a loss of power; this module adds time and
+`nodes.storage.memory` says what survives a kill and a power loss; this module adds time and
 faults. A sync takes a while, and then keeps what the file held when the sync began. A program that
 syncs without awaiting, or writes to a frozen disk, blocks in the middle of an event. The write
 itself counts at once: chance decides anyway which pages reach a disk that loses power.
@@ -180,7 +180,7 @@ class SimDisk:
     def fail_next_sync(self, *, after: int = 0) -> None:
         """Fail a sync of a file (EIO), and mark the pages that it had to write as clean.
 
-        Programs can read those pages, but a loss of power loses them, whatever is synced later. The
+        Programs can read those pages, but a power loss loses them, whatever is synced later. The
         next sync with unsynced bytes fails, or a later one: `after` such syncs succeed first.
         """
         self._drops_after, self.failed_sync_bytes = after, None

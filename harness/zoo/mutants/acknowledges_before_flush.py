@@ -1,7 +1,7 @@
 """Replicas claim records in the page cache, although the topic requires a flush first.
 
 With flush.messages=1 an acknowledged record is on the disk of each in-sync replica, and no loss of
-power removes it. Without the flush, all replicas can lose it in a common loss of power.
+power removes it. Without the flush, all replicas can lose it in a common power loss.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run

@@ -1,7 +1,7 @@
 """After a failed fsync and a restart, a node believes that what it reads is on the disk.
 
 The kernel marked the pages clean that it could not write. So they can still be read, the fsyncs of
-the next process succeed, and a loss of power removes what those fsyncs promised to keep.
+the next process succeed, and a power loss removes what those fsyncs promised to keep.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run

@@ -2,7 +2,7 @@
 
 Before KIP-966 a partition whose ISR had shrunk to one replica waited for that replica. If it lost
 power, it came back without what it had not flushed, led again, and made the others truncate what
-they still had: one loss of power removed what all three had acknowledged.
+they still had: one power loss removed what all three had acknowledged.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run

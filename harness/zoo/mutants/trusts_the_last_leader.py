@@ -2,7 +2,7 @@
 
 KIP-966 has two parts, and Kafka 4 has the first: when all in-sync and eligible replicas restarted
 uncleanly, the last known leader is elected. Another replica may be the one that kept its log: a
-loss of power removed from the leader what a replica that was only killed still had.
+power loss removed from the leader what a replica that was only killed still had.
 """
 
 from harness.zoo.mutants.patching import Undo, patch, run

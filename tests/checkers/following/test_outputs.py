@@ -117,7 +117,7 @@ def test_input_that_may_be_in_the_log_twice_raises_no_alarm(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("took", [True, False])
 def test_input_that_may_be_lost_raises_no_alarm(tmp_path: Path, *, took: bool) -> None:
-    """A loss of power may take an acknowledged input, and then its outputs are not judged. A fault
+    """A power loss may take an acknowledged input, and then its outputs are not judged. A fault
     that was not injected takes nothing."""
     story = story_of((*EVERY, 4))
     taken(story, 1, 2, took=took)

@@ -113,7 +113,7 @@ LEFT_BEHIND = {
         [*READ_WHILE_OPEN, *COMMITTED_LATE], "when a client asked to end its transaction"
     ),
     **dict.fromkeys(WITHOUT_OFFSETS, "that the offsets were sent before the commit"),
-    **dict.fromkeys(SENT_AGAIN, "that a loss of power took the first record"),
+    **dict.fromkeys(SENT_AGAIN, "that a power loss took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     **dict.fromkeys(UNANSWERED, "when a client leaves its producer epoch"),
     "what_is_not_committed_yet_is_not_lost": "that leaders' logs go on behind what was read",

@@ -63,10 +63,10 @@ def test_broker_that_answers_a_start_below_is_found(monkeypatch: pytest.MonkeyPa
 def test_broker_whose_disk_does_not_know_the_start_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A loss of power would bring the records back."""
+    """A power loss would bring the records back."""
 
     async def not_written(self: LogAdminHandler, deadline_s: float) -> ErrorCode:
         return ErrorCode.none
 
     monkeypatch.setattr(LogAdminHandler, "_checkpoint_starts", not_written)
-    assert "after a loss of power its log would start at" in found(ran())
+    assert "after a power loss its log would start at" in found(ran())

@@ -1,6 +1,6 @@
-"""Fewer losses of power than min.insync.replicas lose nothing, whatever else happens: with logs.
+"""Fewer power losses than min.insync.replicas lose nothing, whatever else happens: with logs.
 
-The controller decides as it is; brokers are models: a log, of which a loss of power takes a part of
+The controller decides as it is; brokers are models: a log, of which a power loss takes a part of
 the tail; a leader that appends and commits what its ISR has; followers that cut and copy.
 """
 
@@ -127,7 +127,7 @@ class Life:
         self._look()
 
     def end(self) -> None:
-        """Kills, and maybe losses of power: fewer than the minimum until all are in sync again."""
+        """Kills, and maybe power losses: fewer than the minimum until all are in sync again."""
         killed = self._some(self.up)
         self.up -= set(killed)
         for number in killed:
@@ -167,7 +167,7 @@ class Life:
 
 @pytest.mark.parametrize("min_isr", [2, 3])
 def test_every_leader_has_all_committed_records(min_isr: int) -> None:
-    """Through kills of any number of replicas at once, and losses of power below the minimum."""
+    """Through kills of any number of replicas at once, and power losses below the minimum."""
     elected = 0
     for seed in range(40):
         life = Life(seed, min_isr)

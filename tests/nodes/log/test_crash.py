@@ -1,4 +1,4 @@
-"""The log against a list: random operations, restarts, and losses of power at any write."""
+"""The log against a list: random operations, restarts, and power losses at any write."""
 
 import random
 from collections.abc import Callable
@@ -206,7 +206,7 @@ def test_a_power_loss_at_any_write_leaves_a_prefix_with_all_flushed_records(
 
 @pytest.mark.parametrize("crash", range(60))
 def test_a_power_loss_during_recovery_is_recovered(crash: int) -> None:
-    """A second loss of power, at any write of the recovery, costs nothing more."""
+    """A second power loss, at any write of the recovery, costs nothing more."""
     disk = MemoryDisk()
     log = open_log(disk)
     for number in range(15):

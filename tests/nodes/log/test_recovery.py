@@ -133,7 +133,7 @@ def test_a_missing_or_cut_segment_below_the_recovery_point_is_refused() -> None:
 
 
 def test_a_short_segment_above_the_recovery_point_ends_the_log() -> None:
-    """Unflushed, a file may end early after a loss of power, although later ones were written."""
+    """Unflushed, a file may end early after a power loss, although later ones were written."""
     disk = written(20, config=SMALL)
     second = segments(disk)[1]
     cut_file(disk, second, size_of_one() + 10)

@@ -1,4 +1,4 @@
-"""MemoryDisk: what a loss of power leaves."""
+"""MemoryDisk: what a power loss leaves."""
 
 import asyncio
 import random

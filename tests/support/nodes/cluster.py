@@ -106,7 +106,7 @@ class Cluster:
         """End all nodes at one moment, and start them on what their disks held then.
 
         `survives` takes from a disk what does not survive: nothing at a kill of the processes,
-        `MemoryDisk.crash` at a loss of power.
+        `MemoryDisk.crash` at a power loss.
         """
         disks = copy.deepcopy(self.disks)
         for disk in disks.values():

@@ -68,7 +68,7 @@ GOOD: Final = {
         node(3, "candidate", 2, 3, 0),
         node(2, "prospective", 1, 1, 1),
     ],
-    "a loss of power removes what was not flushed": [
+    "a power loss removes what was not flushed": [
         *REPLICATED,
         QuorumEntry(1, "stop"),
         QuorumEntry(1, "power"),
@@ -141,7 +141,7 @@ BAD: Final = {
         QuorumEntry(1, "stop"),
         started(1, "resigned", epoch=1, vote=1, leader=1),
     ],
-    "a loss of power removes what was flushed": [
+    "a power loss removes what was flushed": [
         *REPLICATED,
         QuorumEntry(2, "stop"),
         QuorumEntry(2, "power"),

@@ -1,4 +1,4 @@
-"""The disk of a simulated host: what a loss of power removes, how long syncs take, how
+"""The disk of a simulated host: what a power loss removes, how long syncs take, how
 they fail.
 """
 
@@ -292,7 +292,7 @@ def test_older_sync_does_not_undo_a_later_one(make: MakeBare) -> None:
 
 
 def test_failed_sync_drops_its_pages(make: MakeBare) -> None:
-    """The failure is reported once; the next sync succeeds, and a loss of power loses the pages."""
+    """The failure is reported once; the next sync succeeds, and a power loss loses the pages."""
     world = make()
 
     async def main() -> None:

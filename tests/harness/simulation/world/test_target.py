@@ -202,7 +202,7 @@ def test_second_sync_failure_is_refused_until_the_first_is_undone(place: Place) 
 
 
 def test_files_are_read_changed_and_restored(place: Place) -> None:
-    """Changes are on the disk at once: a loss of power keeps them."""
+    """Changes are on the disk at once: a power loss keeps them."""
     disks = place.target.disks
     damaged: list[tuple[int, bool]] = []
     disks.on_damage = lambda node, wiped=False: damaged.append((node, wiped))

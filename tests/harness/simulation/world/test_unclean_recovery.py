@@ -1,4 +1,4 @@
-"""Replicas that may all have lost records report their logs: one loss of power loses nothing."""
+"""Replicas that may all have lost records report their logs: one power loss loses nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -89,7 +89,7 @@ def test_replica_with_the_longest_log_leads_after_one_power_loss() -> None:
 
     for seed in SEEDS:
         after_outage(seed, "power", "process", main)
-    assert any(moved), "no leader lost anything by its loss of power: nothing was shown"
+    assert any(moved), "no leader lost anything by its power loss: nothing was shown"
 
 
 def test_two_power_losses_lose_records() -> None:

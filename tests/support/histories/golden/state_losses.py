@@ -75,7 +75,7 @@ def min_isr_replicas_lose_power_together(s: Story) -> None:
 
 
 def read_before(s: Story, **more: object) -> None:
-    """A reader got the record below those that the loss of power took; the final log lacks it."""
+    """A reader got the record below those that the power loss took; the final log lacks it."""
     wiped(s)
     taken(s, 1, 2)
     s.forget(topic=ALL, values={v(ALL, 10)})

@@ -71,7 +71,7 @@ def _no_callback() -> None:
 
 
 class Watcher:
-    """One run's observer.
+    """One run's watcher.
 
     `brokers` and `controllers` are the nodes' addresses for clients and for the metadata quorum.
     `partitions` is the number of partitions per topic. `writer` and `client` record the watermarks,

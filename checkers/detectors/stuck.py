@@ -3,10 +3,13 @@
 The time after the last heal of any fault is judged, and only if it was long enough to recover.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
+from checkers.detectors.writable import longest_writable
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -17,6 +20,15 @@ from checkers.history.plan_file import IMPORTED
 PATIENCE_NS = 10_000_000_000
 """A client or partition that needs longer than this is stuck, and not merely slow."""
 
+WRITERS = pa.schema(
+    [
+        ("client", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("since_ns", pa.int64()),
+        ("complete_ns", pa.int64()),
+    ]
+)
 MOVING = pa.schema(
     [
         ("topic", pa.string()),
@@ -32,7 +44,8 @@ def stuck(frames: Frames) -> Iterator[Frame]:
 
     aspect producer: a client sent to a partition after the last heal, and until the client ended no
     such send, and no send that was open at the heal, was acknowledged. The acknowledgement of a
-    send counts although its transaction was aborted. aspect consumer: from the last heal until it
+    send counts although its transaction was aborted. Only time counts in which the partition could
+    be written to, unless it never could again. aspect consumer: from the last heal until it
     ended, or gave the partition up, a consumer got no record although there was one. aspect
     election: a partition had no leader until its final read. aspect reassignment: a partition had
     more replicas than planned until its final read, and nothing changed. Nothing is judged while a
@@ -80,9 +93,9 @@ def _healed_ns(frames: Frames) -> int | None:
     return max((row["healed_ns"] for row in rows if row["healed_ns"] is not None), default=0)
 
 
-def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
+def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame | None:
     """Return client, topic, partition, since_ns, complete_ns of clients that sent after the heal
-    without success."""
+    without success: the longest time in which they could have had some."""
     F = frames.engine.functions
     open_then = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.lit(healed_ns))
     late = F.when(F.col("invoke_ns") >= F.lit(healed_ns), F.col("invoke_ns"))
@@ -91,10 +104,32 @@ def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     tries = (
         frames.sends.where(open_then & (F.col("acks") != F.lit(0)))
         .groupBy("client", *TP)
-        .agg(F.min(late).alias("since_ns"), F.sum(success).alias("successes"))
+        .agg(
+            F.min(late).alias("since_ns"),
+            F.sum(success).alias("successes"),
+            F.max("acks").alias("acks"),
+        )
     )
     futile = (F.col("successes") == F.lit(0)) & F.col("since_ns").isNotNull()
-    return tries.where(futile).join(ends, on="client", how="inner")
+    never = frames.none_if_empty(tries.where(futile).join(ends, on="client", how="inner"))
+    return None if never is None else as_frame(frames.engine, _writers(frames, never), WRITERS)
+
+
+def _writers(frames: Frames, never: Frame) -> Iterator[dict[str, Any]]:
+    """Narrow the time of each row of `never` to that in which its partition could be written to."""
+    F = frames.engine.functions
+    leaders = frames.cluster.where(F.col("kind") == F.lit("leader")).join(
+        never.select(*TP).distinct(), on=TP, how="left_semi"
+    )
+    told: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in frames.engine.rows(leaders.select(*TP, "leader", "isr", "at_ns").orderBy("at_ns")):
+        told[row["topic"], row["partition"]].append(row)
+    for row in frames.engine.rows(never):
+        least = frames.greatest_min_isr(row["topic"]) if row["acks"] == -1 else 0
+        span = row["since_ns"], row["complete_ns"]
+        since_ns, until_ns = longest_writable(told[row["topic"], row["partition"]], least, *span)
+        kept = {name: row[name] for name in ("client", *TP)}
+        yield kept | {"since_ns": since_ns, "complete_ns": until_ns}
 
 
 def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:

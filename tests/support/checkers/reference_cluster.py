@@ -252,7 +252,7 @@ def _stuck(
         ]  # fmt: skip
         late = [r["invoke_ns"] for r in sends if r["invoke_ns"] >= healed]
         futile = late and all(r["type"] != "ok" and r["offset"] is None for r in sends)
-        if futile and over - min(late) >= PATIENCE_NS:
+        if futile and _time_to_write(story, cluster, sends, min(late), over) >= PATIENCE_NS:
             yield "stuck", "producer"
         polls = [r for r in history if (r["client"], r["f"]) == (client, "poll")]
         if polls and max(r["complete_ns"] for r in polls) < healed:
@@ -292,6 +292,29 @@ def _stuck(
         moving = len(last["replicas"]) > planned["replication_factor"]
         if moving and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
             yield "stuck", "reassignment"
+
+
+def _time_to_write(
+    story: Story, cluster: list[Row], sends: list[Row], since: int, until: int
+) -> int:
+    """The longest time in which the partition had a leader, and enough in-sync replicas."""
+    all_in_sync = all(r["acks"] == -1 for r in sends)
+    (topic,) = [t for t in story.plan["topics"] if t["name"] == sends[0]["topic"]]
+    able = []
+    for row in sorted((r for r in cluster if r["kind"] == "leader"), key=lambda r: r["at_ns"]):
+        if all_in_sync and row["isr"] is None:
+            continue
+        enough = not all_in_sync or len(row["isr"]) >= topic["min_insync_replicas"]
+        able.append((row["at_ns"], enough and row["leader"] not in (None, -1)))
+    if not able or not able[-1][1]:
+        return until - since
+    edges = sorted({since, until} | {at for at, _ in able if since < at < until})
+    longest = lasted = 0
+    for begin, end in itertools.pairwise(edges):
+        now = [writable for at, writable in able if at <= begin]
+        lasted = lasted + end - begin if not now or now[-1] else 0
+        longest = max(longest, lasted)
+    return longest
 
 
 def _newest(row: Row) -> tuple[int, int, int]:

@@ -67,6 +67,57 @@ def producer_had_no_time_to_recover_from_what_nobody_saw(s: Story) -> None:
     _never_answered(s, from_s=20)
 
 
+def _waits(s: Story, topic: str, *, from_s: float, to_s: float | None) -> None:
+    """A producer gets no answer from 21 s on, and meanwhile the partition takes no writes."""
+    acks = -1 if topic == ALL else 1
+    s.row("start", OTHER, 0)
+    for number in (1, 2):
+        s.send(topic, 0, None, 20 + number, client=OTHER, value=value(OTHER, number), acks=acks,
+               type="info", complete_ns=None)  # fmt: skip
+    s.row("end", OTHER, 61)
+    led, isr = (2, [2]) if topic == ALL else (-1, [2])
+    s.leader(topic, from_s, led, 2, isr)
+    if to_s is not None:
+        s.leader(topic, to_s, 2, 3, [2, 3])
+
+
+@golden("VALID")
+def producer_waited_for_in_sync_replicas(s: Story) -> None:
+    """Near miss: its partition had fewer than min.insync.replicas until 52 s."""
+    _waits(s, ALL, from_s=20, to_s=52)
+
+
+@golden("VALID")
+def producer_waited_for_a_leader(s: Story) -> None:
+    """Near miss: its partition had none until 52 s."""
+    _waits(s, ONE, from_s=20, to_s=52)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)})
+def producer_waited_long_after_replicas_were_in_sync(s: Story) -> None:
+    """They were at 45 s, and it ended at 61 s."""
+    _waits(s, ALL, from_s=20, to_s=45)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)})
+def producer_was_stuck_before_replicas_left(s: Story) -> None:
+    """For half a minute the partition could take its writes."""
+    _waits(s, ALL, from_s=51, to_s=58)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)})
+def producer_waited_for_replicas_that_never_came_back(s: Story) -> None:
+    """Who waits for a partition that never recovers is stuck."""
+    _waits(s, ALL, from_s=20, to_s=None)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)})
+def producer_needed_no_in_sync_replicas(s: Story) -> None:
+    """For acks=1 the leader is enough."""
+    _waits(s, ONE, from_s=20, to_s=52)
+    s.cluster[-2]["leader"] = 2
+
+
 def _polls_once(s: Story, *, until_s: float) -> None:
     s.row("start", OTHER, 0)
     s.poll(ALL, 6, {offset: v(ALL, offset + 1) for offset in range(5)}, client=OTHER)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from checkers.contract.conditions import BEREFT, NEWEST
 from checkers.detectors.forgotten import taking_committed
+from checkers.detectors.refused_positions import REFUSED, refused_positions
 from checkers.engines.engine import Frame, as_frame, div, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
@@ -142,21 +143,43 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     then, or the end went back. aspect deposed: a leader told it that was none any more by then;
     newest: the last leader told it that the partition ever had, and nothing near took records;
     bereft: the partition has lost records with permission since, and after the loss no record at or
-    beyond that end was given to a consumer, or was sent and acknowledged."""
-    asks = frames.watermark_rows
+    beyond that end was given to a consumer, or was sent and acknowledged. A broker that refuses a
+    consumer's position tells an end, too (see `refused_positions`)."""
+    asks = _asks(frames)
     back = frames.none_if_empty(overtaken(frames, _lasting(frames), _moments(frames, asks)))
     if back is None:
         return
     F = frames.engine.functions
     found = frames.engine.materialize(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
     found = left_join(found, _deposed(frames, found), on=["op", *TP])
-    found = _of_the_newest(frames, frames.engine.materialize(frames.with_leader_change(found)))
+    found = frames.engine.materialize(frames.with_leader_change(found, since="since_ns"))
+    found = _of_the_newest(frames, found)
     yield evidence(
         frames.engine,
         _with_earlier_losses(frames, found),
         kind=F.lit("uncommitted-read"),
         other_offset=F.col("passed") - F.lit(1),
     )
+
+
+def _asks(frames: Frames) -> Frame:
+    """The ends that clients were told: the columns of `watermark_rows`, since_ns (the answer was
+    given after it), detail."""
+    F = frames.engine.functions
+    asked = frames.watermark_rows.select(
+        *frames.watermark_rows.columns,
+        F.col("invoke_ns").alias("since_ns"),
+        F.lit(None).cast("string").alias("detail"),
+    )
+    refused = refused_positions(frames)
+    if refused is None:
+        return asked
+    told = refused.select(
+        "op", "client", "invoke_ns", "complete_ns", *TP, "offset",
+        F.lit(None).cast("int").alias("leader_epoch"), F.lit(None).cast("int").alias("node"),
+        "since_ns", F.lit(f"the answer was {REFUSED}").alias("detail"),
+    )  # fmt: skip
+    return frames.engine.materialize(asked, told)
 
 
 def _moments(frames: Frames, asks: Frame) -> Frame:

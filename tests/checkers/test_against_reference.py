@@ -41,7 +41,7 @@ def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
              "move", "swap", "cut-read", "end-early", "again", "transaction",
-             "failed-poll", "ended", "taken-over", "early", "copied",
+             "failed-poll", "refused", "ended", "taken-over", "early", "copied",
              "committed", "assigned", "revoked", "got", "hung")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
@@ -71,6 +71,8 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                 story.poll(topic, at_s, {offset: v(topic, sequence)})
             case "assign":
                 story.assign(topic, at_s, offset - 1)
+            case "refused":
+                story.assign(topic, at_s, offset - 1, error="OFFSET_OUT_OF_RANGE")
             case "mark":
                 story.watermark(topic, at_s, offset)
             case "move":

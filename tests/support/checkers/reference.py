@@ -100,7 +100,9 @@ def _of_partition(
     passed = [r for r in told if complete or r["offset"] in found or r["offset"] < reached]
     yield from _offsets(passed, final, polls)
     yield from _reads(sends, final, polls, complete)
-    asks = [r for r in rows if r["f"] == "watermark"]
+    asks = [r for r in rows if r["f"] == "watermark"] + (
+        _refused_positions(rows, final) if complete else []
+    )
     yield from _real_time(acked, told, final, _lasting(polls, final, complete), polls, asks)
     doubtful = {r["value"] for r in sends if r.get("txn") and r["type"] != "ok"}
     held = {r["offset"] for r in final + polls if r["value"] not in doubtful}
@@ -293,6 +295,22 @@ def _watermarks(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
     for before, after in itertools.pairwise(asks):
         if after["offset"] < before["offset"] and before["complete_ns"] <= after["invoke_ns"]:
             yield "watermark-regression", None
+
+
+def _refused_positions(rows: list[Row], final: list[Row]) -> list[Row]:
+    """The positions that a broker refused although the log has the record below; as told ends."""
+    log = {(r["offset"], r["value"]) for r in final}
+    if min((offset for offset, _ in log), default=-1) != 0:
+        return []
+    asks, last = [], {}
+    for row in sorted(rows, key=lambda r: (r["op"], r.get("offset") or 0)):
+        if row["f"] == "poll":
+            last[row["client"]] = row["offset"], row["value"]
+        elif row["f"] in ("assign", "assigned"):
+            before = last.pop(row["client"], None)
+            if row.get("error") == "OFFSET_OUT_OF_RANGE" and before in log:
+                asks.append(row | {"offset": before[0]})
+    return asks
 
 
 def _lasting(polls: list[Row], final: list[Row], complete: bool) -> list[Row]:

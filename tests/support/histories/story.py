@@ -110,9 +110,10 @@ class Story:
             columns = {"op": op, "topic": topic, "partition": 0, "offset": offset, "value": held}
             self.row("poll", client, at_s, **(columns | more))
 
-    def assign(self, topic: str, at_s: float, offset: int) -> None:
+    def assign(self, topic: str, at_s: float, offset: int, **more: Any) -> None:
         """The topic's consumer goes to an offset."""
-        self.row("assign", CONSUMER[topic], at_s, topic=topic, partition=0, offset=offset)
+        columns = {"topic": topic, "partition": 0, "offset": offset}
+        self.row("assign", CONSUMER[topic], at_s, **(columns | more))
 
     def watermark(self, topic: str, at_s: float, offset: int, **more: Any) -> Row:
         """A client asks for the end offset."""

@@ -78,7 +78,7 @@ def _waits(s: Story, topic: str, *, from_s: float, to_s: float | None) -> None:
     led, isr = (2, [2]) if topic == ALL else (-1, [2])
     s.leader(topic, from_s, led, 2, isr)
     if to_s is not None:
-        s.leader(topic, to_s, 2, 3, [2, 3])
+        s.leader(topic, to_s, 2, 3, [2, 3, 1])
 
 
 @golden("VALID")

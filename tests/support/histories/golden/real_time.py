@@ -2,6 +2,7 @@
 
 from tests.support.histories.golden.base import INFO, F, P, U, golden
 from tests.support.histories.golden.compacted import end_at
+from tests.support.histories.golden.retention import BOTH, GONE, configs, remove_first
 from tests.support.histories.golden.state_losses import led, taken
 from tests.support.histories.story import ALL, ONE, S, Story, v, value
 
@@ -175,6 +176,70 @@ def lower_end_is_told_by_a_new_leader_after_an_unclean_election(s: Story) -> Non
     _while_node_1_is_down(s, epoch=1)
     s.leader(ONE, 8, 1, 0, [1, 3])
     s.set_topic(ONE, configs={"unclean.leader.election.enable": "true"})
+
+
+def _refused(
+    s: Story,
+    *,
+    error: str = "OFFSET_OUT_OF_RANGE",
+    read_s: float = 25,
+    moved_to: int | None = None,
+) -> None:
+    """At 30 s a consumer that was given all of the log at `read_s` is told that its position is not
+    there, after it may have moved."""
+    s.row("start", OTHER, 0)
+    records = {offset: v(ALL, offset + 1) for offset in range(20)}
+    s.poll(ALL, read_s, records, client=OTHER)
+    if moved_to is not None:
+        s.row("assign", OTHER, 26, topic=ALL, partition=0, offset=moved_to)
+    s.row("assign", OTHER, 30, topic=ALL, partition=0, offset=0, error=error)
+    s.poll(ALL, 31, records, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+@golden("INVALID", {("uncommitted-read", None): (F, 1)}, because="1 uncommitted-read in all-0")
+def consumer_is_told_that_its_position_is_not_in_the_log(s: Story) -> None:
+    """It is: the log had 20 records since 16 s, and nothing removed any."""
+    _refused(s)
+
+
+@golden("VALID")
+def consumer_moves_for_a_reason_of_its_own(s: Story) -> None:
+    """Near miss: no broker said that its position is not there."""
+    _refused(s, error="_AUTO_OFFSET_RESET")
+
+
+@golden("VALID", {("uncommitted-read", None): (INFO, 1)})
+def consumer_is_told_that_its_position_is_not_in_the_log_around_an_election(s: Story) -> None:
+    """Near miss: node 1 may not know yet that it is deposed, however long the answer took."""
+    s.faults[0]["healed_ns"] = 40 * S
+    for row in s.cluster:
+        if row["kind"] == "view" and row["topic"] == ALL and row["leader_epoch"] == 1:
+            row["at_ns"] = 26 * S
+    _refused(s)
+
+
+@golden("VALID", {("uncommitted-read", None): (INFO, 1)})
+def consumer_is_told_that_its_position_is_not_in_the_log_while_it_was_lost(s: Story) -> None:
+    """Near miss: after an unclean election the log ends below it, until node 1 is back."""
+    _taken_and_back(s)
+    s.rows("watermark", ALL)[-1]["offset"] = 20
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    _refused(s, read_s=17)
+
+
+@golden("VALID", BOTH | {("truncated-read", "prefix"): (P, 3 * GONE)})
+def consumer_is_told_that_its_position_is_not_in_a_log_whose_start_moved(s: Story) -> None:
+    """Near miss: one replica's log may have begun above it, and another replica led later."""
+    remove_first(s, ALL)
+    configs(s, ALL, retention_bytes=1500)
+    _refused(s)
+
+
+@golden("VALID")
+def consumer_is_told_that_a_place_that_it_was_given_is_not_in_the_log(s: Story) -> None:
+    """Near miss: it moved before, so its position is not one behind the last record."""
+    _refused(s, moved_to=25)
 
 
 @golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})

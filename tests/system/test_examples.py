@@ -55,7 +55,7 @@ def judged(form: Path, store: Path, *options: str) -> tuple[int, dict[str, Any]]
 @at_turn(
     3,
     4,
-    "system/test_programs.py::test_program_gets_the_credentials_of_a_secured_cluster_that_already_runs",
+    "system/test_programs.py::test_program_keeps_its_claim_on_a_cluster_beside_zookeeper",
 )
 @pytest.mark.parametrize(
     ("example", "kind", "faults"),

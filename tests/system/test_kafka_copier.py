@@ -20,7 +20,7 @@ from tests.support.clusters.loopback_cluster import serving
 from tests.support.foreign import java
 from tests.support.nodes.cluster import Cluster
 from tests.support.require import require
-from tests.support.tiers import in_turn
+from tests.support.tiers import at_turn, in_turn
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +79,7 @@ def test_copier_copies_each_record_once_in_order(
     assert '"remaining":0' in output.read_text().splitlines()[-1]
 
 
+@at_turn(1, 2, "system/test_kafka_transactions.py::test_transactions_of_kafka_are_read")
 def test_output_of_the_copier_and_of_verifiable_clients_is_imported_and_judged(
     tmp_path: Path,
 ) -> None:

@@ -21,6 +21,7 @@ from tests.support.nodes.batches import (
     write_in_transaction,
 )
 from tests.support.require import require
+from tests.support.tiers import at_turn
 from tests.system.test_kafka_directories import (
     JAVA,
     PATIENCE_S,
@@ -144,6 +145,11 @@ def admin_of(address: str) -> AdminClient:
     raise AssertionError(f"{address} is not in service")
 
 
+@at_turn(
+    0,
+    2,
+    "system/test_kafka_copier.py::test_output_of_the_copier_and_of_verifiable_clients_is_imported_and_judged",
+)
 def test_transactions_of_kafka_are_read(properties: dict[str, str], tmp_path: Path) -> None:
     """Its index is what a rebuild makes, and a consumer gets the committed records only."""
     require("kafka")

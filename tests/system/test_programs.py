@@ -63,6 +63,7 @@ def tried(
     return done, json.loads(done.stdout or "{}")
 
 
+@at_turn(2, 3, "system/test_programs.py::test_clock_of_the_program_alone_jumps")
 def test_program_gets_the_credentials_of_a_secured_cluster_that_already_runs(
     tmp_path: Path,
 ) -> None:
@@ -98,7 +99,7 @@ events = [{{ at_ms = 1000, fault = "app.kill", duration_ms = 1000 }}]
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
 
 
-@at_turn(0, 2, "system/test_programs.py::test_program_alone_is_cut_off_from_the_cluster")
+@at_turn(0, 3, "system/test_programs.py::test_program_alone_is_cut_off_from_the_cluster")
 def test_clock_of_the_program_alone_jumps(tmp_path: Path) -> None:
     """By two hours, and back, as a process with the program's environment shows.
 
@@ -131,7 +132,7 @@ events = [
     assert max(hours) - min(hours) >= 2
 
 
-@at_turn(1, 2, "system/test_programs.py::test_clock_of_the_program_alone_jumps")
+@at_turn(1, 3, "system/test_programs.py::test_clock_of_the_program_alone_jumps")
 def test_program_alone_is_cut_off_from_the_cluster(tmp_path: Path) -> None:
     """The producers go on meanwhile. Its output reaches highwater from its own network, too."""
     require("netns", "nftables")

@@ -29,7 +29,7 @@ from tests.support.clusters.cluster_command import (
 )
 from tests.support.foreign import java
 from tests.support.require import require
-from tests.support.tiers import nightly
+from tests.support.tiers import at_turn, nightly
 
 pytestmark = pytest.mark.slow
 
@@ -250,6 +250,11 @@ def test_forced_abort_ends_an_open_transaction_in_one_partition(cluster: Cluster
 
 
 @on(KAFKA)
+@at_turn(
+    0,
+    2,
+    "system/test_transaction_commands.py::test_transaction_that_its_coordinator_knows_is_not_hanging",
+)
 def test_hanging_transaction_is_found_and_aborted(cluster: Cluster) -> None:
     """Before, readers of committed records wait for it; Kafka's tool finds the same one.
 

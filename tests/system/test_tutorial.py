@@ -30,7 +30,7 @@ def commands() -> list[list[str]]:
     return [each[1:] for each in found if "kafka" not in each]
 
 
-@at_turn(0, 2, "test_docs.py::test_every_command_and_option_in_the_documentation_exists")
+@at_turn(0, 4, "test_docs.py::test_every_command_and_option_in_the_documentation_exists")
 def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
     require("netns")
     (plan,) = (text for kind, text in blocks(PAGE) if kind == "plan")

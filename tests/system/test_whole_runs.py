@@ -108,6 +108,7 @@ def test_a_sound_broker_is_valid(sound: Ended) -> None:
 
 
 @pytest.mark.slow
+@at_turn(0, 2, "harness/zoo/test_zoo.py::test_scenario_catches_the_mutant_with_real_processes")
 def test_acknowledging_before_replication_is_caught(hasty: Ended) -> None:
     """The same faults cost a broker that acknowledges too early what it had promised."""
     assert hasty.verdict["verdict"] == "INVALID"

@@ -24,6 +24,7 @@ from nodes.server.replicas import log_cleaner
 from nodes.server.replicas.log_cleaner import LogCleaner
 from nodes.server.replicas.replica import Replica
 from tests.support.simulation.plans import prepared
+from tests.support.tiers import in_turn
 
 KILLS = {
     "events": [
@@ -86,7 +87,15 @@ def test_sound_cleaner_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ends.count(End.ABORTED) > 3
 
 
-@pytest.mark.parametrize("more", [0, 1], ids=["takes them", "names others"])
+@pytest.mark.parametrize(
+    "more",
+    in_turn(
+        "harness/simulation/test_compaction.py::test_keyless_records_in_a_compacted_topic",
+        [0, 1],
+        of=2,
+    ),
+    ids=["takes them", "names others"],
+)
 def test_keyless_records_in_a_compacted_topic(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that takes them is found, and one that names other records than these."""
 

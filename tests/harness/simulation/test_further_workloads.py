@@ -19,6 +19,7 @@ from harness.workloads.clients.own.subscribed import Subscribed
 from harness.workloads.clients.own.transactions import TransactionalProducer
 from harness.workloads.clients.payload import client_of
 from nodes.ids import TopicPartition
+from tests.support.tiers import in_turn
 
 SHORT = {
     "group.min.session.timeout.ms": 1000,
@@ -126,7 +127,15 @@ def final_values(recording: Recording, topic: str) -> set[int]:
     return {row["value"] for row in rows_of(recording, "final-read") if row["topic"] == topic}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "version",
+    in_turn(
+        "harness/simulation/test_further_workloads.py"
+        "::test_transactions_write_to_several_topics_or_to_none",
+        [1, 2],
+        of=2,
+    ),
+)
 def test_transactions_write_to_several_topics_or_to_none(version: int, tmp_path: Path) -> None:
     """Each transaction has records in as many topics as the plan says, and what is committed is in
     all of their logs."""
@@ -272,17 +281,20 @@ def test_equal_seeds_give_equal_runs() -> None:
     assert again.digest == recorded("produce", "copies").digest
 
 
+SLOWER = ("once", "copies", "plain", "wide-once", "wide-copies")
+
+
 @pytest.mark.parametrize(
     "kinds",
     [
         ("produce", "readers"),
-        ("produce", "once"),
-        ("produce", "copies"),
-        ("produce", "plain"),
         ("read", "transactions"),
         ("produce", "wide"),
-        ("produce", "wide-once"),
-        ("produce", "wide-copies"),
+        *in_turn(
+            "harness/simulation/test_further_workloads.py::test_checkers_find_nothing_forbidden",
+            [(("produce", kind),) for kind in SLOWER],
+            of=2,
+        ),
     ],
     ids="+".join,
 )

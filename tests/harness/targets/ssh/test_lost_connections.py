@@ -108,7 +108,7 @@ def undone(lab: Hosts, journal: Path) -> list[str]:
 
 @at_turn(
     0,
-    2,
+    3,
     "harness/targets/ssh/test_lost_connections.py::test_agents_without_calls_end_by_themselves",
 )
 def test_a_machine_without_calls_heals_itself(lab: Hosts) -> None:
@@ -122,7 +122,9 @@ def test_a_machine_without_calls_heals_itself(lab: Hosts) -> None:
 
 
 @at_turn(
-    1, 2, "harness/targets/ssh/test_lost_connections.py::test_a_machine_without_calls_heals_itself"
+    1,
+    3,
+    "harness/targets/ssh/test_lost_connections.py::test_clean_undoes_the_faults_of_a_killed_agent",
 )
 def test_agents_without_calls_end_by_themselves(lab: Hosts) -> None:
     """They kill the nodes and remove all but the files that the nodes wrote."""
@@ -134,6 +136,9 @@ def test_agents_without_calls_end_by_themselves(lab: Hosts) -> None:
         undone(lab, journal)
 
 
+@at_turn(
+    2, 3, "harness/targets/ssh/test_lost_connections.py::test_a_machine_without_calls_heals_itself"
+)
 def test_clean_undoes_the_faults_of_a_killed_agent(lab: Hosts) -> None:
     """It finds the agent's journal on the host."""
     with killed_harness(lab) as journal:

@@ -102,6 +102,7 @@ def writes(target: SshTarget, node: int) -> bool:
     return beat(target, node) != before
 
 
+@at_turn(0, 2, "harness/targets/ssh/test_power.py::test_a_boot_that_hangs_can_be_tried_again")
 def test_a_booted_machine_has_its_disk_and_the_faults_in_force(
     lab: Hosts, target: SshTarget
 ) -> None:

@@ -96,6 +96,7 @@ def test_apache_kafka_is_valid(lab: Hosts) -> None:
     assert lab.left() == []
 
 
+@at_turn(0, 2, "harness/targets/ssh/test_runs.py::test_a_correct_broker_is_valid")
 def test_without_root_here_network_faults_are_missing(
     lab: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from tests.support.clusters.kafka_mock import PARTITIONS
 from tests.support.clusters.loopback_cluster import serving
 from tests.support.nodes.cluster import Cluster
 from tests.support.require import FRANZ_GO, require
+from tests.support.tiers import at_turn
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,7 @@ def compiled(source: str, folder: Path) -> Path:
     return folder / "sample"
 
 
+@at_turn(0, 2, "system/test_client_programs.py::test_all_workloads_run_in_a_program_and_are_valid")
 def test_sample_in_go_records_what_it_sends_and_reads(tmp_path: Path) -> None:
     """It is short, and its clients do what those of highwater's own libraries do."""
     require("franz-go")

@@ -157,10 +157,9 @@ class Groups:
 
     # -- what ends by itself
 
-    def topics_deleted(self, topics: Iterable[str], token: Token, now: Now) -> Effects:
+    def topics_deleted(self, topics: Iterable[str]) -> None:
         """These topics were deleted: `tick` removes their offsets."""
         self._expiry.topics_deleted(topics)
-        return _answer(token, {})
 
     def _group_ids(self) -> Iterator[str]:
         for kind in self._kinds:

@@ -9,7 +9,6 @@ from nodes.config import NodeConfig
 from nodes.coordinators.groups.coordinator import GroupCoordinator
 from nodes.coordinators.groups.image_topics import ImageTopics
 from nodes.coordinators.internal_topics import OFFSETS_TOPIC
-from nodes.coordinators.machine import Effects, Now, Token
 from nodes.metadata.group_configs import group_config
 from nodes.server.coordinators.shards import Shards
 from nodes.server.replicas.manager import ReplicaManager
@@ -47,10 +46,4 @@ def group_coordinators(
 
 def forget_topics(shards: GroupShards, names: Sequence[str]) -> None:
     """Remove the committed offsets of topics that were deleted."""
-    shards.perform_when_loaded(partial(_topics_deleted, names))
-
-
-def _topics_deleted(
-    names: Sequence[str], coordinator: GroupCoordinator, token: Token, now: Now
-) -> Effects:
-    return coordinator.topics_deleted(names, token, now)
+    shards.tell(lambda coordinator: coordinator.topics_deleted(names))

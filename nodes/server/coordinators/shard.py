@@ -14,12 +14,12 @@ Kept true here, whatever the machine:
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -120,7 +120,7 @@ class Shard(Generic[M]):
         self._uncommitted: deque[_Uncommitted] = deque()
         self._missed = False
         """Whether the machine was not asked, or not told the time, for want of replicas."""
-        self._after_loading: list[Operation[M]] = []
+        self._after_loading: list[Callable[[M], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0  # a handle of uvloop need not tell
         self._commit_timer: asyncio.TimerHandle | None = None
@@ -169,12 +169,13 @@ class Shard(Generic[M]):
         self._set_timer()
         return answer
 
-    def perform_when_loaded(self, operation: Operation[M]) -> None:
-        """Run an operation that writes nothing, now or when the log is loaded."""
-        if self.state is State.ACTIVE and self._leads:
-            self.perform(operation, Access.READ)
-        elif self.state is State.LOADING:
-            self._after_loading.append(operation)
+    def tell(self, event: Callable[[M], None]) -> None:
+        """Tell the machine what happened, now or when the log is loaded. Nobody gets an answer, and
+        what the machine writes because of it, it writes in its own time."""
+        if self.state is State.LOADING:
+            self._after_loading.append(event)
+        elif self.state is State.ACTIVE and self._leads:
+            self._apply_unasked(partial(_told, self.machine, event))
 
     def _check_serving(self, access: Access) -> None:
         """Raise CoordinatorError unless this shard may run an operation now."""
@@ -297,11 +298,10 @@ class Shard(Generic[M]):
         self.state = State.ACTIVE
         self._apply_unasked(machine.loaded)
         if self.state is not State.ACTIVE:
-            return  # it loads again, and these operations wait for that
-        for operation in self._after_loading:
-            with contextlib.suppress(CoordinatorError):
-                self.perform(operation, Access.READ)
-        self._after_loading.clear()
+            return  # it loads again, and these events wait for that
+        events, self._after_loading = self._after_loading, []
+        for event in events:
+            self.tell(event)
         if end > replica.log.start_offset:
             log.info(
                 "%s: coordinator in leader epoch %d: loaded %d offsets in %d ms",
@@ -406,3 +406,8 @@ class Shard(Generic[M]):
         """Load the machine anew if it missed something while there were too few replicas."""
         if self._missed and self._may_append and self.state is State.ACTIVE:
             self._reload()
+
+
+def _told(machine: M, event: Callable[[M], None], _: Now) -> Effects:
+    event(machine)
+    return Effects()

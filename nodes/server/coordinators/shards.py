@@ -75,10 +75,10 @@ class Shards(Generic[M]):
         """Run an operation in the shard for `key`; see `Shard.perform`."""
         return self.find(key).perform(operation, access, guard)
 
-    def perform_when_loaded(self, operation: Operation[M]) -> None:
-        """Run an operation that writes nothing in every shard; see `Shard.perform_when_loaded`."""
+    def tell(self, event: Callable[[M], None]) -> None:
+        """Tell the machines of all shards what happened; see `Shard.tell`."""
         for shard in self.all():
-            shard.perform_when_loaded(operation)
+            shard.tell(event)
 
     # -- following the metadata log
 

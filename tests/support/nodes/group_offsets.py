@@ -151,7 +151,7 @@ class Coordinated:
 
     def topics_deleted(self, *topics: str) -> None:
         """The controller deleted these topics."""
-        self.driver.ask(lambda m, t, now: m.topics_deleted(topics, t, now))
+        self.driver.machine.topics_deleted(topics)
         self.driver.advance(0)
 
 

@@ -131,7 +131,7 @@ def test_topics_that_are_deleted_during_a_sweep_are_not_forgotten(
     for number in range(6):
         groups.commit(f"g{number}", {("one", 0): 1, ("two", 0): 2})
     driver = groups.driver
-    driver.ask(lambda m, t, now: m.topics_deleted(["one"], t, now))
+    driver.machine.topics_deleted(["one"])
     driver.perform(lambda m, t, now: m.tick(now))
     groups.topics_deleted("two")
     assert not driver.machine.offsets.groups()

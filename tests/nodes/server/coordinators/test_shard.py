@@ -1,6 +1,7 @@
 """A shard's life: loading, answers that wait for replication, the end of the leadership."""
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -348,7 +349,7 @@ def test_what_happens_during_loading_is_done_afterwards() -> None:
         commit(shard, 7)
         partition.lead(2)
         shard = partition.shard()
-        shard.perform_when_loaded(lambda m, t, now: m.topics_deleted(["t"], t, now))
+        shard.tell(lambda machine: machine.topics_deleted(["t"]))
         await active(shard)
         await asyncio.sleep(0.01)
         partition.replicate()
@@ -376,13 +377,33 @@ def test_what_happens_during_loading_waits_for_a_machine_that_loads_again(
         partition.lead(2)
         monkeypatch.setattr(Groups, "loaded", fails_once)
         shard = partition.shard()
-        shard.perform_when_loaded(lambda m, t, now: m.topics_deleted(["t"], t, now))
+        shard.tell(lambda machine: machine.topics_deleted(["t"]))
         await asyncio.wait([shard.loading])
         await active(shard)
         await asyncio.sleep(0.01)
         partition.replicate()
         assert len(loads) == 2
         assert fetched(fetch(shard)) == -1
+
+    run(test())
+
+
+def test_event_that_nobody_waits_for_is_not_refused_when_the_leadership_ends() -> None:
+    """No exception is left that nobody asks for (seed 104037)."""
+
+    async def test() -> None:
+        left: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: left.append(context["message"]))
+        partition = LedPartition()
+        shard = await active(partition.shard())
+        written = commit(shard, 7)  # is not replicated, and is first in line
+        shard.tell(lambda machine: machine.topics_deleted(["t"]))
+        shard.close()
+        assert written.exception() is not None
+        await asyncio.sleep(0)
+        gc.collect()
+        assert left == []
 
     run(test())
 

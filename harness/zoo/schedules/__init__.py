@@ -128,6 +128,11 @@ SCHEDULES: Final[Mapping[str, MessageSchedule | OldPlaneSchedule]] = {
     "forgets_added_partitions": MessageSchedule(
         play=coordinators.dies_in_a_transaction, overrides=ONE_COORDINATOR
     ),
+    "forgets_epochs_of_emptied_logs": MessageSchedule(
+        play=partitions.emptied_log_of_a_lost_epoch,
+        overrides={**IMPATIENT, "log.retention.check.interval.ms": 5000},
+        settles_s=0,
+    ),
     "forgets_open_transactions": _OPEN_FOR_LONG,
     "forgets_restarted_static_members": MessageSchedule(
         play=groups.restarted_static_member, overrides=ONE_COORDINATOR

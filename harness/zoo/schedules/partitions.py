@@ -225,6 +225,48 @@ async def damaged_log(stage: Stage) -> None:
         raise ExpectationFailed("a replica leads without acknowledged records")
 
 
+async def emptied_log_of_a_lost_epoch(stage: Stage) -> None:
+    """Retention empties the log of a leader that is killed then. A replica that lacks its last
+    records leads, as the topic permits, and writes beyond where that log ends. The first leader is
+    in sync again, and leads."""
+    await stage.make_topic([2, 3, 4], unclean_leader_election_enable="true")
+    await stage.send(count=3)
+    await stage.await_replication()
+    stage.cut(fetch_answers(2, 4), fetch_answers(3, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    end = stage.copy(2).end
+    await stage.until("node 3 has all", lambda: stage.replica(3).state.high_watermark == end)
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    await _empty(stage, 3)
+    stage.cluster.kill(3)
+    await stage.until("node 4 leads", lambda: stage.partition.leader == 4)
+    common = stage.copy(4).end
+    stage.heal_cuts()
+    stage.cluster.start(2)
+    await stage.until("node 2 is in sync again", lambda: 2 in stage.partition.isr)
+    while stage.copy(4).end <= end:
+        await stage.send()
+    stage.cluster.start(3)
+    await stage.until("node 3 is in sync again", lambda: 3 in stage.partition.isr)
+    stage.cluster.kill(2)
+    stage.cluster.kill(4)
+    await stage.until("node 3 leads again", lambda: stage.partition.leader == 3)
+    if stage.replica(3).log.start_offset > common:
+        raise ExpectationFailed("a replica leads without acknowledged records")
+
+
+async def _empty(stage: Stage, leader: int) -> None:
+    """Let retention remove all records that the leader has now, and none of later ones."""
+    end = stage.copy(leader).end
+    async with AdminClient([stage.cluster.brokers[leader]]) as admin:
+        await configs.alter(admin, {configs.topic(TOPIC.topic): {"retention.ms": "1000"}})
+        await stage.until("its log is empty", lambda: stage.replica(leader).log.start_offset == end)
+        await configs.alter(admin, {configs.topic(TOPIC.topic): {"retention.ms": "-1"}})
+
+
 async def emptied_log(stage: Stage) -> None:
     """Of two replicas that were last in sync, one loses the end of its log on a bad disk. Retention
     empties the log of the other one, which is then killed."""
@@ -239,9 +281,7 @@ async def emptied_log(stage: Stage) -> None:
     )
     stage.cluster.kill(2)
     await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
-    async with AdminClient([stage.cluster.brokers[3]]) as admin:
-        await configs.alter(admin, {configs.topic(TOPIC.topic): {"retention.ms": "1000"}})
-    await stage.until("its log is empty", lambda: stage.replica(3).log.start_offset == end)
+    await _empty(stage, 3)
     stage.cluster.kill(3)
     await stage.until("nobody leads", lambda: stage.partition.leader == -1)
     damaged = disk(stage.host(2)).content.open(f"{TOPIC}/00000000000000000000.log")

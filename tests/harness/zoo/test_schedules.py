@@ -42,6 +42,7 @@ CAUGHT_BY = {
     "expires_pending_offsets": "pending-offsets-stay: ",
     "forgets_aborted_transactions": "compaction-keeps-the-latest: ",
     "forgets_added_partitions": "transactions-end: ",
+    "forgets_epochs_of_emptied_logs": "a replica leads without acknowledged records",
     "forgets_open_transactions": "last-stable-offset: ",
     "forgets_restarted_static_members": "stable-members-are-remembered: ",
     "forgets_sequences": "sequences: ",

@@ -32,6 +32,7 @@ from nodes.log.cleaning.cleaner import Cleaning
 from nodes.log.cleaning.filtering import RecordFilter
 from nodes.log.cleaning.transactions import CleanedTransactions
 from nodes.log.health import Health
+from nodes.log.leader_epochs import LeaderEpochs
 from nodes.log.producer_state import Producers
 from nodes.log.producer_state_manager import ProducerStateManager
 from nodes.log.segment import Segment
@@ -68,7 +69,8 @@ DECIDE: tuple[Any, ...] = (
     isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
     Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher,
     ReplicaFetcherManager,
-    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, OffsetsHandler, QuorumMember, Replica,
+    IsrManager, BrokerLifecycle, LeaderEpochs, LogDirectory, MetadataLog, OffsetsHandler,
+    QuorumMember, Replica,
     transaction_decisions, Verifications, UnstableTransactions, ProducerStateManager,
     cleaner, Cleaning, CleanedSegment, CleanedTransactions, RecordFilter, LogCleaner,
     Offsets, OffsetExpiry, composition, checks, static_members, reconciliation,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodes.storage.local import LocalDisk
+from nodes.storage import local
+from nodes.storage.local import LARGE_BYTES, LocalDisk
 
 
 def test_appended_data_is_read_back_at_any_position(tmp_path: Path) -> None:
@@ -185,6 +186,63 @@ def test_a_file_with_unsynced_writes_keeps_its_descriptor(tmp_path: Path) -> Non
     assert dirty._fd == -1
     assert dirty.pread(0, 9) == b"12"
     dirty.close()
+
+
+class Held:
+    """Instead of the thread that frees files: the descriptors that it would close."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def submit(self, close: object, descriptor: int) -> None:
+        """Keep the descriptor."""
+        assert close is os.close
+        self.descriptors.append(descriptor)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_large_file_without_a_name_is_freed_by_a_thread(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is gone at once. The event loop would be held while the kernel frees it."""
+    monkeypatch.setattr(local, "_FREEING", held := Held())
+    (tmp_path / "large").write_bytes(bytes(LARGE_BYTES))
+    (tmp_path / "small").write_bytes(bytes(LARGE_BYTES - 1))
+    disk = LocalDisk(tmp_path)
+    if how == "removed":
+        disk.unlink("large")
+        assert disk.listdir("") == ["small"]
+    else:
+        disk.rename("small", "large")
+        assert disk.listdir("") == ["large"]
+    [descriptor] = held.descriptors
+    found = os.fstat(descriptor)
+    assert (found.st_size, found.st_nlink) == (LARGE_BYTES, 0)
+    os.close(descriptor)
+
+
+def test_nothing_else_is_left_to_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files are freed as fast as they are handed over; some names have no file."""
+    monkeypatch.setattr(local, "_FREEING", held := Held())
+    (tmp_path / "small").write_bytes(bytes(LARGE_BYTES - 1))
+    (tmp_path / "directory").mkdir()
+    disk = LocalDisk(tmp_path)
+    disk.unlink("small")
+    disk.rename("directory", "other")
+    for operation in (disk.unlink, lambda name: disk.rename(name, "new")):
+        with pytest.raises(FileNotFoundError):
+            operation("missing")
+    assert held.descriptors == []
+
+
+def test_the_thread_frees_what_was_removed(tmp_path: Path) -> None:
+    """No descriptor stays open."""
+    (tmp_path / "large").write_bytes(bytes(LARGE_BYTES))
+    LocalDisk(tmp_path).unlink("large")
+    local._FREEING.submit(lambda: None).result()
+    assert open_descriptors(tmp_path) == 0
 
 
 def open_descriptors(directory: Path) -> int:

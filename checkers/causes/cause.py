@@ -54,7 +54,8 @@ class Cause:
     left_isr: the new leader was not in the in-sync replicas. sole_isr: the deposed leader was the
     only in-sync replica.
     vanished_ns: since when the deposed leader led in epochs of which the final log has no record
-    (after an election from outside the in-sync replicas: since when any leader did). All records
+    (after an election from outside the in-sync replicas, or a state loss: since when any leader
+    did). All records
     that were accepted since are gone, even below the start of the next epoch, where an older tail
     replaced them (KIP-279).
     lost: the replicas that lost state, for a state loss.

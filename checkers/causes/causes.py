@@ -386,7 +386,8 @@ def _vanished_ns(
     record: PartitionLeadership, old: int | None, before: Iterable[Mapping[str, Any]]
 ) -> int | None:
     """Return since when `old` led in epochs of which the final log has no record. old=None: any
-    leader counts, because a leader from outside the ISR has none of the epochs that it missed.
+    leader counts, because a leader from outside the ISR, or with the log of an earlier time, has
+    none of the epochs that it missed.
     before: the first rows of the earlier epochs, the latest first."""
     since_ns: int | None = None
     if not record.starts:
@@ -418,7 +419,8 @@ def _state_losses(
         leader = row["leader"] if unbroken and isr_history.exact else None
         for lost in state_losses_at(isr_history, [*lasting.overlapping(at_ns, at_ns)], at_ns):
             known = replace(lost, leader=leader)
-            cause = _state_loss(partition, record, row, before, known, settings)
+            earlier = map(firsts.__getitem__, reversed(range(number)))
+            cause = _state_loss(partition, record, row, before, known, settings, earlier)
             if cause is not None:
                 yield cause
 
@@ -430,7 +432,9 @@ def _state_loss(
     before: Mapping[str, Any],
     lost: StateLoss,
     settings: Settings,
+    earlier: Iterable[Mapping[str, Any]],
 ) -> Cause | None:
+    """earlier: the first rows of earlier epochs, the latest first."""
     chain, start_offset = record.effective_start(row["leader_epoch"])
     if record.was_read_before(row["at_ns"]):
         return None
@@ -453,6 +457,7 @@ def _state_loss(
         until_ns=lost.first_ns,
         others_until_ns=lost.first_ns,
         lost=lost,
+        vanished_ns=None if start_offset is None else _vanished_ns(record, None, earlier),
         chain=chain,
         chain_from_ns=record.led_before_ns(row["leader_epoch"]),
         returns=record.had_led(row["leader"], row["leader_epoch"]),

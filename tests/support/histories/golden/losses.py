@@ -1,6 +1,7 @@
 """Lost writes: permitted only where the record has their cause."""
 
 from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, NONE, ONE, S, Story, v
 
 
@@ -271,6 +272,29 @@ def acks_all_loses_in_a_vanished_reign(s: Story) -> None:
     _reign_between(s, kept=False)
     s.set_topic(ONE, acks="all")
     s.send(ONE, 99, 8, 9.9, acks=-1)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="lost power by 10.050 s")
+def acks_all_loses_a_reign_that_went_with_power(s: Story) -> None:
+    """What was written in the reign was not on a disk, and the older tail was (seed 104911)."""
+    acks_all_loses_in_a_vanished_reign(s)
+    taken(s, 2, 3, by_s=10.05)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_all_loses_a_reign_though_one_kept_power(s: Story) -> None:
+    """Near miss: the next leader had been in sync, and kept what it had."""
+    acks_all_loses_in_a_vanished_reign(s)
+    taken(s, 3, by_s=10.05)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_all_loses_a_part_of_a_reign_that_went_with_power(s: Story) -> None:
+    """Near miss: of the reign something is left, and the write lies below what was lost."""
+    _reign_between(s, kept=True)
+    s.set_topic(ONE, acks="all")
+    s.send(ONE, 99, 8, 9.9, acks=-1)
+    taken(s, 2, 3, by_s=10.05)
 
 
 @golden("UNKNOWN", {("lost-write", "middle"): (U, 1)}, because="the record cannot show it")

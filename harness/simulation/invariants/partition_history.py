@@ -297,16 +297,21 @@ class PartitionHistory:
         """
         self.reset_epoch = max(self.reset_epoch, epoch)
 
-    def commit_again(self, last: Batch | None, epoch: int, node: int) -> None:
+    def commit_again(
+        self, last: Batch | None, epoch: int, node: int, *, damaged: bool = False
+    ) -> None:
         """Commit given-up batches again: `node` begins to lead `epoch` with its high watermark at
         the end of `last`. After an unclean election another one may bring records back.
 
         Commit, too, what a leader with an unreadable log may have committed: nobody knew it then.
+        If the leader's disk was `damaged`, the header of a given-up batch may have another epoch
+        now, which no checksum covers: then it is another batch here.
         """
         if last is None:
             return
         unread = any(last.epoch <= each < epoch for each in self._unread)
-        if unread or last in self._given_up:
+        changed = damaged and self.committed.get(last.end) is None
+        if unread or changed or last in self._given_up:
             self.commit(last, epoch, node)
 
     # -- leaders

@@ -114,7 +114,9 @@ class ReplicaChecker:
             if state.role is Role.LEADER:
                 before = NO_OFFSET
                 known = self.copy.batches.get(state.high_watermark)
-                self.partition.history.commit_again(known, state.leader_epoch, self._node)
+                self.partition.history.commit_again(
+                    known, state.leader_epoch, self._node, damaged=self.copy.damaged
+                )
         if state.role is Role.LEADER:
             if state.high_watermark < before:
                 raise InvariantBroken(

@@ -175,6 +175,22 @@ def test_given_up_record_is_committed_again_by_a_leader_that_has_it() -> None:
     assert history.last_committed() is one
 
 
+def test_given_up_record_comes_again_with_another_epoch_from_a_damaged_disk() -> None:
+    """The leader epoch in a batch's header is not covered by its checksum (seed 105070)."""
+    history = PartitionHistory("t-0")
+    zero, one = appended(history, 1, header(0, 0), header(1, 0))
+    _, flipped = appended(history, 3, header(0, 0), header(1, 1 << 24))
+    history.commit(one, 0, 1)
+    history.commit_again(flipped, 2, 3, damaged=True)
+    assert history.last_committed() is one
+    history.reset(zero, 2)
+    history.commit_again(flipped, 2, 3)
+    with pytest.raises(InvariantBroken, match="follower-high-watermark"):
+        history.follower_committed(4, 2, flipped, Epoch(2))
+    history.commit_again(flipped, 2, 3, damaged=True)
+    history.follower_committed(4, 2, flipped, Epoch(2))
+
+
 def test_old_leader_that_leads_again_brings_its_commits_back() -> None:
     """Another unclean election elects it, with its log and its high watermark."""
     history = PartitionHistory("t-0")

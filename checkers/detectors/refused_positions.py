@@ -26,16 +26,15 @@ def refused_positions(frames: Frames) -> Frame | None:
         return None
     line = ["client", *TP]
     concerned = engine.materialize(refused.select(*line).distinct())
+    nothing = F.lit(None).cast("bigint")
     polls = frames.polls.join(concerned, on=line, how="left_semi").select(
         "op", *line, F.col("last_offset").alias("offset"), F.col("complete_ns").alias("since_ns"),
-        F.lit(None).cast("bigint").alias("invoke_ns"),
-        F.lit(None).cast("bigint").alias("complete_ns"), F.lit(0).alias("refused"),
+        nothing.alias("invoke_ns"), nothing.alias("complete_ns"), F.lit(0).alias("refused"),
     )  # fmt: skip
-    none = F.lit(None).cast("bigint")
-    wrong = F.when(F.col("error") == F.lit(REFUSED), F.lit(1)).otherwise(F.lit(0))
+    is_refused = F.when(F.col("error") == F.lit(REFUSED), F.lit(1)).otherwise(F.lit(0))
     others = moves.join(concerned, on=line, how="left_semi").select(
-        "op", *line, none.alias("offset"), none.alias("since_ns"), "invoke_ns", "complete_ns",
-        wrong.alias("refused"),
+        "op", *line, nothing.alias("offset"), nothing.alias("since_ns"),
+        "invoke_ns", "complete_ns", is_refused.alias("refused"),
     )  # fmt: skip
     order = engine.window.partitionBy(*line).orderBy("op", "offset")
     steps = polls.unionByName(others).select(

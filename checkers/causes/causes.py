@@ -417,7 +417,9 @@ def _state_losses(
         at_ns = row["at_ns"]
         unbroken = row["leader_epoch"] - before["leader_epoch"] == number - number_before
         leader = row["leader"] if unbroken and isr_history.exact else None
-        for lost in state_losses_at(isr_history, [*lasting.overlapping(at_ns, at_ns)], at_ns):
+        decided_ns = record.decided_ns(row["leader_epoch"], at_ns)
+        open_then = [*lasting.overlapping(at_ns, at_ns)]
+        for lost in state_losses_at(isr_history, open_then, at_ns, decided_ns):
             known = replace(lost, leader=leader)
             earlier = map(firsts.__getitem__, reversed(range(number)))
             cause = _state_loss(partition, record, row, before, known, settings, earlier)

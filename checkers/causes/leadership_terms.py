@@ -61,6 +61,15 @@ class PartitionLeadership:
         return SuffixMinimum((row["leader_epoch"], row["at_ns"]) for row in self.leaders)
 
     @cached_property
+    def _decided_ns(self) -> dict[int, int]:
+        """The date of the decision who leads in each epoch, where the controllers' log is read."""
+        decided: dict[int, int] = {}
+        for row in filter(has_leader, self.leaders):
+            if row["partition_epoch"] is not None:
+                decided.setdefault(row["leader_epoch"], row["at_ns"])
+        return decided
+
+    @cached_property
     def _by_start(self) -> list[tuple[int, int]]:
         """(start offset, epoch) of the final log, ascending."""
         return sorted((start, epoch) for epoch, start in self.starts.items())
@@ -68,6 +77,11 @@ class PartitionLeadership:
     def led_ns(self, epoch: int) -> int | None:
         """Return when this epoch, or a later one, was first seen."""
         return self._led_ns.at(epoch)
+
+    def decided_ns(self, epoch: int, seen_ns: int) -> int:
+        """Return the date of the decision who leads in this epoch, of which somebody had heard at
+        seen_ns. That date may be later: the recorder reads the metadata log now and then."""
+        return max(seen_ns, self._decided_ns.get(epoch, seen_ns))
 
     @cached_property
     def _first_led(self) -> dict[int, int]:

@@ -281,15 +281,15 @@ def replica_losses(
 
 
 def state_losses_at(
-    isr_history: IsrHistory, losses: Sequence[ReplicaLoss], at_ns: int
+    isr_history: IsrHistory, losses: Sequence[ReplicaLoss], at_ns: int, until_ns: int | None = None
 ) -> Iterable[StateLoss]:
     """Yield the state losses that overlap at a moment: first all losses together, then the losses
     that remain for writes after the first loss, and so on. Each comes with the in-sync replicas at
-    first and later."""
+    first and later, until until_ns (default: at_ns)."""
     open_then = [loss for loss in losses if loss.dated_from_ns <= at_ns <= loss.back_ns]
     if not open_then:
         return
-    replica_sets = _replica_sets(isr_history, open_then, at_ns)
+    replica_sets = _replica_sets(isr_history, open_then, at_ns if until_ns is None else until_ns)
     for first_ns in sorted({loss.at_ns for loss in open_then}):
         late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
         for in_sync, eligible in replica_sets:

@@ -198,6 +198,15 @@ def test_the_controllers_own_rows_come_before_what_was_polled() -> None:
     assert [s.in_sync for s in IsrHistory(both, 1).between(0, 9)] == [{1}]
 
 
+def test_what_is_decided_before_a_leader_counts_however_late_it_is_dated() -> None:
+    """A node names the leader at 8; the recorder reads at 12 who left the ISR before that."""
+    isr_history = IsrHistory(rows((0, [1, 2]), (12, [1]), (20, [1, 2])), min_isr=1)
+    losses = replica_losses(isr_history, [fault(POWER, 1, from_ns=5, at_ns=6, healed_ns=99)])
+    for until_ns, beside in ((None, [[1, 2]]), (8, [[1, 2]]), (12, [[1, 2], [1]])):
+        found = state_losses_at(isr_history, losses, 8, until_ns)
+        assert [sorted(each.in_sync) for each in found] == beside
+
+
 def test_decisions_of_a_clock_that_is_behind_are_dated_early() -> None:
     """What left the in-sync replicas after the loss, by its date before it; it is back later."""
     second = 1_000_000_000

@@ -118,3 +118,28 @@ def replica_joins_by_what_it_had_before_it_lost_power(s: Story) -> None:
 def replica_joins_after_it_has_told_that_it_lost_power(s: Story) -> None:
     """Near miss: it had registered, so it was let in for what it had fetched since."""
     _joins_and_loses_power(s, (9.62, "fenced"), (9.65, "unfenced"))
+
+
+def _heard_of_before_its_date(
+    s: Story, *decisions: tuple[float, int, int, tuple[int, ...]]
+) -> None:
+    """Min ISR 1: node 1 loses power and leads again in epoch 1, which a node tells at 10 s. The
+    recorder reads the decisions later."""
+    wiped(s)
+    s.set_topic(ALL, min_insync_replicas=1)
+    led(s, ALL, (0, 1, 0, (1, 2)), *decisions, (16, 1, 1, (1, 2, 3)))
+    s.leader(ALL, 10, 1, 1, [1])
+    s.cluster[-1].update(source="polled", partition_epoch=None)
+    taken(s, 1)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
+def leader_that_lost_power_is_heard_of_before_its_date(s: Story) -> None:
+    """What the log has before it was decided before anybody could name it."""
+    _heard_of_before_its_date(s, (10.2, 1, 0, (1,)), (10.2, 1, 1, (1,)))
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def others_leave_after_the_leader_that_lost_power_was_decided(s: Story) -> None:
+    """Near miss: the log has that node 2 left only after it has the leader."""
+    _heard_of_before_its_date(s, (10.2, 1, 1, (1, 2)), (10.3, 1, 1, (1,)))

@@ -127,6 +127,17 @@ def test_the_broker_takes_time_and_chance_from_outside() -> None:
     assert {name: each for name, each in found.items() if each} == {}
 
 
+def test_everything_that_rich_draws_goes_through_one_console() -> None:
+    """Another console would write its colours to a stream that prints them as escapes."""
+    made = {
+        name_of(path)
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Console", "Terminal")
+    }
+    assert made == {"harness/reports/terminal.py"}
+
+
 @pytest.mark.parametrize(
     "folder",
     [

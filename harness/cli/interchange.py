@@ -187,10 +187,11 @@ def export_jepsen(
 def reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how much of the files was read; yields a function that takes the number
     of characters read since the last call. Elsewhere nothing is shown."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    from harness.reports import terminal
+
+    console = terminal.console(stderr=True)
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
     size = sum(file.stat().st_size for file in files if file.is_file())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

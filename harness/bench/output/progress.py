@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.bench.output import words
 from harness.bench.points import ShowTurn, Turn
+from harness.reports import terminal
 
 LINE_INTERVAL_S: Final = 10.0
 
@@ -18,11 +18,11 @@ LINE_INTERVAL_S: Final = 10.0
 @contextmanager
 def progress_display() -> Iterator[ShowTurn]:
     """Yield a function that shows each measurement as it begins."""
-    console = Console(file=sys.stderr)
+    console = terminal.console(stderr=True)
     if not console.is_terminal:
         yield _lines()
         return
-    columns = (BarColumn(24), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.description}"), console=console) as progress:
         task = progress.add_task("starting", total=None)
 

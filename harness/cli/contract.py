@@ -1,12 +1,16 @@
 """`highwater contract`: prints which anomalies the contract forbids, permits or only reports."""
 
 import json
+from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.options import AsJson, Debug
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
 
@@ -22,9 +26,6 @@ def contract(
 
     This is the contract. For each anomaly, the first row whose configuration applies decides.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from checkers.detectors.registry import OF_OTHERS, RULES
     from harness.reports import terminal
 
@@ -39,18 +40,28 @@ def contract(
     console = terminal.console()
     rows.sort(key=lambda row: kinds.index(row["anomaly"]))
     for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
-        table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
-        table.add_column("configuration", ratio=2)
-        table.add_column("is", width=len("informational"))
-        table.add_column("because", ratio=2)
-        table.add_column("source", ratio=1)
-        for row in several:
-            verdict = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
-            reason = row["reason"]
-            if "permitted_by" in row:
-                remedies = " or ".join(row["prevented_by"])
-                reason += f"\nPermitted by {row['permitted_by']}. Prevented by {remedies}."
-            table.add_row(row["configuration"], verdict, reason, row["source"])
-        console.print(table)
+        console.print(kind, style="bold underline")
+        console.print(_table(several))
     for problem in OF_OTHERS.problems:
         print(f"left out: {problem}")
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> "Table":
+    """Return one anomaly's rows: the judgement, and beside it when it applies and why."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=len("informational"))
+    table.add_column(overflow="fold")
+    for row in rows:
+        lines = [f"because {row['reason']}"]
+        if "permitted_by" in row:
+            lines.append(f"permitted by {row['permitted_by']}")
+            lines.append(f"prevented by {' or '.join(row['prevented_by'])}")
+        if row["source"] != "-":
+            lines.append(f"source: {row['source']}")
+        judgement = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
+        table.add_row(judgement, Text(row["configuration"], style="bold"))
+        table.add_row("", Text("\n".join(lines) + "\n"))
+    return table

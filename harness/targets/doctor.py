@@ -22,7 +22,7 @@ from pathlib import Path
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.main import NFTables
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from harness.recording.journal import Journal
@@ -123,8 +123,8 @@ def as_json(found: Iterable[Capability]) -> str:
 
 def table(found: Iterable[Capability]) -> Table:
     """Return the capabilities as a table for the terminal."""
-    columns = ("", "capability", "needed for", "what was found", "how to get it")
-    result = Table(*columns, title="this machine")
+    names = ("", "capability", "needed for", "what was found", "how to get it")
+    result = Table(*(Column(name, overflow="fold") for name in names), title="this machine")
     for capability in found:
         mark = Text("yes", style="green") if capability.available else Text("no", style="red")
         hint = "" if capability.available else capability.how_to_get

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def test_the_table_shows_the_fix_only_for_missing_capabilities(
     Console(file=text, width=200).print(doctor.table(found))
     assert "apt install kcat" in text.getvalue()
     assert "pip install" not in text.getvalue()
+
+
+def test_a_narrow_table_cuts_no_word() -> None:
+    """A path that is wider than its column goes on in the next line."""
+    path = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+    found = [replace(each, detail=path) for each in doctor.capabilities(["python-packages"])]
+    text = StringIO()
+    Console(file=text, width=60).print(doctor.table(found))
+    assert "…" not in text.getvalue()
+    assert ".so.1" in text.getvalue()
 
 
 def test_json_has_one_object_per_capability() -> None:

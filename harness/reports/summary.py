@@ -5,6 +5,7 @@ success nor like a violation.
 """
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from checkers.contract.headline import Headline, Standing
 from harness.plans import repeat
 from harness.plans.plan import acks_name
 from harness.recording.store import RUN_FILE
-from harness.reports import words
+from harness.reports import terminal, words
 from harness.reports.data.losses import acks_strength
 from harness.reports.data.program_log import lines_between
 
@@ -59,32 +60,31 @@ def print_verdict(
         console.print(Text(f"    {line}"), soft_wrap=True)
     reasons = verdict["reasons"]
     for reason in reasons[:MAX_REASONS]:
-        console.print(Text(f"  {reason}"), soft_wrap=True)
+        _say(console, reason)
     if len(reasons) > MAX_REASONS:
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons in verdict.json")
     for each in verdict.get("expectations") or ():
         if each["outcome"] == "passed":
-            console.print(Text(f"  as expected: {each['said']}"), soft_wrap=True)
+            _say(console, f"as expected: {each['said']}")
     topics = verdict["topics"]
     console.print(topics_table(topics))
     if any(topic.get("indeterminate") for topic in topics):
-        console.print(Text(f"  {words.INFO}"), soft_wrap=True)
+        _say(console, words.INFO)
     promises = verdict.get("promises") or ()
     if promises:
         console.print(promises_table(promises))
     for promise in promises:
         for cause in promise["causes"][:MAX_CAUSES]:
-            console.print(Text(f"  {words.of_promise(promise, cause)}"), soft_wrap=True)
+            _say(console, words.of_promise(promise, cause))
     for topic in sorted(topics, key=_loss_order):
         causes = topic.get("loss_causes") or ()
         for cause in causes[:MAX_CAUSES]:
-            lost = f"  {topic['topic']}: {cause['count']} lost: {cause['cause']}"
-            console.print(Text(lost), soft_wrap=True)
+            _say(console, f"{topic['topic']}: {cause['count']} lost: {cause['cause']}")
         if len(causes) > MAX_CAUSES:
-            more = f"  {topic['topic']}: and {len(causes) - MAX_CAUSES} more causes in verdict.json"
-            console.print(Text(more))
+            more = len(causes) - MAX_CAUSES
+            _say(console, f"{topic['topic']}: and {more} more causes in verdict.json")
         if stale := words.staleness(topic):
-            console.print(Text(f"  {topic['topic']}: {stale}"), soft_wrap=True)
+            _say(console, f"{topic['topic']}: {stale}")
     if "control_plane" in verdict:
         console.print(Text(f"control  {verdict['control_plane']}"), soft_wrap=True)
     if client := _client(run_dir):
@@ -103,28 +103,43 @@ def _print_headline(console: Console, found: Headline) -> None:
     console.print(Text(title, style=style), soft_wrap=True)
     if found.program or found.doubt:
         told = found.program or found.doubt
-        text = f"  {told[0].upper()}{told[1:]}."
         look = LOOKS[Standing.BROKEN if found.program else Standing.UNDECIDED][1]
-        console.print(Text(text, style=look), soft_wrap=True)
+        _say(console, f"{told[0].upper()}{told[1:]}.", look)
     elif found.kept and found.claim:
-        console.print(Text(f"  {found.kept}"), soft_wrap=True)
+        _say(console, found.kept)
     for loss in found.losses:
         loud = LOOKS[Standing.LOSSES if loss.judgement == "permitted" else Standing.BROKEN][1]
-        console.print(Text(f"  {loss.text}", style=loud), soft_wrap=True)
+        _say(console, loss.text, loud)
         if loss.remedy:
-            console.print(Text(f"    prevented by {loss.remedy}"), soft_wrap=True)
+            _say(console, f"prevented by {loss.remedy}", indent=4)
     if found.unacknowledged:
-        console.print(Text(f"  {found.unacknowledged_text}"), soft_wrap=True)
+        _say(console, found.unacknowledged_text)
     if found.expired:
-        console.print(Text(f"  {found.expired_text}"), soft_wrap=True)
+        _say(console, found.expired_text)
     if found.also:
-        console.print(Text(f"  also permitted: {found.also}"), soft_wrap=True)
+        _say(console, f"also permitted: {found.also}")
     for standing, what, several in (
         (Standing.UNMET, "EXPECTATION FAILED", found.unmet),
         (Standing.UNDECIDED, "EXPECTATION NOT DECIDED", found.undecided),
     ):
         for each in several:
-            console.print(Text(f"  {what}: {each}", style=LOOKS[standing][1]), soft_wrap=True)
+            _say(console, f"{what}: {each}", LOOKS[standing][1])
+
+
+def _say(console: Console, text: str, style: str = "", *, indent: int = 2) -> None:
+    """Print a sentence: wrapped for people at a terminal, as one line for who searches a file."""
+    begin = " " * indent
+    line = f"{begin}{text}"
+    if console.is_terminal:
+        line = textwrap.fill(
+            terminal.plain(text),
+            console.width,
+            initial_indent=begin,
+            subsequent_indent=f"{begin}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _printed(verdict: Mapping[str, Any], run_dir: Path) -> list[str]:

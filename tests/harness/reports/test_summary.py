@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.reports import summary
+from harness.reports import summary, terminal
 from harness.reports.words import INFO
 
 TOPIC = {
@@ -124,6 +124,24 @@ def test_info_is_explained_when_there_is_any() -> None:
     assert f"  {INFO}\n" in shown(verdict)
     verdict["topics"] = [TOPIC | {"indeterminate": 0}]
     assert INFO not in shown(verdict)
+
+
+def test_sentences_are_wrapped_on_a_terminal_and_whole_in_a_file() -> None:
+    """With a hanging indent; a control character is an escape in both."""
+    cause = "Node 3 replaced node 2 as leader\x07, " * 5 + "and nobody knows."
+    topics = [TOPIC | {"loss_causes": [{"cause": cause, "count": 12}]}]
+    verdict = {"verdict": "VALID", "reasons": [], "topics": topics}
+    [line] = [line for line in shown(verdict).splitlines() if line.endswith("nobody knows.")]
+    assert line.startswith("  acks-all: 12 lost: Node 3 replaced")
+    screen = io.StringIO()
+    console = terminal.Terminal(file=screen, width=60, force_terminal=True, color_system=None)
+    summary.print_verdict(console, verdict, Path("/runs/1"), None)
+    lines = screen.getvalue().splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("  acks-all: 12"))
+    wrapped = lines[first : next(n for n, line in enumerate(lines) if "knows." in line) + 1]
+    assert len(wrapped) > 3
+    assert all(len(line) <= 60 and line.startswith("    ") for line in wrapped[1:])
+    assert " ".join(map(str.strip, wrapped)).endswith(cause.replace("\x07", "\\x07"))
 
 
 def test_causes_of_the_worst_losses_come_first() -> None:

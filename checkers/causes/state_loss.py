@@ -287,11 +287,18 @@ def state_losses_at(
     that remain for writes after the first loss, and so on. Each comes with the in-sync replicas at
     first and later, until until_ns (default: at_ns)."""
     open_then = [loss for loss in losses if loss.dated_from_ns <= at_ns <= loss.back_ns]
-    if not open_then:
-        return
-    replica_sets = _replica_sets(isr_history, open_then, at_ns if until_ns is None else until_ns)
-    for first_ns in sorted({loss.at_ns for loss in open_then}):
-        late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
+    begun = [loss for loss in open_then if loss.from_ns <= at_ns]
+    for several in (open_then, begun)[: 1 + (begun != open_then)]:
+        if several:
+            yield from _overlapping(isr_history, several, until_ns or at_ns)
+
+
+def _overlapping(
+    isr_history: IsrHistory, losses: Sequence[ReplicaLoss], until_ns: int
+) -> Iterator[StateLoss]:
+    replica_sets = _replica_sets(isr_history, losses, until_ns)
+    for first_ns in sorted({loss.at_ns for loss in losses}):
+        late = tuple(loss for loss in losses if loss.at_ns >= first_ns)
         for in_sync, eligible in replica_sets:
             yield StateLoss(losses=late, in_sync=in_sync, eligible=eligible)
 

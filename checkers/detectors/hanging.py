@@ -1,18 +1,20 @@
 """Did a transaction stay open though nobody has it open any more?"""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.durability import FLUSH_SLACK_MS
 from checkers.detectors.forgotten import with_forgotten_transactions
+from checkers.detectors.unled_coordinators import UnledCoordinators
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
 from checkers.frames.log_starts import clock_span_ns
 from checkers.frames.read_ends import held_up
 from checkers.history.history import ABORT, COMMIT, TP
-from checkers.history.settings import transaction_timeout_ms
+from checkers.history.recorded_faults import LostState, read_fault
+from checkers.history.settings import TRANSACTIONS_TOPIC, transaction_timeout_ms
 
 COMPLETION_MS: Final = 10_000
 """How long a coordinator may need to write all markers, or to find a transaction that timed out
@@ -27,7 +29,8 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     watermark. By the record a transaction is open until COMPLETION_MS after its end was answered.
     Without an answered end it is open until COMPLETION_MS after its timeout, by whatever clock of a
     coordinator that faults set. A client whose record was cut may have had a transaction open in
-    any partition.
+    any partition. Nothing is judged while a coordinator may have been missing because logs of its
+    topic were damaged.
     """
     F, engine = frames.engine.functions, frames.engine
     short = frames.none_if_empty(
@@ -40,10 +43,26 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     hidden_until_ns = cut[0]["open_until_ns"]
     if hidden_until_ns is not None:
         clear = clear.where(F.col("complete_ns") > F.lit(hidden_until_ns))
+    missing = _without_coordinator(frames, engine.rows(clear.select("op", "complete_ns")))
+    if missing:
+        clear = clear.where(~F.col("op").isin(*missing))
     hanging = frames.none_if_empty(clear)
     if hanging is not None:
         found = with_forgotten_transactions(frames, hanging)
         yield evidence(engine, found, kind=F.lit(HANGING))
+
+
+def _without_coordinator(frames: Frames, reads: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the ops of the reads at whose end a coordinator may have been missing."""
+    F = frames.engine.functions
+    faults = [fault for row in frames.fault_rows if (fault := read_fault(row)) is not None]
+    if not reads or not any(fault.loses is LostState.DISK for fault in faults):
+        return []
+    leaders = frames.cluster.where(
+        (F.col("kind") == F.lit("leader")) & (F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
+    ).select(*TP, "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns")
+    unled = UnledCoordinators(TRANSACTIONS_TOPIC, frames.engine.rows(leaders), faults)
+    return [read["op"] for read in reads if unled.any_at(read["complete_ns"])]
 
 
 def _open(frames: Frames, reads: Frame) -> Frame:

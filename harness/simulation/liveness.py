@@ -6,7 +6,7 @@ simulated run this is a matter of virtual time, so a busy machine cannot break i
 processes do not settle stays UNKNOWN, because they may only have been slow.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from checkers.history.history import METADATA_TOPIC
@@ -21,6 +21,8 @@ MAIMING: Final = frozenset({*DISK_FAULTS, "disk.error", "failed-fsync"})
 it takes records, and the nodes come back and agree on what is left."""
 DAMAGING: Final = frozenset({*MAIMING, *POWER_LOSSES})
 """Faults after which acknowledged records may be missing for good."""
+LogEnds = Mapping[tuple[int, str], tuple[int, int]]
+"""By disk and directory."""
 NOT_TAKEN_BACK: Final = "not taken back"
 """How the note begins of a change to the cluster that the harness could not undo."""
 
@@ -52,14 +54,22 @@ def _is_healed(recording: Recording) -> bool:
     return healed and not any(note.startswith(NOT_TAKEN_BACK) for note in recording.notes)
 
 
-def stored_bytes(disks: Iterable[SimDisk]) -> int:
-    """Return how long all replicas' logs are together: that grows while one of them catches up."""
-    return sum(
-        size
-        for disk in disks
-        for path, size in disk.content.files()
-        if path.endswith(".log") and not path.startswith(METADATA_TOPIC)
-    )
+def log_ends(disks: Iterable[SimDisk]) -> LogEnds:
+    """Return where each replica's log ends: the base offset of its last segment and its size. That
+    moves on while the replica catches up, whatever retention removes meanwhile."""
+    ends: dict[tuple[int, str], tuple[int, int]] = {}
+    for number, disk in enumerate(disks):
+        for path, size in disk.content.files():
+            directory, _, name = path.rpartition("/")
+            if name.endswith(".log") and not path.startswith(METADATA_TOPIC):
+                at = number, directory
+                ends[at] = max(ends.get(at, (0, 0)), (int(name.removesuffix(".log")), size))
+    return ends
+
+
+def moved_on(before: LogEnds, after: LogEnds) -> bool:
+    """Whether a log has got longer."""
+    return any(end > before.get(at, (0, 0)) for at, end in after.items())
 
 
 def problem(recording: Recording, invariants: Invariants | None) -> str:

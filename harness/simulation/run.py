@@ -343,18 +343,18 @@ class Simulation:
         """Return what is not healthy after the plan's time to settle, and after more of it while
         replicas catch up: over a slow network that takes as long as there is to copy.
         """
-        stored = self._stored_bytes()
+        ends = self._log_ends()
         problems = self._cluster_problems(quiet=True)
         for _ in range(MAX_MORE_TIMES):
-            before, stored = stored, self._stored_bytes()
-            if not problems or stored <= before:
+            before, ends = ends, self._log_ends()
+            if not problems or not liveness.moved_on(before, ends):
                 break
             problems = self._cluster_problems(quiet=True)
         return problems
 
-    def _stored_bytes(self) -> int:
+    def _log_ends(self) -> liveness.LogEnds:
         hosts = self.cluster.nodes.values()
-        return liveness.stored_bytes(host.disk for host in hosts if host.disk is not None)
+        return liveness.log_ends(host.disk for host in hosts if host.disk is not None)
 
     def _cluster_problems(self, *, quiet: bool) -> list[str]:
         timeout_s = self._plan.settle_timeout_s

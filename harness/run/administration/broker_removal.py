@@ -56,6 +56,8 @@ class BrokerRemoval:
         out = {node, *self._leaving}
         if not self._ask(lambda admin: _drained(admin, node, out=out, running=running)):
             return False
+        if self._asked_to_stop_s is None and self._has_quorum and self._had_vote():
+            return False  # also if the process is down: its vote would stay in the quorum
         if running and not self._stopped():
             return False
         if self._has_quorum:
@@ -77,8 +79,6 @@ class BrokerRemoval:
     def _stopped(self) -> bool:
         """Stop the process; return whether it has ended."""
         if self._asked_to_stop_s is None:
-            if self._has_quorum and self._had_vote():
-                return False
             self._processes.terminate(self.node)
             self._asked_to_stop_s = self._now_s()
         elif self._now_s() - self._asked_to_stop_s > STOP_S:

@@ -186,7 +186,7 @@ class Copy:
                 raise
             self.unreadable = True
             before, self.batches, self.last = {}, {}, None  # nobody knows what it has
-        self.transactions.witnessed_from = self.end
+        self.transactions.witnessed_from, self.transactions.damaged = self.end, self.damaged
         self._segments = self._log._segments.all[:-1] if self.history.compacted else []
         return [batch for batch in before.values() if not self.has(batch)]
 

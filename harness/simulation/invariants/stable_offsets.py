@@ -5,7 +5,7 @@
   before a start or a truncation may be above it: a snapshot of producers does not tell that, as in
   Kafka.
 - The LSO is not lower than that, unless records that were deleted, or removed by a cleaner, may
-  have begun a transaction.
+  have begun a transaction, of which a damaged disk may have lost the marker, too.
 - While a leader leads in one epoch, its LSO never goes back.
 
 The transactions are those in the headers of the log's batches, not those of the broker's own
@@ -35,6 +35,8 @@ class LogTransactions:
         """As `_ended`, of transactions whose records a cleaner may have removed."""
         self.witnessed_from = 0
         """From this offset on the markers were appended while the node looked."""
+        self.damaged = False
+        """Whether the disk may have lost markers whose transactions a cleaner had removed."""
 
     def append(self, header: BatchHeader) -> None:
         """Add the next batch. A marker without its record, which was cleaned, ends a transaction
@@ -67,8 +69,10 @@ class LogTransactions:
         highest = min([high_watermark, *opened, *witnessed])
         begun = [self._begun(first, marker) for first, marker in self._ended]
         begun += [self._begun(first, first) for first in opened]
-        lowest = min([highest, *begun, *(first for first, _ in self._perhaps)])
-        return lowest, highest
+        begun += [first for first, _ in self._perhaps]
+        if self.damaged and self._cleaned_from is not None:
+            begun.append(self._cleaned_from)  # its begin stands in the snapshot of producers
+        return min([highest, *begun]), highest
 
     def _begun(self, first: int, last: int) -> int:
         """The lowest offset at which a transaction may have begun. What ended, by a marker that was

@@ -207,6 +207,19 @@ def test_what_is_decided_before_a_leader_counts_however_late_it_is_dated() -> No
         assert [sorted(each.in_sync) for each in found] == beside
 
 
+def test_a_loss_that_may_be_later_does_not_hide_those_before_it() -> None:
+    """By a clock that is behind it may have come before the leader; it may also have come after."""
+    isr_history = IsrHistory(rows((0, [1]), (20, []), (30, [1]), (40, [1, 2])), min_isr=1)
+    first, second = (fault(POWER, 1, from_ns=at, at_ns=at) for at in (10, 45))
+    losses = replica_losses(isr_history, [first], [{"kind": "fenced", "node": 1, "at_ns": 20}])
+    late = replica_losses(isr_history, [second])
+    late = [replace(each, early_ns=20) for each in late]
+    found = [*state_losses_at(isr_history, [*losses, *late], 30)]
+    alone = [each for each in found if each.all_copies_lost(settings(1))]
+    assert [[loss.at_ns for loss in each.losses] for each in alone] == [[10]]
+    assert {len(each.losses) for each in found} == {1, 2}
+
+
 def test_decisions_of_a_clock_that_is_behind_are_dated_early() -> None:
     """What left the in-sync replicas after the loss, by its date before it; it is back later."""
     second = 1_000_000_000

@@ -122,7 +122,8 @@ def test_time_to_settle_begins_anew_while_replicas_catch_up(
         return [] if settled and len(asked) > grows else ["out of sync"]
 
     monkeypatch.setattr(simulation, "_cluster_problems", problems)
-    monkeypatch.setattr(simulation, "_stored_bytes", lambda: min(len(asked), grows))
+    at = (0, "log/t-0")
+    monkeypatch.setattr(simulation, "_log_ends", lambda: {at: (5, min(len(asked), grows))})
     assert (simulation._problems_at_rest() == []) is settled
     assert len(asked) == min(grows, MAX_MORE_TIMES) + 1
 

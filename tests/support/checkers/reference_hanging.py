@@ -1,9 +1,12 @@
 """The detector of hanging transactions again, in plain Python: see `reference`."""
 
+import json
+
 from tests.support.histories.story import S, Story
 
 _BOUND_NS = 10 * S
 _CUT_NS = 15 * S
+_DAMAGING = ("disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy", "disk.lost")
 
 
 def find_hanging(story: Story) -> list[tuple[str, int]]:
@@ -55,4 +58,25 @@ def find_hanging(story: Story) -> list[tuple[str, int]]:
                 open_until.append(until + _BOUND_NS)
         if all(until < read["complete_ns"] for until in open_until):
             found.append(at)
-    return found
+    return found if not _coordinator_is_missing(story) else []
+
+
+def _coordinator_is_missing(story: Story) -> bool:
+    """Whether in the end only replicas with damaged logs may lead a partition of the coordinators.
+    No story has leaders of these partitions after its final reads."""
+    states = [r for r in story.cluster if r.get("topic") == "__transaction_state"]
+    for partition in {r["partition"] for r in states}:
+        rows = [r for r in states if r["partition"] == partition and r["kind"] == "leader"]
+        last = max(rows, key=lambda r: (r["leader_epoch"], r["at_ns"]))
+        may_lead = {last["leader"]} if last["leader"] >= 0 else set(last["isr"])
+        damaged = {
+            node
+            for fault in story.faults
+            if fault["fault"] in _DAMAGING and fault["took_effect"]
+            for node in json.loads(fault["targets"])["nodes"]
+            if f"__transaction_state-{partition}/"
+            in (fault.get("damaged") or f"__transaction_state-{partition}/")
+        }
+        if damaged and may_lead <= damaged:
+            return True
+    return False

@@ -160,6 +160,41 @@ def test_vote_is_removed_when_the_removal_is_committed(monkeypatch: pytest.Monke
     assert removal.lost_vote
 
 
+def test_node_whose_process_is_down_loses_its_vote_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the quorum keeps a voter that never comes back (seed 109459)."""
+
+    async def said(answer: Any) -> Any:
+        return answer
+
+    disk = UUID(int=1)
+    known, removed, machines = [disk, None], list[UUID](), list[int]()
+    live = SimpleNamespace(live=[SimpleNamespace(node_id=1)], brokers=[SimpleNamespace(node_id=1)])
+
+    async def remove(admin: Any, node: int, directory_id: UUID) -> None:
+        removed.append(directory_id)
+
+    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
+    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((1,))]))
+    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
+    monkeypatch.setattr(voters, "directory", lambda admin, node: said(known.pop(0)))
+    monkeypatch.setattr(voters, "remove", remove)
+    processes: Any = SimpleNamespace(is_running=lambda node: False)
+    system: Any = SimpleNamespace(controllers={1: None, 2: None})
+    removal = BrokerRemoval(
+        2,
+        ask=lambda work: asyncio.run(work(None)),  # type: ignore[arg-type]
+        system=system,
+        processes=processes,
+        now_s=lambda: 0.0,
+        leaving=(),
+        remove_machine=machines.append,
+    )
+    assert not removal.step()
+    assert (removed, machines) == ([disk], [])
+    assert removal.step()
+    assert (removed, machines) == ([disk], [2])
+
+
 def test_vote_is_given_when_the_new_voter_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader may lose an uncommitted voter, so it is asked until it has answered."""
     disk = UUID(int=1)

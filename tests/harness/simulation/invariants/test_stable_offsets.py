@@ -186,3 +186,15 @@ def test_a_transaction_may_have_begun_with_records_that_were_cleaned() -> None:
     model.witnessed_from = 5
     assert model.bounds(4) == (0, 4)
     assert model.bounds(5) == (5, 5)
+
+
+def test_a_damaged_disk_may_have_lost_the_marker_of_what_was_cleaned() -> None:
+    """The snapshot of producers still has the transaction as open (seed 108536)."""
+    model = LogTransactions()
+    model.append(filler(Offset(2), Offset(5), Epoch(0)))
+    assert model.bounds(5) == (5, 5)
+    model.damaged = True
+    assert model.bounds(5) == (2, 5)
+    whole = LogTransactions()
+    whole.damaged = True
+    assert whole.bounds(5) == (5, 5)  # no record was cleaned

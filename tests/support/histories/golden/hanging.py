@@ -1,8 +1,10 @@
 """Transactions that stay open although nobody has them open."""
 
 from checkers.history.history import METADATA_TOPIC
+from checkers.history.settings import TRANSACTIONS_TOPIC
 from tests.support.histories.golden.base import F, P, U, golden
 from tests.support.histories.golden.ended_transactions import ID, old_transactions
+from tests.support.histories.golden.state_losses import taken
 from tests.support.histories.story import ALL, PRODUCER, S, Story
 
 UNREAD = "1 partitions were not read to the end: all-0"
@@ -54,6 +56,36 @@ def aborted_transaction_hangs(s: Story) -> None:
 def transaction_is_open(s: Story) -> None:
     """Near miss: its timeout is not over."""
     hang(s, timeout_ms=60_000)
+
+
+def _coordinators_log_is_damaged(s: Story, *, leader: int, isr: tuple[int, ...]) -> None:
+    """A bit of node 2's log of the states of transactions flips at 25 s. Then only the given nodes
+    may lead that partition. No other story has such a fault."""
+    hang(s)
+    s.leader(TRANSACTIONS_TOPIC, 0.5, 1, 0, [1, 2, 3])
+    s.leader(TRANSACTIONS_TOPIC, 27, leader, 1, list(isr))
+    log = f"log/{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
+    taken(s, 2, fault="disk.bit-flip", by_s=25, details={"file": "log"}, damaged={2: [log]})
+    s.faults[-1]["healed_ns"] = 26 * S
+    _alone(s)
+
+
+@golden("UNKNOWN", because=HELD_UP)
+def transaction_is_open_whose_coordinator_has_a_damaged_log(s: Story) -> None:
+    """Near miss: node 2 is to lead, and does not with such a log; so nobody ends it."""
+    _coordinators_log_is_damaged(s, leader=2, isr=(2,))
+
+
+@golden("UNKNOWN", because=HELD_UP)
+def transaction_is_open_whose_coordinator_has_no_leader_with_a_whole_log(s: Story) -> None:
+    """Near miss: nobody leads, and only node 2 may."""
+    _coordinators_log_is_damaged(s, leader=-1, isr=(2,))
+
+
+@golden("INVALID", {("hanging-transaction", None): (F, 1)})
+def transaction_hangs_although_its_coordinator_has_a_whole_log(s: Story) -> None:
+    """Only a follower's log was damaged."""
+    _coordinators_log_is_damaged(s, leader=1, isr=(1, 2))
 
 
 def _clock(s: Story, *, ahead_ms: float, from_s: int = 18, to_s: int = 30) -> None:

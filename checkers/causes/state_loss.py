@@ -285,17 +285,21 @@ def state_losses_at(
 ) -> Iterable[StateLoss]:
     """Yield the state losses that overlap at a moment: first all losses together, then the losses
     that remain for writes after the first loss, and so on. Each comes with the in-sync replicas at
-    first and later, until until_ns (default: at_ns)."""
+    first and later, until until_ns (default: at_ns). Losses that only a late clock may have put
+    before that moment count once, and are left out once."""
     open_then = [loss for loss in losses if loss.dated_from_ns <= at_ns <= loss.back_ns]
     begun = [loss for loss in open_then if loss.from_ns <= at_ns]
-    for several in (open_then, begun)[: 1 + (begun != open_then)]:
-        if several:
-            yield from _overlapping(isr_history, several, until_ns or at_ns)
+    last_ns = at_ns if until_ns is None else until_ns
+    yield from _overlapping(isr_history, open_then, last_ns)
+    if begun != open_then:
+        yield from _overlapping(isr_history, begun, last_ns)
 
 
 def _overlapping(
     isr_history: IsrHistory, losses: Sequence[ReplicaLoss], until_ns: int
 ) -> Iterator[StateLoss]:
+    if not losses:
+        return
     replica_sets = _replica_sets(isr_history, losses, until_ns)
     for first_ns in sorted({loss.at_ns for loss in losses}):
         late = tuple(loss for loss in losses if loss.at_ns >= first_ns)

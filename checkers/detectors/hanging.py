@@ -1,7 +1,7 @@
 """Did a transaction stay open though nobody has it open any more?"""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from checkers.contract.transaction_rules import HANGING
 from checkers.detectors.durability import FLUSH_SLACK_MS
@@ -43,8 +43,7 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
     hidden_until_ns = cut[0]["open_until_ns"]
     if hidden_until_ns is not None:
         clear = clear.where(F.col("complete_ns") > F.lit(hidden_until_ns))
-    missing = _without_coordinator(frames, engine.rows(clear.select("op", "complete_ns")))
-    if missing:
+    if missing := _without_coordinator(frames, clear):
         clear = clear.where(~F.col("op").isin(*missing))
     hanging = frames.none_if_empty(clear)
     if hanging is not None:
@@ -52,17 +51,21 @@ def hanging_transactions(frames: Frames) -> Iterator[Frame]:
         yield evidence(engine, found, kind=F.lit(HANGING))
 
 
-def _without_coordinator(frames: Frames, reads: Sequence[Mapping[str, Any]]) -> list[int]:
+def _without_coordinator(frames: Frames, reads: Frame) -> list[int]:
     """Return the ops of the reads at whose end a coordinator may have been missing."""
-    F = frames.engine.functions
+    F, engine = frames.engine.functions, frames.engine
     faults = [fault for row in frames.fault_rows if (fault := read_fault(row)) is not None]
-    if not reads or not any(fault.loses is LostState.DISK for fault in faults):
+    damage = [fault for fault in faults if fault.loses is LostState.DISK]
+    if not damage:
         return []
     leaders = frames.cluster.where(
-        (F.col("kind") == F.lit("leader")) & (F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
-    ).select(*TP, "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns")
-    unled = UnledCoordinators(TRANSACTIONS_TOPIC, frames.engine.rows(leaders), faults)
-    return [read["op"] for read in reads if unled.any_at(read["complete_ns"])]
+        (F.col("kind") == F.lit("leader"))
+        & (F.col("topic") == F.lit(TRANSACTIONS_TOPIC))
+        & F.col("partition").isNotNull()
+    ).select("partition", "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns")
+    unled = UnledCoordinators(TRANSACTIONS_TOPIC, engine.rows(leaders), damage)
+    ends = engine.rows(reads.select("op", "complete_ns"))
+    return [read["op"] for read in ends if unled.any_at(read["complete_ns"])]
 
 
 def _open(frames: Frames, reads: Frame) -> Frame:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.history.recorded_faults import Fault, LostState
+from checkers.history.recorded_faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,15 @@ class UnledCoordinators:
     """The partitions of one topic that only replicas with damaged logs may lead."""
 
     def __init__(
-        self, topic: str, rows: Iterable[Mapping[str, Any]], faults: Iterable[Fault]
+        self, topic: str, rows: Iterable[Mapping[str, Any]], damage: Sequence[Fault]
     ) -> None:
-        """rows: of kind leader, with partition, leader, leader_epoch, partition_epoch, isr, elr and
-        at_ns; those of other topics are ignored."""
+        """rows: of kind leader and of this topic, with partition, leader, leader_epoch,
+        partition_epoch, isr, elr, at_ns. damage: faults that lost or damaged disks or logs."""
         self._topic = topic
-        self._damage = [fault for fault in faults if fault.loses is LostState.DISK]
+        self._damage = damage
         self._partitions: dict[int, list[_Leadership]] = defaultdict(list)
         for row in rows:
-            if row["topic"] == topic and row["partition"] is not None:
-                self._partitions[row["partition"]].append(_leadership(row))
+            self._partitions[row["partition"]].append(_leadership(row))
 
     def any_at(self, at_ns: int) -> bool:
         """Whether at least one of the partitions was such a one at that moment."""

@@ -14,7 +14,7 @@ FLIP = Fault(
 
 def row(at_ns: int, leader: int | None, epoch: int, isr: list[int], **more: Any) -> dict[str, Any]:
     """A partition's leader from a moment on."""
-    made = {"topic": "s", "partition": 0, "leader": leader, "leader_epoch": epoch, "isr": isr}
+    made = {"partition": 0, "leader": leader, "leader_epoch": epoch, "isr": isr}
     return made | {"partition_epoch": epoch, "elr": None, "at_ns": at_ns} | more
 
 
@@ -39,14 +39,12 @@ def test_without_a_leader_whoever_is_in_sync_or_eligible_may_lead() -> None:
         assert unled.any_at(10) is missing
 
 
-def test_other_partitions_other_nodes_and_losses_of_power_do_not_count() -> None:
+def test_other_partitions_topics_and_nodes_do_not_count() -> None:
     """Only a damaged log of the very partition keeps its replica from leading."""
     led = [FIRST, row(5, 2, 1, [2])]
     others = [
         replace(FLIP, damaged={2: frozenset({("s", 1)})}),
         replace(FLIP, aimed=frozenset({1}), damaged={1: frozenset({("s", 0)})}),
-        replace(FLIP, loses=LostState.UNFLUSHED),
-        replace(FLIP, loses=None),
     ]
     assert not any(UnledCoordinators("s", led, [other]).any_at(10) for other in others)
     assert not UnledCoordinators("other", led, [FLIP]).any_at(10)

@@ -86,30 +86,41 @@ def test_no_replica_moves_to_a_broker_that_is_being_removed_too(
     assert ordered == [{TopicPartition("t", 0): (2, 4)}]
 
 
+async def said(answer: T) -> T:
+    """An answer, later."""
+    return answer
+
+
+def removal_of(
+    node: int, monkeypatch: pytest.MonkeyPatch, *, placed: tuple[int, ...], **parts: Any
+) -> BrokerRemoval:
+    """The removal of a broker that has no replica: topic t is on others. parts: system, processes,
+    and perhaps remove_machine."""
+    live = SimpleNamespace(
+        live=[SimpleNamespace(node_id=each) for each in (1, 2)],
+        brokers=[SimpleNamespace(node_id=each) for each in placed],
+    )
+    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
+    monkeypatch.setattr(topics, "describe", lambda admin: said([topic(placed)]))
+    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
+    return BrokerRemoval(
+        node,
+        ask=lambda work: asyncio.run(work(None)),  # type: ignore[arg-type]
+        now_s=lambda: 0.0,
+        leaving=(),
+        **parts,
+    )
+
+
 def test_broker_beside_zookeeper_has_neither_vote_nor_registration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There is no quorum to ask, and the znode of the broker ends with its session."""
-
-    async def said(answer: Any) -> Any:
-        return answer
-
-    live = SimpleNamespace(live=[SimpleNamespace(node_id=each) for each in (1, 2)])
-    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
-    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((2,))]))
-    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
     monkeypatch.setattr(inspection, "log_dirs", lambda admin, node: said([]))
     running, wiped = [1], list[int]()
-    processes: Any = SimpleNamespace(is_running=running.__contains__, terminate=running.remove)
-    system: Any = SimpleNamespace(controllers={}, wipe=wiped.append)
-    removal = BrokerRemoval(
-        1,
-        ask=lambda work: asyncio.run(work(None)),  # type: ignore[arg-type]
-        system=system,
-        processes=processes,
-        now_s=lambda: 0.0,
-        leaving=(),
-    )
+    processes = SimpleNamespace(is_running=running.__contains__, terminate=running.remove)
+    system = SimpleNamespace(controllers={}, wipe=wiped.append)
+    removal = removal_of(1, monkeypatch, placed=(2,), system=system, processes=processes)
     assert removal.step()
     assert (running, wiped, removal.lost_vote) == ([], [1], False)
 
@@ -162,31 +173,20 @@ def test_vote_is_removed_when_the_removal_is_committed(monkeypatch: pytest.Monke
 
 def test_node_whose_process_is_down_loses_its_vote_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the quorum keeps a voter that never comes back (seed 109459)."""
-
-    async def said(answer: Any) -> Any:
-        return answer
-
     disk = UUID(int=1)
     known, removed, machines = [disk, None], list[UUID](), list[int]()
-    live = SimpleNamespace(live=[SimpleNamespace(node_id=1)], brokers=[SimpleNamespace(node_id=1)])
 
     async def remove(admin: Any, node: int, directory_id: UUID) -> None:
         removed.append(directory_id)
 
-    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
-    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((1,))]))
-    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
     monkeypatch.setattr(voters, "directory", lambda admin, node: said(known.pop(0)))
     monkeypatch.setattr(voters, "remove", remove)
-    processes: Any = SimpleNamespace(is_running=lambda node: False)
-    system: Any = SimpleNamespace(controllers={1: None, 2: None})
-    removal = BrokerRemoval(
+    removal = removal_of(
         2,
-        ask=lambda work: asyncio.run(work(None)),  # type: ignore[arg-type]
-        system=system,
-        processes=processes,
-        now_s=lambda: 0.0,
-        leaving=(),
+        monkeypatch,
+        placed=(1,),
+        system=SimpleNamespace(controllers={1: None, 2: None}),
+        processes=SimpleNamespace(is_running=lambda node: False),
         remove_machine=machines.append,
     )
     assert not removal.step()

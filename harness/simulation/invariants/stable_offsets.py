@@ -62,6 +62,8 @@ class LogTransactions:
 
     def bounds(self, high_watermark: int) -> tuple[int, int]:
         """The lowest and the highest LSO that this log may have with this high watermark."""
+        if not (self._open or self._ended or self._perhaps or self.damaged):
+            return high_watermark, high_watermark
         self._ended = [each for each in self._ended if each[1] >= high_watermark]
         self._perhaps = [each for each in self._perhaps if each[1] >= high_watermark]
         witnessed = [first for first, marker in self._ended if marker >= self.witnessed_from]
@@ -98,19 +100,24 @@ class StableOffsetChecker:
         """
         state, log = self._replica.state, self._replica.log
         stable = self._replica.last_stable_offset
-        who = f"{self._replica.partition}, node {self._node}, leader epoch {state.leader_epoch}"
         lowest, highest = transactions.bounds(state.high_watermark)
         lowest = log.start_offset or lowest
         highest = max(highest, log.start_offset)
         if not lowest <= stable <= highest:
             raise InvariantBroken(
                 BOUNDS,
-                f"{who}: its last stable offset is {stable}, and by its log, with the high "
-                f"watermark {state.high_watermark}, it is from {lowest} to {highest}",
+                f"{self._named()}: its last stable offset is {stable}, and by its log, with the "
+                f"high watermark {state.high_watermark}, it is from {lowest} to {highest}",
             )
         epoch = state.leader_epoch if state.role is Role.LEADER else NO_EPOCH
         if epoch >= 0 and epoch == self._epoch and stable < self._stable:
             raise InvariantBroken(
-                RISES, f"{who}: its last stable offset goes back from {self._stable} to {stable}"
+                RISES,
+                f"{self._named()}: its last stable offset goes back from {self._stable} to "
+                f"{stable}",
             )
         self._epoch, self._stable = epoch, stable
+
+    def _named(self) -> str:
+        epoch = self._replica.state.leader_epoch
+        return f"{self._replica.partition}, node {self._node}, leader epoch {epoch}"

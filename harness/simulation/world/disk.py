@@ -9,10 +9,9 @@ A mount belongs to one incarnation; the mount of a dead incarnation raises HostD
 """
 
 import asyncio
-import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +60,18 @@ class DiskObserver:
         """The power failed: unsynced data may be lost."""
 
 
+class _Outside:
+    """A context in which the invariants read; they enter it for each event."""
+
+    entered = False
+
+    def __enter__(self) -> None:
+        self.entered = True
+
+    def __exit__(self, *_: object) -> None:
+        self.entered = False
+
+
 class SimDisk:
     """See the module. A disk survives the incarnations of its host."""
 
@@ -77,7 +88,7 @@ class SimDisk:
         self._full = False
         self._errno = 0
         self._drops_after: int | None = None
-        self._read_by_program = True
+        self._outside = _Outside()
         self.failed_sync_bytes: int | None = None
         """How many bytes the failed sync had to write; None until a sync failed after
         `fail_next_sync`."""
@@ -110,15 +121,10 @@ class SimDisk:
 
     # -- called by the invariants
 
-    @contextlib.contextmanager
-    def read_from_outside(self) -> Iterator[None]:
+    def read_from_outside(self) -> "_Outside":
         """Let the invariants read files of the program, which may be dead; errors of the disk are
         for the program only."""
-        self._read_by_program = False
-        try:
-            yield
-        finally:
-            self._read_by_program = True
+        return self._outside
 
     # -- faults
 
@@ -213,7 +219,7 @@ class SimDisk:
 
     def reading(self, loop: HostLoop) -> None:
         """Check a read. Raises OSError."""
-        if self._read_by_program:
+        if not self._outside.entered:
             loop.check()
             if self._errno == errno.EIO:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -101,9 +101,13 @@ tlc: ## fetch TLC, the TLA+ model checker, by Maven
 
 setup: $(READY) ## set up .venv
 
+# Make or update an environment. One that another Python made is made anew: it would be a mixture of both.
+THIS_PYTHON = $(PYTHON) -c 'import os, sys; print(os.path.realpath(sys._base_executable))'
+make_venv = $(PYTHON) -m venv $$(test "$$(readlink -f $(1)/bin/python3)" = "$$($(THIS_PYTHON))" || echo --clear) $(1)
+
 compiled: ## set up .venv-compiled, where the broker's hot modules are compiled (needs gcc, Python's headers)
 	@command -v gcc >/dev/null || { echo "gcc is missing: apt-get install gcc python3-dev"; exit 1; }
-	$(PYTHON) -m venv .venv-compiled
+	@$(call make_venv,.venv-compiled)
 	HIGHWATER_COMPILE=1 .venv-compiled/bin/pip install --disable-pip-version-check --quiet .
 	.venv-compiled/bin/python -P -c 'from nodes import sources; print("built-in broker:", sources.description())'
 
@@ -113,7 +117,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
 	@echo "Setting up .venv: about 150 packages, half a gigabyte, two minutes. This happens once."
-	$(PYTHON) -m venv .venv
+	@$(call make_venv,.venv)
 	@$(BIN)/pip install --disable-pip-version-check --progress-bar off --no-compile --editable '.[dev]' \
 	  | sed -u -n -e 's/^Collecting \([^ ]*\).*/  found \1/p' \
 	      -e 's/^Installing collected.*/  installing all of them (a minute)/p' \

@@ -82,6 +82,14 @@ class Partition:
         past = epoch < self.history.reset_epoch <= self.judged_epoch
         return past and any(each <= epoch for each in self.unclean)
 
+    def may_have_truncated(self, copy: Copy, epoch: int) -> bool:
+        """Whether a member of the ISR of `epoch` may have truncated what it had then: its node
+        knows the leader of an unclean election, or knows none since its start. The leader of
+        `epoch` need not have heard of that election.
+        """
+        unclean = self.history.reset_epoch
+        return epoch < unclean and not NEVER < copy.epoch < unclean
+
     def copy(self, node: int) -> Copy:
         """Return the node's log of the partition."""
         found = self.copies.get(node)

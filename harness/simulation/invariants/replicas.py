@@ -234,7 +234,9 @@ class ReplicaChecker:
         settled = settled and move.isr == frozenset(self.replica.state.isr)
         for node in sorted(move.maximal_isr):
             copy = self.partition.copies.get(node)
-            if copy is not None and self._has(copy, batch):
+            if copy is not None and (
+                self._has(copy, batch) or self.partition.may_have_truncated(copy, move.epoch)
+            ):
                 continue
             excused = copy is not None and copy.lost_before is not None
             known = copy is None or (settled and node in move.isr and knows_of_loss(image, copy))

@@ -9,6 +9,7 @@ import pytest
 
 from harness.simulation.invariants import InvariantBroken
 from harness.simulation.invariants.images import Images, Partition
+from harness.simulation.invariants.partition_history import NEVER
 from harness.zoo.schedules.stage import MessageSchedule, Stage
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.metadata import snapshot
@@ -125,3 +126,19 @@ def test_a_leader_by_an_unclean_election_may_hear_of_it_late() -> None:
     assert partition.is_past_unclean_leader(3)
     assert not partition.is_past_unclean_leader(2)
     assert not partition.is_past_unclean_leader(4)
+
+
+@pytest.mark.parametrize(
+    ("leads_in", "knows", "may"),
+    [(1, 3, True), (1, NEVER, True), (1, 2, False), (3, 3, False)],
+    ids=["follows", "started anew", "has not heard", "leader has heard"],
+)
+def test_a_member_may_truncate_before_its_leader_hears_of_an_unclean_election(
+    leads_in: int, knows: int, *, may: bool
+) -> None:
+    """The election began epoch 3."""
+    partition = Partition("t-0")
+    partition.history.ignore_leaders_before(3)
+    member = partition.copy(1)
+    member.epoch = knows
+    assert partition.may_have_truncated(member, leads_in) is may

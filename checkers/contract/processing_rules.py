@@ -19,6 +19,7 @@ from checkers.contract.conditions import (
     IN_TRANSACTION,
     INPUT_CUT,
     MEMBER_CUT,
+    REFUSED_COMMIT,
     SENT_AGAIN,
     WENT_BACK,
     Condition,
@@ -48,7 +49,8 @@ NO_PROMISE = Condition(
 LOST_COMMIT: Final = "lost-commit"
 DELIVERED: Final = "delivered-again"
 STALE_COMMIT: Final = "stale-commit"
-KEPT_WITH_OFFSETS: Final = (LOST_COMMIT, DELIVERED, STALE_COMMIT)
+PHANTOM_COMMIT: Final = "phantom-commit"
+KEPT_WITH_OFFSETS: Final = (LOST_COMMIT, DELIVERED, STALE_COMMIT, PHANTOM_COMMIT)
 """These anomalies are judged by the settings of the topic with groups and committed offsets."""
 _SEMANTICS = "Kafka: message delivery semantics"
 
@@ -248,5 +250,21 @@ PROCESSING_RULES: tuple[Rule, ...] = (
         "a coordinator refuses a commit of an older generation, or of a member that does not own "
         "the partition any more",
         "Kafka: ILLEGAL_GENERATION; KIP-447; KIP-848",
+    ),
+    rule(
+        Condition(
+            "the record of a member of the group ends early", lambda c: c.aspect == MEMBER_CUT
+        ), PHANTOM_COMMIT, Judgement.UNKNOWN,
+        "the member may have committed that offset",
+        "-",
+    ),
+    *when(
+        Condition("every commit of it was refused", lambda c: c.aspect == REFUSED_COMMIT),
+        _forgotten(PHANTOM_COMMIT, "the end of its transaction"),
+    ),
+    rule(
+        ANY, PHANTOM_COMMIT, _FORBIDDEN,
+        "a coordinator has an offset that a member committed, or none",
+        "Kafka: OffsetCommit, OffsetFetch",
     ),
 )  # fmt: skip

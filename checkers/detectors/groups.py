@@ -10,14 +10,22 @@ from typing import Final
 import pyarrow as pa
 
 from checkers.causes.cause import SLACK_NS
-from checkers.contract.conditions import IN_TRANSACTION, SENT_AGAIN, WENT_BACK
-from checkers.contract.processing_rules import LOST_COMMIT
+from checkers.contract.conditions import (
+    IN_TRANSACTION,
+    MEMBER_CUT,
+    REFUSED_COMMIT,
+    SENT_AGAIN,
+    WENT_BACK,
+)
+from checkers.contract.processing_rules import LOST_COMMIT, PHANTOM_COMMIT
 from checkers.detectors.forgotten import with_lost_state
 from checkers.detectors.proved_commits import with_proofs
 from checkers.engines.engine import Frame, as_frame, left_join
 from checkers.frames.evidence import evidence
 from checkers.frames.frames import Frames
+from checkers.frames.ownership import ASSIGNED
 from checkers.history.history import TP
+from checkers.history.plan_file import IMPORTED
 from checkers.history.recorded_faults import read_fault
 from checkers.history.settings import FOREVER_NS, repeating_groups
 
@@ -174,3 +182,59 @@ def stale_commits(frames: Frames) -> Iterator[Frame]:
         found = found.withColumn("since_ns", F.col("other_ns") - F.lit(SLACK_NS))
         found = with_lost_state(frames, found, ["op", *_GROUP])
         yield evidence(engine, found, kind=F.lit(STALE))
+
+
+def phantom_commits(frames: Frames) -> Iterator[Frame]:
+    """kind phantom-commit: after the run the coordinator has an offset that nobody committed.
+
+    aspect refused: there were commits of it, and each was surely refused (other_op: the first one);
+    member-cut: the record of a member ends before the member did, so its last commit may be
+    missing. Groups without any commit are not judged, nor other tools' histories, which may lack
+    commits that clients made by themselves.
+    """
+    if IMPORTED in frames.plan:
+        return
+    F, engine = frames.engine.functions, frames.engine
+    rows = frames.rare_rows
+    commits = rows.where((F.col("f") == F.lit("offset-commit")) & F.col("group").isNotNull())
+    commits = commits.select(
+        *_GROUP, "type", "offset", "transactional_id",
+        F.col("op").alias("other_op"),
+        F.col("invoke_ns").alias("begun_ns"),
+    )  # fmt: skip
+    told = rows.where((F.col("f") == F.lit("final-committed")) & (F.col("type") == F.lit("ok")))
+    told = told.where(F.col("offset") >= F.lit(0))
+    told = told.select("op", "client", *_GROUP, "offset", "invoke_ns", "complete_ns")
+    told = told.join(commits.select("group").distinct(), on="group", how="left_semi")
+    place = [*_GROUP, "offset"]
+    made = commits.where(F.col("type") != F.lit("fail")).select(*place).distinct()
+    found = frames.none_if_empty(told.join(engine.materialize(made), on=place, how="left_anti"))
+    if found is None:
+        return
+    refused = engine.materialize(
+        commits.where(F.col("type") == F.lit("fail"))
+        .groupBy(*place)
+        .agg(
+            F.min("other_op").alias("other_op"),
+            F.min("begun_ns").alias("since_ns"),
+            F.min("transactional_id").alias("transactional_id"),
+        )
+    )
+    found = left_join(found, refused, on=place)
+    found = left_join(engine.materialize(found), _cut_groups(frames), on=["group"])
+    aspect = F.when(F.col("cut").isNotNull(), F.lit(MEMBER_CUT))
+    aspect = aspect.when(F.col("other_op").isNotNull(), F.lit(REFUSED_COMMIT))
+    found = found.withColumn("aspect", aspect).withColumn("seen_ns", F.col("complete_ns"))
+    found = engine.materialize(found)
+    found = with_lost_state(frames, found, ["op", *_GROUP], of_transactions=True)
+    yield evidence(engine, found, kind=F.lit(PHANTOM_COMMIT))
+
+
+def _cut_groups(frames: Frames) -> Frame:
+    """Return group, cut (1) of every group with a member without an end."""
+    F, engine = frames.engine.functions, frames.engine
+    acts = F.col("f").isin(ASSIGNED, "offset-commit") & F.col("group").isNotNull()
+    members = frames.rare_rows.where(acts).select("client", "group")
+    open_ = frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client")
+    cut = members.join(open_, on="client", how="left_semi").select("group").distinct()
+    return engine.materialize(cut.withColumn("cut", F.lit(1)))

@@ -16,7 +16,7 @@ from checkers.detectors.deliveries import deliveries_again, skipped_records, two
 from checkers.detectors.detector import Detector, Words
 from checkers.detectors.divergence import divergent_replicas
 from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
-from checkers.detectors.groups import lost_commits, stale_commits
+from checkers.detectors.groups import lost_commits, phantom_commits, stale_commits
 from checkers.detectors.hanging import hanging_transactions
 from checkers.detectors.keyed_order import keyed_order
 from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
@@ -193,6 +193,7 @@ _OWN: tuple[Detector, ...] = (
     Detector(name="program-output", find=program_outputs, lacking=_program, decisive=_with_program),
     Detector(name="lost-commit", find=lost_commits, lacking=_known_commits, decisive=_never),
     Detector(name="stale-commit", find=stale_commits, lacking=_commits, decisive=_never),
+    Detector(name="phantom-commit", find=phantom_commits, lacking=_groups, decisive=_never),
     Detector(name="skipped-record", find=skipped_records, lacking=_commits, decisive=_never),
     Detector(name="delivered-again", find=deliveries_again, lacking=_members, decisive=_never),
     Detector(name="two-owners", find=two_owners, lacking=_members, decisive=_never),

@@ -56,6 +56,8 @@ MEANINGS: Mapping[str, str] = {
     "lost-commit": "A group's position is below an offset whose commit had been acknowledged.",
     "stale-commit": "A commit was acknowledged although another member had been assigned the "
     "partition in a later generation.",
+    "phantom-commit": "A coordinator has an offset of a group that nobody committed, or whose "
+    "commit was refused.",
     "hanging-transaction": "The final read of committed records stopped below the high watermark, "
     "although no transaction can be open any more.",
     "skipped-record": "A group committed an offset above a record that none of its members got.",
@@ -116,6 +118,9 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     "lost-commit": ("lost {n} committed offset", "lost {n} committed offsets"),
     "stale-commit": (
         "accepted {n} commit of an old generation", "accepted {n} commits of old generations",
+    ),
+    "phantom-commit": (
+        "told {n} offset that nobody had committed", "told {n} offsets that nobody had committed",
     ),
     "lost-key": (
         "lost the last record of {n} key", "lost the last records of {n} keys",

@@ -91,6 +91,12 @@ WITHOUT_OFFSETS = [
     "offsets_of_a_transaction_after_the_loss_are_not_committed",
     "transaction_was_committed_without_its_offsets",
 ]
+PHANTOM_COMMITS = [
+    "coordinator_has_an_offset_that_a_lost_member_may_have_committed",
+    "coordinator_has_an_offset_that_it_refused",
+    "coordinator_has_an_offset_that_nobody_committed",
+    "coordinator_of_a_risky_topic_has_an_offset_that_it_refused",
+]
 SENT_AGAIN = [
     "offset_of_what_was_read_is_used_again_and_the_final_read_stops",
     "what_was_read_is_written_again_and_the_final_read_stops",
@@ -113,6 +119,7 @@ LEFT_BEHIND = {
         [*READ_WHILE_OPEN, *COMMITTED_LATE], "when a client asked to end its transaction"
     ),
     **dict.fromkeys(WITHOUT_OFFSETS, "that the offsets were sent before the commit"),
+    **dict.fromkeys(PHANTOM_COMMITS, "that every commit of the group is recorded"),
     **dict.fromkeys(SENT_AGAIN, "that a power loss took the first record"),
     **dict.fromkeys(WITHOUT_END, "that a client did not record how its transactions ended"),
     **dict.fromkeys(UNANSWERED, "when a client leaves its producer epoch"),

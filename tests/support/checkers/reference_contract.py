@@ -24,6 +24,7 @@ _OF_KIND = {
     "skipped-record": INFO,
     "delivered-again": INFO,
     "stale-commit": FORBIDDEN,
+    "phantom-commit": FORBIDDEN,
     "phantom": FORBIDDEN,
     "poll-skip": FORBIDDEN,
     "nonmonotonic-poll": FORBIDDEN,

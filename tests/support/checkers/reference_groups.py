@@ -18,6 +18,7 @@ def find_in_groups(history: list[Row]) -> Counts:
         _copies(history, found)
     _lost_commits(history, found)
     _stale_commits(history, found)
+    _phantom_commits(history, found)
     return found
 
 
@@ -98,6 +99,27 @@ def _stale_commits(history: list[Row], found: Counts) -> None:
         if own and max(own) > max(r["complete_ns"] for r in newer):
             aspect = "generation-went-back"
         found["stale-commit", aspect, *_at(commit)] += 1
+
+
+def _phantom_commits(history: list[Row], found: Counts) -> None:
+    commits = [r for r in history if r["f"] == "offset-commit"]
+    ended = {r["client"] for r in history if r["f"] == "end"}
+    for seen in history:
+        if (seen["f"], seen["type"]) != ("final-committed", "ok") or seen["offset"] in (None, -1):
+            continue
+        group = [r for r in commits if r["group"] == seen["group"]]
+        equal = [r for r in group if _same(r, seen) and r["offset"] == seen["offset"]]
+        if not group or any(r["type"] != "fail" for r in equal):
+            continue
+        members = [*group, *(r for r in history if r["f"] == "assigned" and _in(r, seen))]
+        aspect = "refused" if equal else None
+        if any(r["client"] not in ended for r in members):
+            aspect = "member-cut"
+        found["phantom-commit", aspect, *_at(seen)] += 1
+
+
+def _in(row: Row, seen: Row) -> bool:
+    return bool(row["group"] == seen["group"])
 
 
 def _precedes(row: Row, commit: Row) -> bool:

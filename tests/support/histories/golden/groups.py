@@ -63,6 +63,7 @@ def nothing_was_committed(s: Story) -> None:
 @golden("UNKNOWN", {("lost-commit", "final"): (U, 1)})
 def final_committed_offset_is_below_a_commit_of_a_risky_topic(s: Story) -> None:
     """The internal topic has min.insync.replicas=1."""
+    _commit(s, 20, 5)
     _commit(s, 21, 7)
     s.row("final-committed", FIRST, 60, offset=5, **HERE)
 
@@ -81,6 +82,57 @@ def refused_commit_is_not_there(s: Story) -> None:
     _commit(s, 20, 5)
     _commit(s, 21, 7, type="fail")
     s.row("final-committed", FIRST, 60, offset=5, **HERE)
+
+
+@golden("INVALID", {("phantom-commit", None): (F, 1)})
+def coordinator_has_an_offset_that_nobody_committed(s: Story) -> None:
+    """The group committed 5, and the coordinator has 7."""
+    _safe(s)
+    _commit(s, 20, 5)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("INVALID", {("phantom-commit", "refused"): (F, 1)})
+def coordinator_has_an_offset_that_it_refused(s: Story) -> None:
+    """The commit of 7 was refused, and the coordinator has it."""
+    _safe(s)
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, type="fail", error="ILLEGAL_GENERATION")
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("UNKNOWN", {("phantom-commit", "refused"): (U, 1)})
+def coordinator_of_a_risky_topic_has_an_offset_that_it_refused(s: Story) -> None:
+    """The internal topic has min.insync.replicas=1: it may have lost the abort of a transaction."""
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, type="fail", txn=7, transactional_id=ID)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("UNKNOWN", {("phantom-commit", "member-cut"): (U, 1)})
+def coordinator_has_an_offset_that_a_lost_member_may_have_committed(s: Story) -> None:
+    """The record of another member ends without an end of the member."""
+    _safe(s)
+    _commit(s, 20, 5)
+    s.row("start", 41, 18)
+    s.row("assigned", 41, 22, offset=5, generation=2, **HERE)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("VALID")
+def coordinator_has_an_offset_whose_commit_was_not_answered(s: Story) -> None:
+    """Near miss: the commit of 7 happened."""
+    _safe(s)
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, type="info", complete_ns=None)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("VALID")
+def group_without_recorded_commits_has_an_offset(s: Story) -> None:
+    """Near miss: its members may commit by themselves."""
+    _safe(s)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
 
 
 @golden("INVALID", {("lost-commit", "assigned"): (F, 1)})

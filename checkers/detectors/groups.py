@@ -27,7 +27,7 @@ from checkers.frames.ownership import ASSIGNED
 from checkers.history.history import TP
 from checkers.history.plan_file import IMPORTED
 from checkers.history.recorded_faults import read_fault
-from checkers.history.settings import FOREVER_NS, repeating_groups
+from checkers.history.settings import FOREVER_NS, TRANSACTIONS_TOPIC, repeating_groups
 
 STALE: Final = "stale-commit"
 NOTHING: Final = -1
@@ -190,7 +190,8 @@ def phantom_commits(frames: Frames) -> Iterator[Frame]:
     aspect refused: there were commits of it, and each was surely refused (other_op: the first one);
     member-cut: the record of a member ends before the member did, so its last commit may be
     missing. Groups without any commit are not judged, nor other tools' histories, which may lack
-    commits that clients made by themselves.
+    commits that clients made by themselves. Before transaction version 2 a delayed request may make
+    the offsets of an aborted transaction a part of the next one (KIP-890), so they may count then.
     """
     if IMPORTED in frames.plan:
         return
@@ -207,7 +208,11 @@ def phantom_commits(frames: Frames) -> Iterator[Frame]:
     told = told.select("op", "client", *_GROUP, "offset", "invoke_ns", "complete_ns")
     told = told.join(commits.select("group").distinct(), on="group", how="left_semi")
     place = [*_GROUP, "offset"]
-    made = commits.where(F.col("type") != F.lit("fail")).select(*place).distinct()
+    late = frames.settings(TRANSACTIONS_TOPIC).transaction_version < 2 and frames.delays
+    possible = F.col("type") != F.lit("fail")
+    if late:
+        possible = possible | F.col("transactional_id").isNotNull()
+    made = commits.where(possible).select(*place).distinct()
     found = frames.none_if_empty(told.join(engine.materialize(made), on=place, how="left_anti"))
     if found is None:
         return

@@ -231,7 +231,7 @@ def test_planted_anomalies_are_found_on_both_engines(spark: Any) -> None:
 
 # Excuses of cut clients, and of producer epochs by causes, are beyond the reference; so is what the
 # controllers decided, what the replicas' files say, what was sent twice, and what was lost for a
-# while.
+# while, and the version of transactions.
 BEYOND = {
     "record_of_a_client_that_was_cut",
     "old_record_of_a_client_that_was_cut",
@@ -254,6 +254,7 @@ BEYOND = {
     "coordinator_of_copies_without_their_offsets_may_have_lost_power",
     "copies_of_unknown_outcome_went_with_power",
     "copies_without_their_offsets_came_back_since_their_marker_was_lost",
+    "offset_of_an_aborted_transaction_became_a_part_of_the_next_one",
     "retention_removed_copies_of_unknown_outcome",
     "retention_removed_the_first_copy_of_a_repeated_send",
     "retention_removed_the_first_copy_of_an_idempotent_send",

@@ -93,6 +93,7 @@ WITHOUT_OFFSETS = [
 ]
 PHANTOM_COMMITS = [
     "coordinator_has_an_offset_that_a_lost_member_may_have_committed",
+    "coordinator_has_an_offset_of_an_aborted_transaction",
     "coordinator_has_an_offset_that_it_refused",
     "coordinator_has_an_offset_that_nobody_committed",
     "coordinator_of_a_risky_topic_has_an_offset_that_it_refused",

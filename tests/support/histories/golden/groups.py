@@ -7,6 +7,11 @@ GROUP = "readers"
 HERE = {"topic": ONE, "partition": 0, "group": GROUP}
 FIRST, SECOND = CONSUMER[ONE], 31
 ID = "copy-0"
+PAUSE = {
+    "fault_id": 1, "fault": "pause", "label": "pause node 3", "targets": '{"nodes": [3]}',
+    "started_ns": 14 * S, "effective_ns": 14 * S, "healed_ns": 22 * S,
+}  # fmt: skip
+"""Holds requests up."""
 
 
 def _commit(s: Story, at_s: float, offset: int, client: int = FIRST, **more: object) -> None:
@@ -107,6 +112,29 @@ def coordinator_of_a_risky_topic_has_an_offset_that_it_refused(s: Story) -> None
     _commit(s, 20, 5)
     _commit(s, 21, 7, type="fail", txn=7, transactional_id=ID)
     s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+def _aborted(s: Story) -> None:
+    """The commit of 7 was sent in a transaction that was aborted, and the coordinator has it."""
+    _safe(s)
+    _commit(s, 20, 5)
+    _commit(s, 21, 7, type="fail", txn=7, transactional_id=ID)
+    s.row("final-committed", FIRST, 60, offset=7, **HERE)
+
+
+@golden("INVALID", {("phantom-commit", "refused"): (F, 1)})
+def coordinator_has_an_offset_of_an_aborted_transaction(s: Story) -> None:
+    """Near miss: each transaction has an epoch of its own."""
+    _aborted(s)
+    s.faults.append(s.faults[0] | PAUSE)
+
+
+@golden("VALID")
+def offset_of_an_aborted_transaction_became_a_part_of_the_next_one(s: Story) -> None:
+    """The request may have been late, and all transactions have one epoch."""
+    _aborted(s)
+    s.plan["broker"]["transaction.version"] = "1"
+    s.faults.append(s.faults[0] | PAUSE)
 
 
 @golden("UNKNOWN", {("phantom-commit", "member-cut"): (U, 1)})
@@ -245,11 +273,7 @@ def old_transaction_was_committed_without_its_offsets_after_a_delay(s: Story) ->
     """A delayed commit of the transaction before it committed its copies."""
     _copied(s, None)
     s.plan["broker"]["transaction.version"] = "1"
-    s.faults.append(
-        s.faults[0]
-        | {"fault_id": 1, "fault": "pause", "label": "pause node 3", "started_ns": 14 * S}
-        | {"effective_ns": 14 * S, "healed_ns": 22 * S, "targets": '{"nodes": [3]}'}
-    )
+    s.faults.append(s.faults[0] | PAUSE)
 
 
 BOTH = {("two-owners", None): (INFO, 1)}

@@ -19,6 +19,10 @@ RETRY_S: Final = 0.05
 R = TypeVar("R")
 
 
+class StaysOpen(InvariantBroken):
+    """A transaction stays open, so a reader of committed records waits forever."""
+
+
 async def answered_in_time(
     step: Callable[[], Awaitable[R]], refusal: type[Exception] = Unavailable
 ) -> R | None:
@@ -37,19 +41,20 @@ async def read_committed(cluster: Cluster, partition: int) -> list[Record]:
     """Return all records of a partition of the cluster's topic, from offset 0 on.
 
     A new leader may not know yet all that is committed. It does not tell where the log ends before
-    it does (KIP-207). Raises InvariantBroken if a transaction stays open.
+    it does (KIP-207). Raises StaysOpen; InvariantBroken if the leader does not answer.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
     records: list[Record] = []
     offset, end, why = 0, -1, "no answer"
+    broken: type[InvariantBroken] = InvariantBroken
     while loop.time() < deadline_s:
         try:
             if end < 0:
                 end = (await find(cluster, partition, LATEST)).offset
             read = await read_on(cluster, partition, offset)
         except (BoundsUnknown, Unavailable) as error:
-            why = str(error)
+            broken, why = InvariantBroken, str(error)
             await asyncio.sleep(RETRY_S)
             continue
         records += read.records
@@ -58,9 +63,10 @@ async def read_committed(cluster: Cluster, partition: int) -> list[Record]:
         if offset >= committed:
             return records
         if offset >= read.last_stable_offset:
+            broken = StaysOpen
             why = f"the last stable offset is {offset}, the high watermark {committed}"
             await asyncio.sleep(RETRY_S)
-    raise InvariantBroken(
+    raise broken(
         "transactions-end",
         f"{cluster.topic}-{partition}, {PATIENCE_S:g} s after all was healed: {why}",
     )

@@ -42,6 +42,7 @@ KEEPERS_WAIT_S: Final = (3.0, 30.0)
 OFFSET_RETENTION: Final = "offsets.retention.minutes"
 CLOCK_ERROR_S: Final = 0.1
 DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
+PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
 
 Environment = Callable[[str], ClientEnvironment]
 
@@ -64,7 +65,10 @@ class UnrecordedClients:
     ) -> None:
         self.transactions = Transactions()
         self._deletions_stay = int(plan.broker.get(DELETE_RETENTION, LONG_MS)) >= LONG_MS
-        self.keyed = KeyedValues(deletions_stay=self._deletions_stay)
+        producers_stay = int(plan.broker.get(PRODUCER_EXPIRATION, LONG_MS)) >= LONG_MS
+        self.keyed = KeyedValues(
+            deletions_stay=self._deletions_stay, ends_stay=self._deletions_stay or producers_stay
+        )
         self.commits: list[Commits] = []
         self.batches = [*map(SentBatches, range(plan.simulated.unusual_producers))]
         self._plan = plan

@@ -33,10 +33,12 @@ class KeyedTransaction:
 
 class KeyedValues:
     """All that was written to one topic. deletions_stay: no deletion, and no end of a
-    transaction, is compacted away in this run."""
+    transaction, is compacted away in this run. ends_stay: or what is left of an end keeps its
+    producer, so that it still ends the transaction of a replica that lagged."""
 
-    def __init__(self, *, deletions_stay: bool = True) -> None:
+    def __init__(self, *, deletions_stay: bool = True, ends_stay: bool = True) -> None:
         self._deletions_stay = deletions_stay
+        self.ends_stay = ends_stay
         self.begun: list[KeyedTransaction] = []
         self._written = 0
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness.simulation import committed_reads
+from harness.simulation import committed_reads, keyed_work
+from harness.simulation.committed_reads import StaysOpen
 from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.keyed_values import KeyedValues
 from harness.workloads.clients.own.committed_reads import Stable
 from harness.workloads.clients.own.offsets import BoundsUnknown, Found
 from nodes.log.batch import Record
@@ -50,5 +52,47 @@ def test_new_leader_that_knows_of_fewer_commits_is_asked_again(
 
 
 def test_leader_that_never_knows_of_all_commits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvariantBroken, match="offset is 2, the high watermark 3"):
+    with pytest.raises(StaysOpen, match="offset is 2, the high watermark 3"):
         read(monkeypatch, Leaders([2]))
+
+
+class Unavailing(Leaders):
+    """No leader ever tells where the log ends."""
+
+    async def find(self, *_: object) -> Found:
+        raise BoundsUnknown("OFFSET_NOT_AVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("leaders", "ends_stay", "accused"),
+    [
+        (Leaders([2]), True, True),
+        (Leaders([2]), False, False),
+        (Unavailing([2]), False, True),
+    ],
+)
+def test_keys_are_not_judged_behind_a_transaction_whose_end_may_be_gone(
+    monkeypatch: pytest.MonkeyPatch, leaders: Leaders, *, ends_stay: bool, accused: bool
+) -> None:
+    """Its end and its producer were compacted away before a replica that lagged got them. A leader
+    that does not answer is accused in any case.
+    """
+
+    async def refused(*_: object) -> None:
+        """A record without a key."""
+
+    monkeypatch.setattr(committed_reads, "find", leaders.find)
+    monkeypatch.setattr(committed_reads, "read_on", leaders.read_on)
+    monkeypatch.setattr(keyed_work, "_check_refusal", refused)
+    monkeypatch.setattr(keyed_work, "RawProducer", lambda *_: None)
+    values = KeyedValues(ends_stay=ends_stay)
+    values.begin().values[b"k"] = b"1"
+
+    def judge() -> None:
+        virtual_time.run(keyed_work.check_keys(CLUSTER, values, lambda: 0))
+
+    if accused:
+        with pytest.raises(InvariantBroken):
+            judge()
+    else:
+        judge()

@@ -19,7 +19,6 @@ from checkers.contract.conditions import (
     IN_TRANSACTION,
     INPUT_CUT,
     MEMBER_CUT,
-    REFUSED_COMMIT,
     SENT_AGAIN,
     WENT_BACK,
     Condition,
@@ -259,7 +258,10 @@ PROCESSING_RULES: tuple[Rule, ...] = (
         "-",
     ),
     *when(
-        Condition("every commit of it was refused", lambda c: c.aspect == REFUSED_COMMIT),
+        Condition(
+            "every commit of it was refused, one in a transaction",
+            lambda c: c.aspect == IN_TRANSACTION,
+        ),
         _forgotten(PHANTOM_COMMIT, "the end of its transaction"),
     ),
     rule(

@@ -18,6 +18,7 @@ from checkers.contract.conditions import (
     WENT_BACK,
 )
 from checkers.contract.processing_rules import LOST_COMMIT, PHANTOM_COMMIT
+from checkers.detectors.durability import cut_clients
 from checkers.detectors.forgotten import with_lost_state
 from checkers.detectors.proved_commits import with_proofs
 from checkers.engines.engine import Frame, as_frame, left_join
@@ -188,10 +189,11 @@ def phantom_commits(frames: Frames) -> Iterator[Frame]:
     """kind phantom-commit: after the run the coordinator has an offset that nobody committed.
 
     aspect refused: there were commits of it, and each was surely refused (other_op: the first one);
-    member-cut: the record of a member ends before the member did, so its last commit may be
-    missing. Groups without any commit are not judged, nor other tools' histories, which may lack
-    commits that clients made by themselves. Before transaction version 2 a delayed request may make
-    the offsets of an aborted transaction a part of the next one (KIP-890), so they may count then.
+    transaction: the same, and one was sent in a transaction, which was not committed; member-cut:
+    the record of a member ends before the member did, so its last commit may be missing. Groups
+    without any commit are not judged, nor other tools' histories, which may lack commits that
+    clients made by themselves. Before transaction version 2 a delayed request may make the offsets
+    of an aborted transaction a part of the next one (KIP-890), so they may count then.
     """
     if IMPORTED in frames.plan:
         return
@@ -228,6 +230,7 @@ def phantom_commits(frames: Frames) -> Iterator[Frame]:
     found = left_join(found, refused, on=place)
     found = left_join(engine.materialize(found), _cut_groups(frames), on=["group"])
     aspect = F.when(F.col("cut").isNotNull(), F.lit(MEMBER_CUT))
+    aspect = aspect.when(F.col("transactional_id").isNotNull(), F.lit(IN_TRANSACTION))
     aspect = aspect.when(F.col("other_op").isNotNull(), F.lit(REFUSED_COMMIT))
     found = found.withColumn("aspect", aspect).withColumn("seen_ns", F.col("complete_ns"))
     found = engine.materialize(found)
@@ -240,6 +243,6 @@ def _cut_groups(frames: Frames) -> Frame:
     F, engine = frames.engine.functions, frames.engine
     acts = F.col("f").isin(ASSIGNED, "offset-commit") & F.col("group").isNotNull()
     members = frames.rare_rows.where(acts).select("client", "group")
-    open_ = frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client")
-    cut = members.join(open_, on="client", how="left_semi").select("group").distinct()
+    cut = members.join(cut_clients(frames), on="client", how="left_semi")
+    cut = cut.select("group").distinct()
     return engine.materialize(cut.withColumn("cut", F.lit(1)))

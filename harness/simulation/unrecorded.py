@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from checkers.history.settings import PRODUCER_EXPIRATION
 from harness.plans.plan import Plan, Simulated, Topic
 from harness.simulation import batch_work, keyed_work
 from harness.simulation.group_work import make_member, take_part
@@ -42,7 +43,6 @@ KEEPERS_WAIT_S: Final = (3.0, 30.0)
 OFFSET_RETENTION: Final = "offsets.retention.minutes"
 CLOCK_ERROR_S: Final = 0.1
 DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
-PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
 
 Environment = Callable[[str], ClientEnvironment]
 

@@ -96,6 +96,7 @@ PHANTOM_COMMITS = [
     "coordinator_has_an_offset_of_an_aborted_transaction",
     "coordinator_has_an_offset_that_it_refused",
     "coordinator_has_an_offset_that_nobody_committed",
+    "coordinator_of_a_risky_topic_has_an_offset_of_an_aborted_transaction",
     "coordinator_of_a_risky_topic_has_an_offset_that_it_refused",
 ]
 SENT_AGAIN = [

@@ -113,6 +113,8 @@ def _phantom_commits(history: list[Row], found: Counts) -> None:
             continue
         members = [*group, *(r for r in history if r["f"] == "assigned" and _in(r, seen))]
         aspect = "refused" if equal else None
+        if any(r.get("transactional_id") is not None for r in equal):
+            aspect = "transaction"
         if any(r["client"] not in ended for r in members):
             aspect = "member-cut"
         found["phantom-commit", aspect, *_at(seen)] += 1
